@@ -1,0 +1,233 @@
+import { type Static, type TSchema, Type } from 'typebox';
+
+/**
+ * One setting: the variable it is read from, its type and bounds, its default, and what it is for.
+ * Everything that Runlake can be told is in {@link settings}; nothing else reads the environment.
+ */
+export interface Setting<S extends TSchema = TSchema> {
+  readonly variable: string;
+  readonly schema: S;
+  /** The value where the variable is absent or empty; `undefined` means: not set. */
+  readonly fallback: Static<S> | undefined;
+  readonly about: string;
+  /** Printed as `***`, also inside addresses. */
+  readonly secret: boolean;
+}
+
+function required<S extends TSchema>(variable: string, schema: S, fallback: Static<S>, about: string) {
+  return { variable, schema, fallback, about, secret: false } as const;
+}
+
+function optional<S extends TSchema>(variable: string, schema: S, about: string, secret = false) {
+  return { variable, schema, fallback: undefined, about, secret } as const;
+}
+
+const text = Type.String({ minLength: 1 });
+const url = Type.String({ minLength: 1, format: 'uri' });
+const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
+const bytes = (maximum = 1024 ** 3) => Type.Integer({ minimum: 1024, maximum });
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+export const settings = {
+  // Where
+  dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder of the embedded engines and work files.'),
+  host: required('RUNLAKE_HOST', text, '127.0.0.1', 'Address on which the main API listens.'),
+  port: required('RUNLAKE_PORT', count(0, 65535), 1984, 'Port of the main API; 0 takes a free one.'),
+  publicUrl: optional(
+    'RUNLAKE_PUBLIC_URL',
+    url,
+    'Address under which clients reach the main API, for links in answers. Default: the address that it listens on.',
+  ),
+  logLevel: required(
+    'RUNLAKE_LOG_LEVEL',
+    Type.Union([
+      Type.Literal('debug'),
+      Type.Literal('info'),
+      Type.Literal('warn'),
+      Type.Literal('error'),
+      Type.Literal('silent'),
+    ]),
+    'info',
+    'Least level that is logged.',
+  ),
+
+  // Engines
+  clickhouseUrl: optional(
+    'RUNLAKE_CLICKHOUSE_URL',
+    url,
+    'ClickHouse, as http(s)://user:password@host:port/database. Unset: the embedded one.',
+    true,
+  ),
+  databaseUrl: optional(
+    'RUNLAKE_DATABASE_URL',
+    url,
+    'Postgres, as postgres://user:password@host:port/database. Unset: the embedded one.',
+    true,
+  ),
+  redisUrl: optional('RUNLAKE_REDIS_URL', url, 'Redis for job queues. Unset: queues on Postgres.', true),
+  kafkaBrokers: optional(
+    'RUNLAKE_KAFKA_BROKERS',
+    text,
+    'Kafka brokers, as host:port,host:port. Unset: the in-process event log.',
+  ),
+  schemaRegistryUrl: optional(
+    'RUNLAKE_SCHEMA_REGISTRY_URL',
+    url,
+    'Schema registry with the Confluent API; needed with Kafka.',
+    true,
+  ),
+  secretKey: optional(
+    'RUNLAKE_SECRET_KEY',
+    text,
+    'Seals stored credentials. Unset: made and kept in the data folder while engines are embedded.',
+    true,
+  ),
+  localExportRoot: optional(
+    'RUNLAKE_LOCAL_EXPORT_ROOT',
+    text,
+    'Root folder for export destinations of type local. Unset: that type is refused.',
+  ),
+  allowPrivateEndpoints: required(
+    'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS',
+    Type.Boolean(),
+    false,
+    'Allow export endpoints on loopback and private addresses.',
+  ),
+
+  // First start
+  bootstrapApiKey: optional(
+    'RUNLAKE_BOOTSTRAP_API_KEY',
+    Type.String({ minLength: 16, maxLength: 255, pattern: '^[A-Za-z0-9_.-]+$' }),
+    'Admin key that the first start makes instead of a random one.',
+    true,
+  ),
+  bootstrapOrganization: required(
+    'RUNLAKE_BOOTSTRAP_ORGANIZATION',
+    text,
+    'Default',
+    'Name of the organisation that the first start makes.',
+  ),
+  bootstrapWorkspace: required(
+    'RUNLAKE_BOOTSTRAP_WORKSPACE',
+    text,
+    'Default',
+    'Name of the workspace that the first start makes.',
+  ),
+  bootstrapEmail: required(
+    'RUNLAKE_BOOTSTRAP_EMAIL',
+    Type.String({ format: 'email' }),
+    'admin@runlake.local',
+    'Email of the user that the first start makes.',
+  ),
+
+  // Limits on requests
+  maxBodyBytes: required('RUNLAKE_MAX_BODY_BYTES', bytes(), 100 * MIB, 'Largest request body, after decompression.'),
+  maxRunBytes: required(
+    'RUNLAKE_MAX_RUN_BYTES',
+    bytes(512 * MIB),
+    25 * MIB,
+    'Largest run event; topic and fetch sizes follow it.',
+  ),
+  maxParts: required(
+    'RUNLAKE_MAX_PARTS',
+    count(1, 10_000_000),
+    100_000,
+    'Most parts of a multipart body, and most runs of a JSON batch.',
+  ),
+  maxJsonDepth: required('RUNLAKE_MAX_JSON_DEPTH', count(8, 1_000_000), 5_000, 'Deepest nesting of accepted JSON.'),
+  maxUrlBytes: required('RUNLAKE_MAX_URL_BYTES', count(1024, 1_000_000), 64 * KIB, 'Longest request line.'),
+  maxPageBytes: required(
+    'RUNLAKE_MAX_PAGE_BYTES',
+    bytes(),
+    64 * MIB,
+    'Bytes of run data after which a page of runs ends early, with a cursor.',
+  ),
+  requestTimeoutMs: required(
+    'RUNLAKE_REQUEST_TIMEOUT_MS',
+    count(100, 3_600_000),
+    60_000,
+    'Longest time in which a request has to arrive, in milliseconds.',
+  ),
+  queryTimeoutMs: required(
+    'RUNLAKE_QUERY_TIMEOUT_MS',
+    count(100, 3_600_000),
+    30_000,
+    'Longest time of one query of a read request, in milliseconds.',
+  ),
+  maxRunAgeDays: required(
+    'RUNLAKE_MAX_RUN_AGE_DAYS',
+    count(1, 36_500),
+    1_096,
+    'How far back start times are accepted, in days.',
+  ),
+  maxRunAheadHours: required(
+    'RUNLAKE_MAX_RUN_AHEAD_HOURS',
+    count(0, 8_760),
+    24,
+    'How far ahead start times are accepted, in hours.',
+  ),
+  patchWaitMs: required(
+    'RUNLAKE_PATCH_WAIT_MS',
+    count(0, 60_000),
+    5_000,
+    'How long a patch by id alone waits for its run, in milliseconds.',
+  ),
+  drainTimeoutMs: required(
+    'RUNLAKE_DRAIN_TIMEOUT_MS',
+    count(100, 600_000),
+    30_000,
+    'Longest time that accepted work gets at shutdown, in milliseconds.',
+  ),
+
+  // Ingest
+  maxPendingBytes: required(
+    'RUNLAKE_MAX_PENDING_BYTES',
+    bytes(64 * 1024 ** 3),
+    256 * MIB,
+    'Bytes of accepted events that may wait for the event log; beyond, requests get 503.',
+  ),
+  logPartitions: required(
+    'RUNLAKE_LOG_PARTITIONS',
+    count(1, 1_024),
+    1,
+    'Partitions of a topic of the in-process event log.',
+  ),
+  cutRows: required('RUNLAKE_CUT_ROWS', count(1, 1_000_000), 20_000, 'Rows at which the sink cuts a batch.'),
+  cutBytes: required('RUNLAKE_CUT_BYTES', bytes(), 64 * MIB, 'Bytes at which the sink cuts a batch.'),
+  knownTraces: required(
+    'RUNLAKE_KNOWN_TRACES',
+    count(1_000, 100_000_000),
+    1_000_000,
+    'Traces whose project and time the sink keeps in memory.',
+  ),
+  parkedEventHours: required(
+    'RUNLAKE_PARKED_EVENT_HOURS',
+    count(1, 8_760),
+    24,
+    'How long an event without project waits for its trace before it goes to the dead letters, in hours.',
+  ),
+
+  // Usage
+  rollupIntervalMs: required(
+    'RUNLAKE_ROLLUP_INTERVAL_MS',
+    count(50, 60_000),
+    1_000,
+    'Longest pause between two passes of the usage roll-up, in milliseconds.',
+  ),
+  maxUsageWorkspaces: required(
+    'RUNLAKE_MAX_USAGE_WORKSPACES',
+    count(1, 10_000),
+    200,
+    'Most workspace ids of one usage request.',
+  ),
+} as const satisfies Record<string, Setting>;
+
+export type SettingName = keyof typeof settings;
+
+type ValueOf<N extends SettingName> = (typeof settings)[N]['fallback'] extends undefined
+  ? Static<(typeof settings)[N]['schema']> | undefined
+  : Static<(typeof settings)[N]['schema']>;
+
+/** The whole configuration, frozen. */
+export type Config = { readonly [N in SettingName]: ValueOf<N> };

@@ -1,0 +1,203 @@
+/**
+ * Every error that Runlake can answer or log, in one table. Nothing outside `infra/errors` builds an error by hand.
+ *
+ * `class` says whose fault it is and decides what happens next:
+ * - `caller`: the request is wrong; sending it again unchanged fails again;
+ * - `transient`: some part is down or busy; the same request may pass later;
+ * - `terminal`: the operator has to act.
+ *
+ * `message` and `remedy` are templates: `{name}` is replaced by the parameter of that name.
+ * A code is never used again for something else. `docs/reference/errors.md` is generated from this table.
+ */
+export type ErrorClass = 'caller' | 'transient' | 'terminal';
+
+export interface ErrorEntry {
+  readonly status: number;
+  readonly class: ErrorClass;
+  readonly retryable: boolean;
+  readonly message: string;
+  readonly remedy: string;
+}
+
+const caller = (status: number, message: string, remedy: string): ErrorEntry => ({
+  status,
+  class: 'caller',
+  retryable: false,
+  message,
+  remedy,
+});
+const transient = (status: number, message: string, remedy: string): ErrorEntry => ({
+  status,
+  class: 'transient',
+  retryable: true,
+  message,
+  remedy,
+});
+const terminal = (status: number, message: string, remedy: string): ErrorEntry => ({
+  status,
+  class: 'terminal',
+  retryable: false,
+  message,
+  remedy,
+});
+
+export const catalogue = {
+  // The request as such
+  INVALID_REQUEST: caller(422, 'The request does not fit its schema.', 'Correct the fields named in the answer.'),
+  BAD_REQUEST: caller(400, '{reason}', 'Correct the request and send it again.'),
+  PARAMETER_NOT_SUPPORTED: caller(
+    400,
+    "The parameter '{parameter}' is not supported yet.",
+    'Leave it out, or narrow the query with the parameters that the API description lists.',
+  ),
+  INVALID_JSON: caller(422, 'Invalid JSON in {part} at byte {offset}: {reason}.', 'Send well-formed JSON in UTF-8.'),
+  INVALID_UTF8: caller(422, 'Invalid UTF-8 in {part} at byte {offset}.', 'Send text as UTF-8.'),
+  INVALID_MULTIPART: caller(
+    422,
+    'Invalid multipart body at byte {offset}: {reason}.',
+    'Send multipart/form-data as RFC 7578 says, with the boundary of the Content-Type header.',
+  ),
+  INVALID_PROTOBUF: caller(
+    422,
+    'Invalid protobuf at byte {offset}: {reason}.',
+    'Send an OTLP ExportTraceServiceRequest.',
+  ),
+  INVALID_COMPRESSION: caller(
+    422,
+    'The {encoding} body cannot be decompressed: {reason}.',
+    'Send a whole, intact stream.',
+  ),
+  UNSUPPORTED_ENCODING: caller(
+    415,
+    "The Content-Encoding '{encoding}' is not supported.",
+    'Send the body plain, with gzip or with zstd.',
+  ),
+  UNSUPPORTED_MEDIA_TYPE: caller(415, "The Content-Type '{type}' is not supported here.", 'Send {expected}.'),
+  BODY_TOO_LARGE: caller(413, 'The body is larger than {limitBytes} bytes ({limit}).', 'Send smaller batches.'),
+  RUN_TOO_LARGE: caller(
+    413,
+    'Run {run} is larger than {limitBytes} bytes ({limit}).',
+    'Send smaller inputs and outputs.',
+  ),
+  TOO_MANY_PARTS: caller(413, 'The body has more than {limitParts} parts ({limit}).', 'Send smaller batches.'),
+  TOO_DEEP: caller(422, 'The JSON in {part} is nested deeper than {limitDepth} ({limit}).', 'Send flatter JSON.'),
+  URL_TOO_LONG: caller(414, 'The URL is longer than {limitBytes} bytes.', 'Send fewer or shorter parameters.'),
+  REQUEST_TIMEOUT: caller(
+    408,
+    'The request did not arrive within {limitMs} ms.',
+    'Send it again, or send smaller batches.',
+  ),
+  NOT_FOUND: caller(404, '{what} not found.', 'Check the id and the workspace of the API key.'),
+  ROUTE_NOT_FOUND: caller(404, 'There is no {method} {path}.', 'See /docs for the routes of this server.'),
+  METHOD_NOT_ALLOWED: caller(405, '{method} is not allowed on {path}.', 'See /docs for the routes of this server.'),
+  CONFLICT: caller(409, '{reason}', 'Use another name or id, or change the one that exists.'),
+
+  // Who asks
+  API_KEY_MISSING: caller(401, 'No API key was sent.', 'Send the key in the header x-api-key.'),
+  API_KEY_INVALID: caller(
+    401,
+    'The API key is not valid.',
+    'Check that the key is complete, not revoked and not expired.',
+  ),
+  FORBIDDEN: caller(403, 'Forbidden', "The API key lacks the permission '{permission}'."),
+  WORKSPACE_REQUIRED: caller(
+    403,
+    'org_scoped_key_requires_workspace',
+    'The key belongs to the organisation: name the workspace in the header X-Tenant-Id.',
+  ),
+  WORKSPACE_FORBIDDEN: caller(403, 'Forbidden', 'The API key cannot read the workspace {workspace}.'),
+
+  // Runs
+  INVALID_RUN: caller(422, 'Run {run}: {reason}.', 'Correct the run; the other runs of the batch were handled.'),
+  ALL_RUNS_INVALID: caller(
+    400,
+    'No run of the batch could be taken: {reason}',
+    'Correct the runs named in the answer.',
+  ),
+  RUN_UNKNOWN: caller(
+    404,
+    'Run {run} not found.',
+    'Send trace_id and dotted_order with the patch, or post the run first.',
+  ),
+
+  // Busy or down
+  DRAINING: transient(
+    503,
+    'The server is shutting down.',
+    'Send the request again; another process or the next start takes it.',
+  ),
+  OVERLOADED: transient(503, 'Too much is waiting ({what}).', 'Send the request again after the time in Retry-After.'),
+  EVENT_LOG_UNAVAILABLE: transient(
+    503,
+    'The event log did not take the batch.',
+    'Send the request again; nothing was stored twice.',
+  ),
+  WAREHOUSE_UNAVAILABLE: transient(
+    503,
+    'ClickHouse cannot be reached or did not answer in time.',
+    'Try again; see `runlake doctor`.',
+  ),
+  DATABASE_UNAVAILABLE: transient(
+    503,
+    'Postgres cannot be reached or did not answer in time.',
+    'Try again; see `runlake doctor`.',
+  ),
+  WAREHOUSE_QUERY_FAILED: terminal(
+    500,
+    'ClickHouse refused a query of ours.',
+    'See the log of the server for the query id.',
+  ),
+  DATABASE_QUERY_FAILED: terminal(500, 'Postgres refused a query of ours.', 'See the log of the server.'),
+  INTERNAL: terminal(500, 'Internal error.', 'See the log of the server for the request id.'),
+
+  // Start
+  INVALID_CONFIG: terminal(
+    500,
+    'The configuration has {count} fault(s):\n{faults}',
+    'Correct the variables and start again.',
+  ),
+  DATA_FOLDER_IN_USE: terminal(
+    500,
+    'The data folder {folder} is in use by another runlake (process {pid}).',
+    'Stop that process, or give this one another RUNLAKE_DATA_DIR.',
+  ),
+  ENGINE_START_FAILED: terminal(500, 'The embedded {engine} did not start: {reason}', 'Run `runlake doctor`.'),
+  ENGINE_PACKAGE_MISSING: terminal(
+    500,
+    'The package {package} is not installed for this platform, and {variable} is not set.',
+    'Install the optional dependencies, or set {variable}.',
+  ),
+  ADDRESS_REQUIRED: terminal(
+    500,
+    'The role {role} needs {variables}: only `runlake all` starts embedded engines.',
+    'Set {variables}, or run `runlake all`.',
+  ),
+  NOT_RUNNING: terminal(
+    500,
+    'No runlake is running on the data folder {folder}.',
+    'Start it, or set RUNLAKE_DATA_DIR.',
+  ),
+  STORE_NEWER: terminal(
+    500,
+    'The {store} schema is at version {found}, newer than version {known} which this runlake knows.',
+    'Run the newer release, or restore a backup from before the upgrade.',
+  ),
+  MIGRATION_CHANGED: terminal(
+    500,
+    'The {store} migration {name} was applied with other contents than this runlake has.',
+    'A migration is never edited after release: restore the original file, or the store from a backup.',
+  ),
+  MIGRATION_FAILED: terminal(
+    500,
+    'The {store} migration {name} failed: {reason}',
+    'Correct the cause and start again; it resumes there.',
+  ),
+  PORT_IN_USE: terminal(500, 'Port {port} on {host} is in use.', 'Stop what listens there, or set RUNLAKE_PORT.'),
+  SCHEMA_MISMATCH: terminal(
+    500,
+    'Topic {topic} and table {table} disagree: {reason}',
+    'Run `runlake migrate`, and the same release on every role.',
+  ),
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof catalogue;
