@@ -1,0 +1,39 @@
+-- Feedback, whole rows: the newest event of an id wins. JSON columns hold the text that came.
+CREATE TABLE feedback (
+  tenant_id UUID,
+  run_id UUID,
+  id UUID,
+  received_at DateTime64(6, 'UTC'),
+  trace_id Nullable(UUID),
+  session_id Nullable(UUID),
+  key LowCardinality(String),
+  score Nullable(String),
+  value Nullable(String) CODEC(ZSTD(1)),
+  comment Nullable(String) CODEC(ZSTD(1)),
+  correction Nullable(String) CODEC(ZSTD(1)),
+  feedback_source Nullable(String) CODEC(ZSTD(1)),
+  feedback_group_id Nullable(UUID),
+  comparative_experiment_id Nullable(UUID),
+  extra Nullable(String) CODEC(ZSTD(1)),
+  user_id UUID,
+  created_at DateTime64(6, 'UTC'),
+  modified_at DateTime64(6, 'UTC'),
+  deleted_at Nullable(DateTime64(6, 'UTC')),
+  INDEX by_id id TYPE bloom_filter(0.01) GRANULARITY 1
+)
+ENGINE = ReplacingMergeTree(received_at)
+ORDER BY (tenant_id, run_id, id)
+SETTINGS index_granularity = 1024, non_replicated_deduplication_window = 10000;
+
+-- Attachments of runs, whole.
+CREATE TABLE attachments (
+  tenant_id UUID,
+  run_id UUID,
+  name String,
+  received_at DateTime64(6, 'UTC'),
+  mime_type String,
+  content String CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(received_at)
+ORDER BY (tenant_id, run_id, name)
+SETTINGS index_granularity = 64, non_replicated_deduplication_window = 10000;
