@@ -1,0 +1,78 @@
+/**
+ * Writes the primitives of Avro's binary encoding into a buffer that grows.
+ * Source: Apache Avro 1.12 specification, "Binary Encoding".
+ */
+export class AvroWriter {
+  #buffer: Buffer;
+  #position = 0;
+
+  constructor(initialBytes = 64 * 1024) {
+    this.#buffer = Buffer.allocUnsafe(initialBytes);
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  /** What was written from `start` on. A view: valid as long as the writer is not reset. */
+  since(start: number): Buffer {
+    return this.#buffer.subarray(start, this.#position);
+  }
+
+  /** Forgets what was written after `position`. */
+  rewind(position: number): void {
+    this.#position = position;
+  }
+
+  byte(value: number): void {
+    this.#reserve(1);
+    this.#buffer[this.#position++] = value;
+  }
+
+  /** Any integer that a double holds exactly, as a zig-zag varint. */
+  long(value: number): void {
+    this.#reserve(10);
+    // Zig-zag doubles the magnitude, which a double still holds exactly below 2^52; times and sizes are far smaller.
+    let rest = value >= 0 ? value * 2 : -value * 2 - 1;
+    while (rest > 0x7f) {
+      this.#buffer[this.#position++] = (rest % 128) | 0x80;
+      rest = Math.floor(rest / 128);
+    }
+    this.#buffer[this.#position++] = rest;
+  }
+
+  /** A string whose characters are all ASCII, such as a UUID. */
+  ascii(value: string): void {
+    this.long(value.length);
+    this.#reserve(value.length);
+    this.#position += this.#buffer.latin1Write(value, this.#position, value.length);
+  }
+
+  string(value: string): void {
+    const bytes = Buffer.byteLength(value);
+    this.long(bytes);
+    this.#reserve(bytes);
+    this.#position += this.#buffer.utf8Write(value, this.#position, bytes);
+  }
+
+  bytes(value: Uint8Array): void {
+    this.long(value.length);
+    this.raw(value);
+  }
+
+  /** Bytes without a length before them. */
+  raw(value: Uint8Array): void {
+    this.#reserve(value.length);
+    this.#buffer.set(value, this.#position);
+    this.#position += value.length;
+  }
+
+  #reserve(bytes: number): void {
+    const needed = this.#position + bytes;
+    if (needed <= this.#buffer.length) return;
+    // The old buffer is left to those who hold views of it.
+    const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
+    this.#buffer.copy(larger, 0, 0, this.#position);
+    this.#buffer = larger;
+  }
+}
