@@ -1,0 +1,123 @@
+import type { Readable } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import type { Static, TObject, TSchema } from 'typebox';
+import type { Caller, WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
+import type { Permission } from '../../pipelines/tenants/permissions.ts';
+import type { Services } from './services.ts';
+
+/**
+ * An operation of an HTTP API, as data. One file declares one operation with {@link defineOperation}; the list of its area
+ * names it (`api/main/operations.ts`); `registerOperation` turns it into a route.
+ *
+ * A request passes these steps, each of which may answer with an error of the catalogue: draining → API key → workspace →
+ * permission → body → schema → handler → response schema.
+ */
+export interface Operation {
+  /** Unique, camelCase; names the operation in the API description, in metrics and in the table of the tenancy test. */
+  readonly operationId: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /**
+   * The canonical path without its prefix, such as `/sessions/:session_id`. It answers under `/api/v1`, `/api` and `/`, with or
+   * without a slash at the end. With `mount: 'root'` it answers only as it stands.
+   */
+  readonly path: string;
+  /** Other paths of the same operation; they are left out of the API description. */
+  readonly aliases?: readonly string[];
+  readonly mount?: 'root';
+  readonly summary: string;
+  readonly description?: string;
+  readonly tag: string;
+  readonly access: Access;
+  /** `detail` (default): `{"detail": …}`; `error`: `{"error": …}`, for ingest operations. */
+  readonly errorStyle?: ErrorStyle;
+  readonly schema: OperationSchema;
+  /**
+   * Parameters that clients of this API know and this server does not have yet. A request that uses one gets 400
+   * PARAMETER_NOT_SUPPORTED. `false`, `null`, empty text and empty lists ask for nothing and pass.
+   */
+  readonly unsupported?: { readonly query?: readonly string[]; readonly body?: readonly string[] };
+  /** The handler reads `request.raw` itself: no parser, no limit and no schema touches the body. */
+  readonly rawBody?: RawBody;
+  /** Answers also while the server drains, and does not hold the drain up. */
+  readonly whileDraining?: true;
+  handler(input: never): Promise<unknown>;
+}
+
+/** Whose data an operation touches. `workspace`: one workspace, which the key or `X-Tenant-Id` names. */
+export type TenantScope = 'workspace' | 'organization' | 'none';
+
+/** Either a permission and a scope, or explicitly open to everybody. */
+export type Access =
+  | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
+  | { readonly public: true; readonly tenantScope: 'none' };
+
+export type ErrorStyle = 'detail' | 'error';
+
+/** The body of an operation that reads it itself, for the API description. */
+export interface RawBody {
+  readonly contentTypes: readonly string[];
+  readonly description: string;
+}
+
+export interface OperationSchema {
+  readonly params?: TObject;
+  /** Text is converted to what the schema says; empty values count as absent; repeated keys make a list. */
+  readonly query?: TObject;
+  /** JSON as it came: nothing is converted, keys that the schema does not name stay. */
+  readonly body?: TSchema;
+  /** By status. The lowest one below 300 is answered unless the handler returns an {@link Answer}. */
+  readonly response: Readonly<Record<number, TSchema>>;
+  /** Media type of the response where it is not JSON. */
+  readonly produces?: string;
+}
+
+/** An answer whose status, headers or raw body the handler chooses. Buffers and streams go out as they are. */
+export class Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: unknown;
+
+  constructor(options: {
+    status?: number;
+    headers?: Readonly<Record<string, string>>;
+    body?: Buffer | Readable | object;
+  }) {
+    this.status = options.status ?? 200;
+    this.headers = options.headers ?? {};
+    this.body = options.body;
+  }
+}
+
+type CallerOf<A extends Access> = A['tenantScope'] extends 'workspace'
+  ? WorkspaceCaller
+  : A['tenantScope'] extends 'organization'
+    ? Caller
+    : undefined;
+
+type StaticOf<S, K extends string> = S extends { readonly [P in K]: infer T extends TSchema } ? Static<T> : undefined;
+
+type ResponseOf<S extends OperationSchema> = {
+  [K in keyof S['response']]: S['response'][K] extends TSchema ? Static<S['response'][K]> : never;
+}[keyof S['response']];
+
+/** What a handler gets: checked and typed by the operation's schema. */
+export interface HandlerInput<A extends Access, S extends OperationSchema> {
+  readonly caller: CallerOf<A>;
+  readonly params: StaticOf<S, 'params'>;
+  readonly query: StaticOf<S, 'query'>;
+  readonly body: StaticOf<S, 'body'>;
+  readonly services: Services;
+  /** For headers, the raw stream (`request.raw`), the log (`request.log`) and the request's id. */
+  readonly request: FastifyRequest;
+}
+
+/** Declares an operation; the types of the handler's input and result follow from `access` and `schema`. */
+export function defineOperation<const A extends Access, const S extends OperationSchema>(
+  operation: Omit<Operation, 'handler' | 'access' | 'schema'> & {
+    readonly access: A;
+    readonly schema: S;
+    handler(input: HandlerInput<A, S>): Promise<ResponseOf<S> | Answer>;
+  },
+): Operation {
+  return operation;
+}

@@ -1,0 +1,22 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+
+/**
+ * Everything that operations call, filled once by the wiring of a role (`api/command-line`). An area that needs something new
+ * adds a field here and nothing else.
+ */
+export interface Services {
+  readonly config: Config;
+  readonly database: Database;
+  readonly authenticator: Authenticator;
+  readonly projects: ProjectResolver;
+  /** Parts that have to be up for this process to serve; named in `/ready`. */
+  readonly healthChecks: readonly HealthCheck[];
+  /** Hands a deleted project to the worker that deletes its runs. */
+  readonly enqueueProjectDeletion: (project: { workspaceId: string; projectId: string }) => Promise<void>;
+  /** Free share of ClickHouse's fullest disk, in percent. */
+  readonly warehouseDiskFreePercent: () => Promise<number>;
+}
