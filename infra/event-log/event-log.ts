@@ -2,16 +2,18 @@
  * The port of the event log: an ordered, durable hand-over from those who accept events to those who store them.
  * Adapters: in-process (`in-process/`) and Kafka. One contract suite, `test/contract/event-log`, runs against each.
  */
+import type { Topic } from '../../schemas/topics.ts';
+import type { Database } from '../postgres/pool.ts';
 
 /** One event to publish. Events of one key keep their order and meet one consumer. */
 export interface LogMessage {
   readonly key: string;
-  /** Confluent wire format: a zero byte, the schema id in four bytes, the Avro record. */
+  /** Confluent's wire format, see `wire-format.ts`. */
   readonly value: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** One event as a consumer sees it. */
+/** One event as a consumer sees it. Its value may be written over by the consumer. */
 export interface LogRecord {
   readonly partition: number;
   readonly offset: number;
@@ -20,20 +22,9 @@ export interface LogRecord {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Consecutive records of one partition of one topic, in the order of the log. */
-export interface LogBatch {
-  readonly topic: string;
-  readonly partition: number;
-  readonly records: readonly LogRecord[];
-  /**
-   * Writes `cut` down before its insert, so that after a crash it is replayed whole or known to have been under way.
-   * Resolves when that is durable.
-   */
-  writeDownCut(cut: Cut): Promise<void>;
-}
-
 /** What an insert is about to do. */
 export interface Cut {
+  /** Names the insert: table, topic, partition, first and last offset, schema id and a digest of the body. */
   readonly token: string;
   /** Hours of usage that it touches. */
   readonly hours: readonly TouchedHour[];
@@ -45,28 +36,52 @@ export interface TouchedHour {
   readonly hourSeconds: number;
 }
 
+/** Consecutive records of one partition of one topic, in the order of the log. */
+export interface LogBatch {
+  readonly topic: Topic;
+  readonly partition: number;
+  readonly records: readonly LogRecord[];
+  /**
+   * Writes `cut` down before its insert, so that after a crash it is replayed whole or known to have been under way.
+   * Resolves when that is durable.
+   */
+  writeDownCut(cut: Cut): Promise<void>;
+}
+
 export interface Subscription {
-  readonly topic: string;
-  /** Durable consumers hold an acknowledgement until they have handled the batch. */
+  readonly topic: Topic;
+  /** The batch is acknowledged to its publishers and committed when every group has handled it. */
   readonly group: string;
+  /** Bounds of a batch; one event above them still comes, alone. */
   readonly limits: { readonly rows: number; readonly bytes: number };
   /**
-   * Resolves when everything of the batch is durable; only then is the batch committed.
-   * A rejection leaves it uncommitted: publishers hear of it or the batch comes again.
+   * Resolves when everything of the batch is durable.
+   * A rejection leaves the batch uncommitted: its publishers hear of it, or it comes again.
    */
   handle(batch: LogBatch): Promise<void>;
 }
 
 export interface EventLog {
+  /** Schema ids under which records of each topic are written, by topic name. */
+  schemaId(topic: Topic): number;
+  /** The schema behind an id, as JSON text; `undefined` where nobody knows it. */
+  schemaOf(schemaId: number): Promise<string | undefined>;
   /**
    * Resolves when the whole batch is durable.
    * @throws OVERLOADED where too much is waiting, EVENT_LOG_UNAVAILABLE where it cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.
    */
-  publish(topic: string, messages: readonly LogMessage[]): Promise<void>;
+  publish(topic: Topic, messages: readonly LogMessage[]): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
-  /** Puts an event that cannot be stored aside, with its original bytes and headers. */
-  deadLetter(topic: string, record: LogRecord, reason: string, step: string): Promise<void>;
+  /** Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable. */
+  deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
+  /**
+   * Cuts that were written down and not followed by {@link EventLog.finishCut}: their inserts may have happened.
+   * Empty where such records come again.
+   */
+  unfinishedCuts(): Promise<Cut[]>;
+  /** Forgets a cut that was written down, inside the transaction that notes its hours. */
+  finishCut(cut: Cut, transaction: Pick<Database, 'query'>): Promise<void>;
   /** @throws where the log cannot take events now. */
   check(): Promise<void>;
   /** Finishes what was accepted, then ends. */

@@ -70,19 +70,28 @@ function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunVal
 }
 
 function optionalString(writer: AvroWriter, value: string | undefined): void {
-  if (value === undefined) return writer.byte(0);
+  if (value === undefined) {
+    writer.byte(0);
+    return;
+  }
   writer.byte(2);
   writer.string(value);
 }
 
 function optionalLong(writer: AvroWriter, value: number | undefined): void {
-  if (value === undefined) return writer.byte(0);
+  if (value === undefined) {
+    writer.byte(0);
+    return;
+  }
   writer.byte(2);
   writer.long(value);
 }
 
 function optionalBytes(writer: AvroWriter, value: Uint8Array | undefined): void {
-  if (value === undefined) return writer.byte(0);
+  if (value === undefined) {
+    writer.byte(0);
+    return;
+  }
   writer.byte(2);
   writer.bytes(value);
 }

@@ -1,0 +1,226 @@
+/**
+ * The event log inside one process.
+ *
+ * Invariant: a publisher is answered only after every durable consumer group has handled its batch; there is nothing
+ * in between that a crash could lose. One batch a partition is under way at a time, so events of a key keep their order.
+ *
+ *   1. `publish` puts the messages of a request into the queues of their partitions and waits.
+ *   2. A partition's loop takes the requests that wait at that moment, up to the consumers' bounds, as one batch.
+ *   3. Each group handles the batch. Before an insert it writes the cut down in Postgres (step 3a), afterwards it
+ *      deletes it in the transaction that notes the touched hours (3b). Died between: `unfinishedCuts` tells at start.
+ *   4. All handled: the requests are answered. One failed: all of the batch are refused and their senders send again;
+ *      what was stored already merges with the repeat.
+ */
+import type { Topic } from '../../../schemas/topics.ts';
+import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import type { Database } from '../../postgres/pool.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import type { Cut, EventLog, LogBatch, LogMessage, LogRecord, Subscription, TouchedHour } from '../event-log.ts';
+import { insertDeadLetter } from './dead-letters.ts';
+
+export interface InProcessLogOptions {
+  readonly database: Database;
+  readonly topics: readonly Topic[];
+  readonly partitions: number;
+  readonly maxPendingBytes: number;
+  readonly logger: Logger;
+}
+
+interface Waiting {
+  readonly messages: LogMessage[];
+  readonly bytes: number;
+  readonly done: () => void;
+  readonly failed: (reason: unknown) => void;
+}
+
+interface Partition {
+  readonly topic: Topic;
+  readonly number: number;
+  readonly queue: Waiting[];
+  nextOffset: number;
+  running: Promise<void> | undefined;
+}
+
+export class InProcessLog implements EventLog {
+  readonly #options: InProcessLogOptions;
+  readonly #subscriptions = new Map<string, Subscription[]>();
+  readonly #partitions = new Map<string, Partition[]>();
+  #pendingBytes = 0;
+  #closed = false;
+
+  constructor(options: InProcessLogOptions) {
+    this.#options = options;
+    // Offsets go on rising over restarts: they begin at the clock's microseconds, which no process can outpace.
+    const firstOffset = Date.now() * 1_000;
+    for (const topic of options.topics) {
+      this.#partitions.set(
+        topic.name,
+        Array.from({ length: options.partitions }, (_, number) => ({
+          topic,
+          number,
+          queue: [],
+          nextOffset: firstOffset,
+          running: undefined,
+        })),
+      );
+    }
+  }
+
+  get pendingBytes(): number {
+    return this.#pendingBytes;
+  }
+
+  schemaId(topic: Topic): number {
+    return this.#options.topics.indexOf(topic) + 1;
+  }
+
+  async schemaOf(schemaId: number): Promise<string | undefined> {
+    return this.#options.topics[schemaId - 1]?.schema;
+  }
+
+  async subscribe(subscription: Subscription): Promise<void> {
+    const list = this.#subscriptions.get(subscription.topic.name) ?? [];
+    list.push(subscription);
+    this.#subscriptions.set(subscription.topic.name, list);
+  }
+
+  async publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
+    if (messages.length === 0) return;
+    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    const bytes = messages.reduce((sum, message) => sum + message.value.length, 0);
+    if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
+      throw fault('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
+    }
+    this.#pendingBytes += bytes;
+    try {
+      // All have to end before the bytes are given back, so no early exit on the first failure.
+      const ends = await Promise.allSettled(this.#byPartition(topic, messages).map((share) => this.#enqueue(...share)));
+      const failed = ends.find((end) => end.status === 'rejected');
+      if (failed) throw failed.reason;
+    } finally {
+      this.#pendingBytes -= bytes;
+    }
+  }
+
+  #byPartition(topic: Topic, messages: readonly LogMessage[]): [Partition, LogMessage[]][] {
+    const partitions = this.#partitions.get(topic.name) ?? [];
+    const shares = new Map<Partition, LogMessage[]>();
+    for (const message of messages) {
+      const partition = partitions[partitions.length === 1 ? 0 : hashOf(message.key) % partitions.length] as Partition;
+      const share = shares.get(partition);
+      if (share) share.push(message);
+      else shares.set(partition, [message]);
+    }
+    return [...shares];
+  }
+
+  #enqueue(partition: Partition, messages: LogMessage[]): Promise<void> {
+    const bytes = messages.reduce((sum, message) => sum + message.value.length, 0);
+    return new Promise<void>((done, failed) => {
+      partition.queue.push({ messages, bytes, done, failed });
+      partition.running ??= this.#run(partition);
+    });
+  }
+
+  async #run(partition: Partition): Promise<void> {
+    // Requests that arrive in the same turn of the event loop join the first batch.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (partition.queue.length > 0) {
+      const waiting = this.#take(partition);
+      try {
+        await this.#handle(partition, waiting);
+        for (const request of waiting) request.done();
+      } catch (error) {
+        const refusal = this.#refusal(partition, error);
+        for (const request of waiting) request.failed(refusal);
+      }
+    }
+    partition.running = undefined;
+  }
+
+  #take(partition: Partition): Waiting[] {
+    const subscriptions = this.#subscriptions.get(partition.topic.name) ?? [];
+    const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
+    const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
+    let count = 0;
+    let takenRows = 0;
+    let takenBytes = 0;
+    for (const request of partition.queue) {
+      takenRows += request.messages.length;
+      takenBytes += request.bytes;
+      if (count > 0 && (takenRows > rows || takenBytes > bytes)) break;
+      count++;
+    }
+    return partition.queue.splice(0, count);
+  }
+
+  async #handle(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
+    const records: LogRecord[] = [];
+    for (const request of waiting) {
+      for (const { key, value, headers } of request.messages) {
+        records.push({
+          partition: partition.number,
+          offset: partition.nextOffset++,
+          key,
+          value,
+          headers: headers ?? {},
+        });
+      }
+    }
+    const batch: LogBatch = {
+      topic: partition.topic,
+      partition: partition.number,
+      records,
+      writeDownCut: (cut) => this.#writeDownCut(partition, cut),
+    };
+    for (const subscription of this.#subscriptions.get(partition.topic.name) ?? []) await subscription.handle(batch);
+  }
+
+  #refusal(partition: Partition, error: unknown): unknown {
+    this.#options.logger.error({ err: error, topic: partition.topic.name }, 'a batch could not be stored');
+    const retryAfterSeconds = (isRunlakeError(error) && error.retryAfterSeconds) || 1;
+    return fault('EVENT_LOG_UNAVAILABLE', {}, { cause: error, retryAfterSeconds });
+  }
+
+  async #writeDownCut(partition: Partition, cut: Cut): Promise<void> {
+    await this.#options.database.query(
+      `INSERT INTO pending_cuts (topic, partition, token, hours) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+      [partition.topic.name, partition.number, cut.token, JSON.stringify(cut.hours)],
+    );
+  }
+
+  async unfinishedCuts(): Promise<Cut[]> {
+    const rows = await this.#options.database.query<{ token: string; hours: string }>(
+      'SELECT token, hours::text AS hours FROM pending_cuts ORDER BY written_at',
+      [],
+    );
+    return rows.map(({ token, hours }) => ({ token, hours: JSON.parse(hours) as TouchedHour[] }));
+  }
+
+  async finishCut(cut: Cut, transaction: Pick<Database, 'query'>): Promise<void> {
+    await transaction.query('DELETE FROM pending_cuts WHERE token = $1', [cut.token]);
+  }
+
+  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
+    await insertDeadLetter(this.#options.database, { topic: topic.name, record, reason, step });
+  }
+
+  async check(): Promise<void> {
+    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    await this.#options.database.query('SELECT 1', []);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const partitions of this.#partitions.values()) {
+      for (const partition of partitions) await partition.running;
+    }
+  }
+}
+
+/** FNV-1a: spreads keys evenly; it guards nothing. */
+function hashOf(key: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < key.length; index++) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193);
+  return hash >>> 0;
+}

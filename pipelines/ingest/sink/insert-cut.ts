@@ -1,0 +1,101 @@
+/**
+ * Inserts one cut.
+ *
+ * Invariant: whatever dies in between, the rows are in the table at most once each after merging, and their hours are
+ * counted again after the last insert that touched them.
+ *
+ *   1. The body is built and named: the token holds table, topic, partition, first and last offset, schema id and digest.
+ *   2. The cut is written down. Died before: nothing happened, the records come again or were never acknowledged.
+ *   3. The insert. Atomic only within one table partition; a repeat under the same token completes it, in the views too.
+ *   4. One transaction notes the touched hours and forgets the cut. Died before: the written cut leads to the same note.
+ */
+import { createHash } from 'node:crypto';
+import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { avroContainer } from '../../../infra/event-log/avro-container.ts';
+import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import { noteHours } from '../../usage/note-hours.ts';
+import type { GoodRecord } from './split-into-cuts.ts';
+import { touchedHours } from './touched-hours.ts';
+
+export interface CutInsert {
+  readonly topic: Topic;
+  readonly partition: number;
+  /** The schema of all of `records`. */
+  readonly schema: string;
+  readonly records: readonly GoodRecord[];
+  /** Step 2: resolves when the cut is durable. */
+  writeDown(cut: Cut): Promise<void>;
+  /** Joins the transaction of step 4. */
+  also?(transaction: Pick<Database, 'query'>): Promise<void>;
+}
+
+export interface InsertPorts {
+  readonly log: EventLog;
+  readonly warehouse: Warehouse;
+  readonly database: Database;
+  /** Tokens between steps 2 and 4, which recovery must leave alone. */
+  readonly underWay: Set<string>;
+}
+
+/**
+ * Inserts a cut; where ClickHouse refuses its data, halves it until the records that cannot be stored are alone, and
+ * puts those to the dead letters.
+ *
+ * @returns the records that were put aside.
+ * @throws what ClickHouse, Postgres or the log throw otherwise; the cut may then be stored in part and has to come again.
+ */
+export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<LogRecord[]> {
+  try {
+    await insertWhole(insert, ports);
+    return [];
+  } catch (error) {
+    if (!isRunlakeError(error) || error.code !== 'INSERT_DATA_REFUSED') throw error;
+    const { records } = insert;
+    if (records.length === 1) {
+      const { record } = records[0] as GoodRecord;
+      await ports.log.deadLetter(insert.topic, record, String(error.cause ?? error.message), 'insert');
+      return [record];
+    }
+    const half = Math.ceil(records.length / 2);
+    const refused = await insertCut({ ...insert, records: records.slice(0, half) }, ports);
+    return refused.concat(await insertCut({ ...insert, records: records.slice(half) }, ports));
+  }
+}
+
+async function insertWhole(insert: CutInsert, ports: InsertPorts): Promise<void> {
+  const { topic, records } = insert;
+  const body = avroContainer(
+    insert.schema,
+    records.map(({ record }) => record.value),
+  );
+  const cut: Cut = { token: tokenOf(insert, body), hours: topic.placedByTrace ? touchedHours(records) : [] };
+  ports.underWay.add(cut.token);
+  try {
+    await insert.writeDown(cut);
+    await ports.warehouse.insertBody({
+      name: `insert-${topic.table}`,
+      table: topic.table,
+      columns: topic.columns,
+      format: 'Avro',
+      body,
+      token: cut.token,
+    });
+    await ports.database.transaction(async (transaction) => {
+      await noteHours(transaction, cut.hours);
+      await insert.also?.(transaction);
+      await ports.log.finishCut(cut, transaction);
+    });
+  } finally {
+    ports.underWay.delete(cut.token);
+  }
+}
+
+function tokenOf({ topic, partition, records }: CutInsert, body: Buffer): string {
+  const first = records[0] as GoodRecord;
+  const last = records.at(-1) as GoodRecord;
+  const digest = createHash('sha256').update(body).digest('hex').slice(0, 32);
+  return `${topic.table}:${topic.name}:${partition}:${first.record.offset}-${last.record.offset}:${first.schemaId}:${digest}`;
+}

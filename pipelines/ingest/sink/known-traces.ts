@@ -1,0 +1,82 @@
+import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import { traceKey } from '../run-event/key-fields.ts';
+
+/** Where the first event of a trace put it. */
+export interface TracePlace {
+  readonly projectId: string;
+  readonly traceTimeMicros: number;
+}
+
+/** Keys of one look-up statement. */
+const keysPerQuery = 2_000;
+
+/**
+ * The places of recent traces, by tenant and trace (see `traceKeyOf`), and of all others by asking `trace_locator`.
+ * Two generations stand in for a least-recently-used list: at `capacity` / 2 the younger becomes the older, which keeps
+ * what is in use without a linked list.
+ */
+export class KnownTraces {
+  #young = new Map<string, TracePlace>();
+  #old = new Map<string, TracePlace>();
+  readonly #half: number;
+
+  constructor(capacity: number) {
+    this.#half = Math.max(1, Math.floor(capacity / 2));
+  }
+
+  /** The places of those of `keys` that are known or stored. */
+  async placesOf(keys: Iterable<string>, warehouse: Warehouse): Promise<Map<string, TracePlace>> {
+    const places = new Map<string, TracePlace>();
+    const unknown: string[] = [];
+    for (const key of keys) {
+      const place = this.#get(key);
+      if (place === undefined) unknown.push(key);
+      else places.set(key, place);
+    }
+    for (let at = 0; at < unknown.length; at += keysPerQuery) {
+      const rows = await locateTraces(unknown.slice(at, at + keysPerQuery), warehouse);
+      for (const [key, place] of rows) {
+        this.remember(key, place);
+        places.set(key, place);
+      }
+    }
+    return places;
+  }
+
+  /** To be called once the place is stored: what is remembered is never asked for again. */
+  remember(key: string, place: TracePlace): void {
+    if (this.#young.size >= this.#half) {
+      this.#old = this.#young;
+      this.#young = new Map();
+    }
+    this.#young.set(key, place);
+  }
+
+  #get(key: string): TracePlace | undefined {
+    const place = this.#young.get(key);
+    if (place !== undefined) return place;
+    const older = this.#old.get(key);
+    if (older !== undefined) this.remember(key, older);
+    return older;
+  }
+}
+
+async function locateTraces(keys: readonly string[], warehouse: Warehouse): Promise<[string, TracePlace][]> {
+  const rows = await warehouse.query<{
+    tenant_id: string;
+    trace_id: string;
+    session_id: string;
+    micros: string | number;
+  }>({
+    name: 'locate-traces',
+    sql: `SELECT tenant_id, trace_id, any(session_id) AS session_id, toUnixTimestamp64Micro(any(trace_time)) AS micros
+          FROM trace_locator
+          WHERE tenant_id IN ({tenants:Array(UUID)}) AND trace_id IN ({traces:Array(UUID)})
+          GROUP BY tenant_id, trace_id`,
+    params: { tenants: [...new Set(keys.map((key) => key.slice(0, 36)))], traces: keys.map((key) => key.slice(37)) },
+  });
+  return rows.map((row) => [
+    traceKey(row.tenant_id, row.trace_id),
+    { projectId: row.session_id, traceTimeMicros: Number(row.micros) },
+  ]);
+}

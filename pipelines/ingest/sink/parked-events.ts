@@ -1,0 +1,83 @@
+import type { LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { tenantIdOf, traceIdOf } from '../run-event/key-fields.ts';
+
+/** An event that waits for its trace, as it was parked. */
+export interface ParkedEvent {
+  readonly id: string;
+  readonly record: LogRecord;
+}
+
+interface ParkedRow {
+  readonly id: string;
+  readonly partition: number;
+  readonly log_offset: string;
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly headers: string;
+}
+
+/** Parks events of traces that nobody knows yet. Resolves when that is durable; repeats of an offset are one row. */
+export async function parkEvents(database: Database, topic: string, records: readonly LogRecord[]): Promise<void> {
+  await database.transaction(async (transaction) => {
+    for (const record of records) {
+      await transaction.query(
+        `INSERT INTO parked_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+        [
+          topic,
+          record.partition,
+          record.offset,
+          tenantIdOf(record.value),
+          traceIdOf(record.value),
+          Buffer.from(record.key),
+          record.value,
+          JSON.stringify(record.headers),
+        ],
+      );
+    }
+  });
+}
+
+/** The parked events of `traces`, in the order of the log. */
+export async function findParkedEvents(
+  database: Database,
+  topic: string,
+  traces: readonly { tenantId: string; traceId: string }[],
+): Promise<ParkedEvent[]> {
+  const rows = await database.query<ParkedRow>(
+    `SELECT id::text, partition, log_offset::text, key, value, headers::text FROM parked_events
+     WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
+     ORDER BY partition, log_offset`,
+    [topic, traces.map((trace) => trace.tenantId), traces.map((trace) => trace.traceId)],
+  );
+  return rows.map(toParkedEvent);
+}
+
+/** Events parked before `before`, oldest first. */
+export async function findStaleEvents(
+  database: Database,
+  before: Date,
+  limit: number,
+): Promise<(ParkedEvent & { topic: string })[]> {
+  const rows = await database.query<ParkedRow & { topic: string }>(
+    `SELECT id::text, topic, partition, log_offset::text, key, value, headers::text FROM parked_events
+     WHERE parked_at < $1 ORDER BY id LIMIT $2`,
+    [before.toISOString(), limit],
+  );
+  return rows.map((row) => ({ ...toParkedEvent(row), topic: row.topic }));
+}
+
+export async function unparkEvents(database: Pick<Database, 'query'>, events: readonly ParkedEvent[]): Promise<void> {
+  await database.query('DELETE FROM parked_events WHERE id = ANY($1::bigint[])', [events.map((event) => event.id)]);
+}
+
+export async function anyParked(database: Database, topic: string): Promise<boolean> {
+  return (await database.query('SELECT 1 FROM parked_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
+}
+
+function toParkedEvent(row: ParkedRow): ParkedEvent {
+  const { partition, value } = row;
+  const headers = JSON.parse(row.headers) as Record<string, string>;
+  return { id: row.id, record: { partition, offset: Number(row.log_offset), key: row.key.toString(), value, headers } };
+}

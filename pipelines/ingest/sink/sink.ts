@@ -1,0 +1,224 @@
+/**
+ * The sink: takes batches of the event log into ClickHouse.
+ *
+ * Invariant: one batch a partition at a time and in the order of the log, because order decides values; nothing of a
+ * batch is acknowledged before all of it is stored, parked or among the dead letters.
+ *
+ *   1. Each record is inspected without decoding; what can never be stored goes to the dead letters.
+ *   2. Run events take the project and time of their trace. Those of unknown traces are parked in Postgres.
+ *   3. Parked events of traces that this batch made known are inserted, before the batch's own: they are older.
+ *   4. The batch is split into cuts, and each is inserted in its turn (`insert-cut.ts`).
+ *   5. The places of new traces are remembered, and the usage roll-up is woken.
+ *
+ * A batch that fails half-way comes again whole, or its publishers send again; what is stored already merges.
+ */
+import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import { type AvroWalk, compileAvroWalk } from '../../../infra/event-log/avro-walk.ts';
+import type { EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
+import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
+import { insertCut } from './insert-cut.ts';
+import { inspectRecord } from './inspect-record.ts';
+import { KnownTraces, type TracePlace } from './known-traces.ts';
+import { anyParked, findParkedEvents, parkEvents, unparkEvents } from './parked-events.ts';
+import { moveTo, placeByTrace } from './place-by-trace.ts';
+import { recoverCuts } from './recover-cuts.ts';
+import { type GoodRecord, splitIntoCuts } from './split-into-cuts.ts';
+
+export interface SinkOptions {
+  readonly log: EventLog;
+  readonly warehouse: Warehouse;
+  readonly database: Database;
+  readonly config: Pick<Config, 'cutRows' | 'cutBytes' | 'knownTraces' | 'maxRunAgeDays' | 'maxRunAheadHours'>;
+  readonly logger: Logger;
+  /** Called when hours were noted. */
+  readonly onHoursNoted: () => void;
+}
+
+/** The clock of those who accepted an event may differ from ours, and the event may have waited. */
+const clockSlackMicros = 2 * 24 * 3_600 * 1_000_000;
+
+export class Sink {
+  readonly #options: SinkOptions;
+  readonly #known: KnownTraces;
+  readonly #walks = new Map<number, { walk: AvroWalk; schema: string }>();
+  readonly #underWay = new Set<string>();
+  readonly #someParked = new Map<string, boolean>();
+  #recovering: NodeJS.Timeout | undefined;
+
+  constructor(options: SinkOptions) {
+    this.#options = options;
+    this.#known = new KnownTraces(options.config.knownTraces);
+  }
+
+  /** Repairs what an earlier process left half done, then consumes `topics`. */
+  async start(topics: readonly Topic[]): Promise<void> {
+    const { config, log } = this.#options;
+    await this.#recover();
+    for (const topic of topics) {
+      await log.subscribe({
+        topic,
+        group: `sink-${topic.table}`,
+        limits: { rows: config.cutRows, bytes: config.cutBytes },
+        handle: (batch) => this.#handle(batch),
+      });
+    }
+  }
+
+  stop(): void {
+    clearTimeout(this.#recovering);
+  }
+
+  async #handle(batch: LogBatch): Promise<void> {
+    try {
+      const good = await this.#inspect(batch);
+      if (batch.topic.placedByTrace) await this.#storePlaced(batch, good);
+      else await this.#insert(batch, good);
+    } catch (error) {
+      this.#recoverSoon();
+      throw error;
+    }
+  }
+
+  /** Step 1. */
+  async #inspect(batch: LogBatch): Promise<GoodRecord[]> {
+    const { log, logger, config } = this.#options;
+    const inspection = {
+      topic: batch.topic,
+      walks: await this.#walksOf(batch),
+      earliestMicros: Date.now() * 1_000 - config.maxRunAgeDays * 86_400_000_000 - clockSlackMicros,
+      latestMicros: Date.now() * 1_000 + config.maxRunAheadHours * 3_600_000_000 + clockSlackMicros,
+    };
+    const good: GoodRecord[] = [];
+    for (const record of batch.records) {
+      const verdict = inspectRecord(record, inspection);
+      switch (verdict.kind) {
+        case 'good':
+          good.push(verdict);
+          break;
+        case 'poison':
+          logger.warn({ topic: batch.topic.name, offset: record.offset, reason: verdict.reason }, 'poison record');
+          await log.deadLetter(batch.topic, record, verdict.reason, verdict.step);
+          break;
+        default:
+          verdict satisfies never;
+      }
+    }
+    return good;
+  }
+
+  async #walksOf(batch: LogBatch): Promise<ReadonlyMap<number, AvroWalk>> {
+    const walks = new Map<number, AvroWalk>();
+    for (const { value } of batch.records) {
+      const schemaId = schemaIdOf(value);
+      if (schemaId === undefined || walks.has(schemaId)) continue;
+      const compiled = this.#walks.get(schemaId) ?? (await this.#compile(schemaId));
+      if (compiled) walks.set(schemaId, compiled.walk);
+    }
+    return walks;
+  }
+
+  async #compile(schemaId: number): Promise<{ walk: AvroWalk; schema: string } | undefined> {
+    const schema = await this.#options.log.schemaOf(schemaId);
+    if (schema === undefined) return undefined;
+    const compiled = { walk: compileAvroWalk(schema), schema };
+    this.#walks.set(schemaId, compiled);
+    return compiled;
+  }
+
+  /** Steps 2 to 5 for events of traces. */
+  async #storePlaced(batch: LogBatch, good: readonly GoodRecord[]): Promise<void> {
+    const { database, warehouse, onHoursNoted } = this.#options;
+    const keys = new Set(good.map(({ record }) => traceKeyOf(record.value)));
+    const places = await this.#known.placesOf(keys, warehouse);
+    const { placed, parked, newTraces } = placeByTrace(good, places);
+    if (parked.length > 0) {
+      await parkEvents(
+        database,
+        batch.topic.name,
+        parked.map(({ record }) => record),
+      );
+      this.#someParked.set(batch.topic.name, true);
+    }
+    await this.#joinParked(batch, placed, places);
+    await this.#insert(batch, placed);
+    for (const key of newTraces) this.#known.remember(key, places.get(key) as TracePlace);
+    onHoursNoted();
+  }
+
+  /** Step 3. Any event of the trace makes the parked ones join, also one of a trace that was known all along. */
+  async #joinParked(
+    batch: LogBatch,
+    placed: readonly GoodRecord[],
+    places: ReadonlyMap<string, TracePlace>,
+  ): Promise<void> {
+    const { database } = this.#options;
+    const topic = batch.topic.name;
+    if (placed.length === 0) return;
+    if (!this.#someParked.has(topic)) this.#someParked.set(topic, await anyParked(database, topic));
+    if (this.#someParked.get(topic) !== true) return;
+    const traces = new Map(
+      placed.map(({ record: { value } }) => [
+        traceKeyOf(value),
+        { tenantId: tenantIdOf(value), traceId: traceIdOf(value) },
+      ]),
+    );
+    const events = await findParkedEvents(database, topic, [...traces.values()]);
+    if (events.length === 0) return;
+    const joined = events.map(({ record }) => ({
+      record: moveTo(record, places.get(traceKeyOf(record.value)) as TracePlace),
+      schemaId: schemaIdOf(record.value) as number,
+    }));
+    await this.#walksOf({ ...batch, records: joined.map(({ record }) => record) });
+    await this.#insert(batch, joined, (transaction) => unparkEvents(transaction, events));
+    this.#someParked.set(topic, await anyParked(database, topic));
+  }
+
+  /** Step 4. `also` runs in the transaction that follows the last cut. */
+  async #insert(
+    batch: LogBatch,
+    records: readonly GoodRecord[],
+    also?: (transaction: Pick<Database, 'query'>) => Promise<void>,
+  ): Promise<void> {
+    const { config, logger } = this.#options;
+    const limits = { rows: config.cutRows, bytes: config.cutBytes };
+    const cuts = splitIntoCuts(records, limits, batch.topic.placedByTrace);
+    for (const [index, cut] of cuts.entries()) {
+      const schemaId = (cut[0] as GoodRecord).schemaId;
+      const refused = await insertCut(
+        {
+          topic: batch.topic,
+          partition: batch.partition,
+          schema: this.#walks.get(schemaId)?.schema as string,
+          records: cut,
+          writeDown: (written) => batch.writeDownCut(written),
+          ...(also && index === cuts.length - 1 ? { also } : {}),
+        },
+        { ...this.#options, underWay: this.#underWay },
+      );
+      for (const { offset } of refused)
+        logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
+    }
+  }
+
+  async #recover(): Promise<void> {
+    const { log, database, onHoursNoted } = this.#options;
+    await recoverCuts(log, database, this.#underWay);
+    onHoursNoted();
+  }
+
+  /** After a failure the hours of a cut that was written down are noted as soon as Postgres can be reached. */
+  #recoverSoon(): void {
+    this.#recovering ??= setTimeout(() => {
+      this.#recovering = undefined;
+      this.#recover().catch((error: unknown) => {
+        this.#options.logger.warn({ err: error }, 'hours of an unfinished insert could not be noted yet');
+        this.#recoverSoon();
+      });
+    }, 1_000).unref();
+  }
+}
