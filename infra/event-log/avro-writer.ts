@@ -45,14 +45,14 @@ export class AvroWriter {
   ascii(value: string): void {
     this.long(value.length);
     this.#reserve(value.length);
-    this.#position += this.#buffer.latin1Write(value, this.#position, value.length);
+    this.#position += this.#buffer.write(value, this.#position, value.length, 'latin1');
   }
 
   string(value: string): void {
     const bytes = Buffer.byteLength(value);
     this.long(bytes);
     this.#reserve(bytes);
-    this.#position += this.#buffer.utf8Write(value, this.#position, bytes);
+    this.#position += this.#buffer.write(value, this.#position, bytes, 'utf8');
   }
 
   bytes(value: Uint8Array): void {

@@ -30,20 +30,20 @@ export function keyFieldsFault(framed: Buffer): string | undefined {
 
 /** Tenant and trace as one string, to look the trace up. */
 export function traceKeyOf(framed: Buffer): string {
-  return framed.latin1Slice(tenantAt + 1, traceAt + 37);
+  return framed.toString('latin1', tenantAt + 1, traceAt + 37);
 }
 /** What {@link traceKeyOf} reads, put together: the length byte of the second UUID stands between the two. */
 export function traceKey(tenantId: string, traceId: string): string {
   return `${tenantId}${String.fromCharCode(uuidLength)}${traceId}`;
 }
 export function tenantIdOf(framed: Buffer): string {
-  return framed.latin1Slice(tenantAt + 1, tenantAt + 37);
+  return framed.toString('latin1', tenantAt + 1, tenantAt + 37);
 }
 export function traceIdOf(framed: Buffer): string {
-  return framed.latin1Slice(traceAt + 1, traceAt + 37);
+  return framed.toString('latin1', traceAt + 1, traceAt + 37);
 }
 export function projectIdOf(framed: Buffer): string {
-  return framed.latin1Slice(projectAt + 1, projectAt + 37);
+  return framed.toString('latin1', projectAt + 1, projectAt + 37);
 }
 export function startTimeMicrosOf(framed: Buffer): number {
   return readEightByteLong(framed, startTimeAt);
@@ -55,7 +55,7 @@ export function traceTimeMicrosOf(framed: Buffer): number {
 /** A copy of the event that lies in `projectId` at `traceTimeMicros`; the original stays as it came. */
 export function placedAt(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
   const copy = Buffer.from(framed);
-  copy.latin1Write(projectId, projectAt + 1, 36);
+  copy.write(projectId, projectAt + 1, 36, 'latin1');
   writeEightByteLong(copy, traceTimeAt, traceTimeMicros);
   return copy;
 }

@@ -28,7 +28,7 @@ export interface CutInsert {
   readonly records: readonly GoodRecord[];
   /** Step 2: resolves when the cut is durable. */
   writeDown(cut: Cut): Promise<void>;
-  /** Joins the transaction of step 4. */
+  /** Joins the transaction of step 4, of the last part where the cut is halved. */
   also?(transaction: Pick<Database, 'query'>): Promise<void>;
 }
 
@@ -57,11 +57,13 @@ export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<
     if (records.length === 1) {
       const { record } = records[0] as GoodRecord;
       await ports.log.deadLetter(insert.topic, record, String(error.cause ?? error.message), 'insert');
+      if (insert.also) await ports.database.transaction(insert.also);
       return [record];
     }
     const half = Math.ceil(records.length / 2);
-    const refused = await insertCut({ ...insert, records: records.slice(0, half) }, ports);
-    return refused.concat(await insertCut({ ...insert, records: records.slice(half) }, ports));
+    const { also, ...rest } = insert;
+    const refused = await insertCut({ ...rest, records: records.slice(0, half) }, ports);
+    return refused.concat(await insertCut({ ...rest, ...(also && { also }), records: records.slice(half) }, ports));
   }
 }
 

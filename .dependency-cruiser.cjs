@@ -1,0 +1,39 @@
+/** Imports go one way: api → pipelines → infra → schemas. */
+const oneWay = (from, to) => ({
+  name: `${from}-is-below`,
+  severity: 'error',
+  comment: `${from}/ must not import from ${to.join('/, ')}/`,
+  from: { path: `^${from}/` },
+  to: { path: `^(${to.join('|')})/` },
+});
+
+module.exports = {
+  forbidden: [
+    oneWay('schemas', ['infra', 'pipelines', 'api', 'web', 'bench', 'test']),
+    oneWay('infra', ['pipelines', 'api', 'web', 'bench', 'test']),
+    oneWay('pipelines', ['api', 'web', 'bench', 'test']),
+    oneWay('api', ['bench', 'test']),
+    { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } } },
+    { name: 'no-unresolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },
+    {
+      name: 'no-dev-packages',
+      severity: 'error',
+      comment: 'what runs in production must be a dependency',
+      from: { path: '^(schemas|infra|pipelines|api)/' },
+      to: { dependencyTypes: ['npm-dev'], pathNot: ['\\.d\\.ts$', 'node_modules/@types/'] },
+    },
+    {
+      name: 'kafkajs-stays-in-its-folder',
+      severity: 'error',
+      from: { pathNot: '^infra/event-log/kafka/' },
+      to: { path: 'node_modules/(kafkajs|@kafkajs)/' },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    parser: 'tsc',
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'types'] },
+  },
+};

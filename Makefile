@@ -1,0 +1,47 @@
+# The front door. `make` or `make help` lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help demo start test check build install format bench docs clean
+
+NODE_MODULES := node_modules/.package-lock.json
+SOURCES := $(shell find api infra pipelines schemas -type f 2>/dev/null)
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+demo: dist/.built ## Send real traces through everything on a throw-away folder and show the usage
+	@node dist/api/command-line/runlake.js demo
+
+start: dist/.built ## Run everything in the foreground, with the environment as given
+	@exec node dist/api/command-line/runlake.js all
+
+test: check ## Run every check and every suite
+	@npm test --silent
+
+check: dist/.built ## Types, lint, format, import direction, cycles, dead code, file size, generated pages
+	@npm run check --silent
+
+build: dist/.built ## Compile into dist/
+
+install: $(NODE_MODULES) ## Install the pinned packages
+
+format: $(NODE_MODULES) ## Format and mend what can be mended by itself
+	@npx biome check --write .
+
+bench: dist/.built ## How to run the benches: npm run bench -- NAME
+	@npm run bench --silent
+
+docs: dist/.built ## Generate the reference pages again
+	@npm run docs --silent
+
+clean: ## Remove what was built
+	rm -rf dist
+
+$(NODE_MODULES): package.json package-lock.json
+	@node infra/native/check-node.mjs
+	@echo "Installing packages ..."
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+dist/.built: $(NODE_MODULES) $(SOURCES) tsconfig.json tsconfig.build.json
+	@npm run build --silent
+	@touch $@

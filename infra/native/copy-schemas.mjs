@@ -1,0 +1,8 @@
+// The build compiles TypeScript only; the contracts in schemas/ are read as files at run time.
+import { cpSync } from 'node:fs';
+
+for (const folder of ['avro', 'clickhouse', 'postgres']) {
+  cpSync(new URL(`../../schemas/${folder}`, import.meta.url), new URL(`../../dist/schemas/${folder}`, import.meta.url), {
+    recursive: true,
+  });
+}
