@@ -3,7 +3,7 @@
  * Adapters: in-process (`in-process/`) and Kafka. One contract suite, `test/contract/event-log`, runs against each.
  */
 import type { Topic } from '../../schemas/topics.ts';
-import type { Database } from '../postgres/pool.ts';
+import type { Sql } from '../postgres/pool.ts';
 
 /** One event to publish. Events of one key keep their order and meet one consumer. */
 export interface LogMessage {
@@ -81,7 +81,7 @@ export interface EventLog {
    */
   unfinishedCuts(): Promise<Cut[]>;
   /** Forgets a cut that was written down, inside the transaction that notes its hours. */
-  finishCut(cut: Cut, transaction: Pick<Database, 'query'>): Promise<void>;
+  finishCut(cut: Cut, transaction: Sql): Promise<void>;
   /** @throws where the log cannot take events now. */
   check(): Promise<void>;
   /** Finishes what was accepted, then ends. */

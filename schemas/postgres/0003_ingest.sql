@@ -4,7 +4,7 @@ CREATE TABLE pending_cuts (
   topic text NOT NULL,
   partition integer NOT NULL,
   token text NOT NULL,
-  hours jsonb NOT NULL,
+  cut jsonb NOT NULL,
   written_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (topic, partition, token)
 );

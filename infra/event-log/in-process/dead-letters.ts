@@ -1,4 +1,4 @@
-import type { Database } from '../../postgres/pool.ts';
+import type { Sql } from '../../postgres/pool.ts';
 import type { LogRecord } from '../event-log.ts';
 
 export interface DeadLetter {
@@ -10,7 +10,7 @@ export interface DeadLetter {
 }
 
 /** Keeps an event that cannot be stored, with its original bytes and headers. Repeats of the same offset are one letter. */
-export async function insertDeadLetter(database: Pick<Database, 'query'>, letter: DeadLetter): Promise<void> {
+export async function insertDeadLetter(database: Sql, letter: DeadLetter): Promise<void> {
   const { topic, record, reason, step } = letter;
   await database.query(
     `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
@@ -21,7 +21,7 @@ export async function insertDeadLetter(database: Pick<Database, 'query'>, letter
       record.offset,
       Buffer.from(record.key),
       record.value,
-      JSON.stringify(record.headers),
+      record.headers,
       reason.slice(0, 2_000),
       step,
     ],

@@ -13,7 +13,7 @@
  */
 import type { Topic } from '../../../schemas/topics.ts';
 import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
-import type { Database } from '../../postgres/pool.ts';
+import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { Cut, EventLog, LogBatch, LogMessage, LogRecord, Subscription, TouchedHour } from '../event-log.ts';
 import { insertDeadLetter } from './dead-letters.ts';
@@ -184,20 +184,19 @@ export class InProcessLog implements EventLog {
 
   async #writeDownCut(partition: Partition, cut: Cut): Promise<void> {
     await this.#options.database.query(
-      `INSERT INTO pending_cuts (topic, partition, token, hours) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-      [partition.topic.name, partition.number, cut.token, JSON.stringify(cut.hours)],
+      `INSERT INTO pending_cuts (topic, partition, token, cut) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+      [partition.topic.name, partition.number, cut.token, { hours: cut.hours }],
     );
   }
 
   async unfinishedCuts(): Promise<Cut[]> {
-    const rows = await this.#options.database.query<{ token: string; hours: string }>(
-      'SELECT token, hours::text AS hours FROM pending_cuts ORDER BY written_at',
-      [],
+    const rows = await this.#options.database.query<{ token: string; cut: { hours: TouchedHour[] } }>(
+      'SELECT token, cut FROM pending_cuts ORDER BY written_at',
     );
-    return rows.map(({ token, hours }) => ({ token, hours: JSON.parse(hours) as TouchedHour[] }));
+    return rows.map(({ token, cut }) => ({ token, hours: cut.hours }));
   }
 
-  async finishCut(cut: Cut, transaction: Pick<Database, 'query'>): Promise<void> {
+  async finishCut(cut: Cut, transaction: Sql): Promise<void> {
     await transaction.query('DELETE FROM pending_cuts WHERE token = $1', [cut.token]);
   }
 
@@ -207,7 +206,7 @@ export class InProcessLog implements EventLog {
 
   async check(): Promise<void> {
     if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
-    await this.#options.database.query('SELECT 1', []);
+    await this.#options.database.ping();
   }
 
   async close(): Promise<void> {

@@ -10,11 +10,11 @@
  *   4. One transaction notes the touched hours and forgets the cut. Died before: the written cut leads to the same note.
  */
 import { createHash } from 'node:crypto';
-import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { avroContainer } from '../../../infra/event-log/avro-container.ts';
 import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { noteHours } from '../../usage/note-hours.ts';
 import type { GoodRecord } from './split-into-cuts.ts';
@@ -29,7 +29,7 @@ export interface CutInsert {
   /** Step 2: resolves when the cut is durable. */
   writeDown(cut: Cut): Promise<void>;
   /** Joins the transaction of step 4, of the last part where the cut is halved. */
-  also?(transaction: Pick<Database, 'query'>): Promise<void>;
+  also?(transaction: Sql): Promise<void>;
 }
 
 export interface InsertPorts {

@@ -1,4 +1,4 @@
-import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { traceKey } from '../run-event/key-fields.ts';
 
 /** Where the first event of a trace put it. */
@@ -6,9 +6,6 @@ export interface TracePlace {
   readonly projectId: string;
   readonly traceTimeMicros: number;
 }
-
-/** Keys of one look-up statement. */
-const keysPerQuery = 2_000;
 
 /**
  * The places of recent traces, by tenant and trace (see `traceKeyOf`), and of all others by asking `trace_locator`.
@@ -33,12 +30,10 @@ export class KnownTraces {
       if (place === undefined) unknown.push(key);
       else places.set(key, place);
     }
-    for (let at = 0; at < unknown.length; at += keysPerQuery) {
-      const rows = await locateTraces(unknown.slice(at, at + keysPerQuery), warehouse);
-      for (const [key, place] of rows) {
-        this.remember(key, place);
-        places.set(key, place);
-      }
+    if (unknown.length === 0) return places;
+    for (const [key, place] of await locateTraces(unknown, warehouse)) {
+      this.remember(key, place);
+      places.set(key, place);
     }
     return places;
   }
@@ -62,21 +57,20 @@ export class KnownTraces {
 }
 
 async function locateTraces(keys: readonly string[], warehouse: Warehouse): Promise<[string, TracePlace][]> {
-  const rows = await warehouse.query<{
-    tenant_id: string;
-    trace_id: string;
-    session_id: string;
-    micros: string | number;
-  }>({
+  const rows = await warehouse.query<{ tenant_id: string; trace_id: string; session_id: string; micros: number }>({
     name: 'locate-traces',
     sql: `SELECT tenant_id, trace_id, any(session_id) AS session_id, toUnixTimestamp64Micro(any(trace_time)) AS micros
           FROM trace_locator
-          WHERE tenant_id IN ({tenants:Array(UUID)}) AND trace_id IN ({traces:Array(UUID)})
+          WHERE (tenant_id, trace_id) IN keys
           GROUP BY tenant_id, trace_id`,
-    params: { tenants: [...new Set(keys.map((key) => key.slice(0, 36)))], traces: keys.map((key) => key.slice(37)) },
+    external: {
+      name: 'keys',
+      structure: 'tenant_id UUID, trace_id UUID',
+      rows: keys.map((key) => [key.slice(0, 36), key.slice(37)]),
+    },
   });
   return rows.map((row) => [
     traceKey(row.tenant_id, row.trace_id),
-    { projectId: row.session_id, traceTimeMicros: Number(row.micros) },
+    { projectId: row.session_id, traceTimeMicros: row.micros },
   ]);
 }

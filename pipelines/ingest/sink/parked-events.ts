@@ -1,20 +1,20 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { tenantIdOf, traceIdOf } from '../run-event/key-fields.ts';
 
 /** An event that waits for its trace, as it was parked. */
 export interface ParkedEvent {
-  readonly id: string;
+  readonly id: number;
   readonly record: LogRecord;
 }
 
 interface ParkedRow {
-  readonly id: string;
+  readonly id: number;
   readonly partition: number;
-  readonly log_offset: string;
+  readonly log_offset: number;
   readonly key: Buffer;
   readonly value: Buffer;
-  readonly headers: string;
+  readonly headers: Record<string, string>;
 }
 
 /** Parks events of traces that nobody knows yet. Resolves when that is durable; repeats of an offset are one row. */
@@ -32,7 +32,7 @@ export async function parkEvents(database: Database, topic: string, records: rea
           traceIdOf(record.value),
           Buffer.from(record.key),
           record.value,
-          JSON.stringify(record.headers),
+          record.headers,
         ],
       );
     }
@@ -46,7 +46,7 @@ export async function findParkedEvents(
   traces: readonly { tenantId: string; traceId: string }[],
 ): Promise<ParkedEvent[]> {
   const rows = await database.query<ParkedRow>(
-    `SELECT id::text, partition, log_offset::text, key, value, headers::text FROM parked_events
+    `SELECT id, partition, log_offset, key, value, headers FROM parked_events
      WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
      ORDER BY partition, log_offset`,
     [topic, traces.map((trace) => trace.tenantId), traces.map((trace) => trace.traceId)],
@@ -61,14 +61,14 @@ export async function findStaleEvents(
   limit: number,
 ): Promise<(ParkedEvent & { topic: string })[]> {
   const rows = await database.query<ParkedRow & { topic: string }>(
-    `SELECT id::text, topic, partition, log_offset::text, key, value, headers::text FROM parked_events
+    `SELECT id, topic, partition, log_offset, key, value, headers FROM parked_events
      WHERE parked_at < $1 ORDER BY id LIMIT $2`,
     [before.toISOString(), limit],
   );
   return rows.map((row) => ({ ...toParkedEvent(row), topic: row.topic }));
 }
 
-export async function unparkEvents(database: Pick<Database, 'query'>, events: readonly ParkedEvent[]): Promise<void> {
+export async function unparkEvents(database: Sql, events: readonly ParkedEvent[]): Promise<void> {
   await database.query('DELETE FROM parked_events WHERE id = ANY($1::bigint[])', [events.map((event) => event.id)]);
 }
 
@@ -76,8 +76,6 @@ export async function anyParked(database: Database, topic: string): Promise<bool
   return (await database.query('SELECT 1 FROM parked_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }
 
-function toParkedEvent(row: ParkedRow): ParkedEvent {
-  const { partition, value } = row;
-  const headers = JSON.parse(row.headers) as Record<string, string>;
-  return { id: row.id, record: { partition, offset: Number(row.log_offset), key: row.key.toString(), value, headers } };
+function toParkedEvent({ id, partition, log_offset: offset, key, value, headers }: ParkedRow): ParkedEvent {
+  return { id, record: { partition, offset, key: key.toString(), value, headers } };
 }

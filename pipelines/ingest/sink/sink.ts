@@ -12,12 +12,12 @@
  *
  * A batch that fails half-way comes again whole, or its publishers send again; what is stored already merges.
  */
-import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { type AvroWalk, compileAvroWalk } from '../../../infra/event-log/avro-walk.ts';
 import type { EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
@@ -182,7 +182,7 @@ export class Sink {
   async #insert(
     batch: LogBatch,
     records: readonly GoodRecord[],
-    also?: (transaction: Pick<Database, 'query'>) => Promise<void>,
+    also?: (transaction: Sql) => Promise<void>,
   ): Promise<void> {
     const { config, logger } = this.#options;
     const limits = { rows: config.cutRows, bytes: config.cutBytes };
