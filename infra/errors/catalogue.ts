@@ -147,6 +147,16 @@ export const catalogue = {
     'ClickHouse refused a query of ours.',
     'See the log of the server for the query id.',
   ),
+  INSERT_DATA_REFUSED: terminal(
+    500,
+    'ClickHouse refused the data of an insert into {table}: {reason}.',
+    'The sink sets the record that is at fault aside, in the dead letters.',
+  ),
+  ACCESS_DENIED_BY_STORE: terminal(
+    500,
+    '{store} refused access: {reason}.',
+    'Check user, password, database and rights in the address that is configured for it.',
+  ),
   DATABASE_QUERY_FAILED: terminal(500, 'Postgres refused a query of ours.', 'See the log of the server.'),
   INTERNAL: terminal(500, 'Internal error.', 'See the log of the server for the request id.'),
 

@@ -1,0 +1,141 @@
+import { randomUUID } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import { ClickHouseLogLevel, type ClickHouseSettings, createClient } from '@clickhouse/client';
+import { isRunlakeError } from '../errors/runlake-error.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { externalTable } from './external-table.ts';
+import { type Statement, warehouseFault } from './faults.ts';
+import { readAnswer } from './read-answer.ts';
+import { type Profile, profiles } from './settings.ts';
+import type { InsertBody, Query, Warehouse } from './warehouse.ts';
+
+export type { ExternalTable, InsertBody, Query, QueryParameter, Warehouse } from './warehouse.ts';
+
+export interface WarehouseOptions {
+  /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
+  readonly url: string;
+  readonly logger: Logger;
+  /** How long a statement may take where it does not say so itself. */
+  readonly timeoutMs: number;
+  /** Most connections at once; further statements wait for one. Default 16. */
+  readonly maxConnections?: number;
+}
+
+/** ClickHouse stops a query itself at its time; this is how much longer the client waits for it to say so. */
+const graceMs = 2_000;
+
+/** What one HTTP exchange carries, whatever it is for. */
+interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs' | 'signal'> {
+  readonly profile: Profile;
+  readonly statement: Statement;
+  readonly settings?: ClickHouseSettings | undefined;
+  /** Sent with its length in Content-Length; the statement then travels in the address. */
+  readonly body?: Uint8Array;
+  readonly contentType?: string;
+}
+
+/** Opens the warehouse. Connects at the first statement; connections are kept alive and used again. */
+export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: WarehouseOptions): Warehouse {
+  const address = new URL(url);
+  const client = createClient({
+    url: address.origin,
+    username: decodeURIComponent(address.username) || 'default',
+    password: decodeURIComponent(address.password),
+    database: decodeURIComponent(address.pathname.slice(1)) || 'default',
+    application: 'runlake',
+    max_open_connections: maxConnections,
+    // Each exchange has a time of its own; this one is only the longest silence on a socket that Node can express.
+    request_timeout: 2 ** 31 - 1,
+    log: { level: ClickHouseLogLevel.OFF },
+  });
+
+  async function exchange(request: Exchange): Promise<Buffer> {
+    const queryId = randomUUID();
+    const allowedMs = request.timeoutMs ?? timeoutMs;
+    const timeout = AbortSignal.timeout(allowedMs + graceMs);
+    const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
+    try {
+      request.signal?.throwIfAborted();
+      const { stream, response_headers } = await client.exec({
+        query: request.sql,
+        query_id: queryId,
+        query_params: { ...request.params },
+        clickhouse_settings: {
+          ...profiles[request.profile],
+          log_comment: request.name,
+          max_execution_time: allowedMs / 1_000,
+          ...request.settings,
+        },
+        abort_signal: signal,
+        http_headers: headersOf(request),
+        // One chunk, whose length is in the header: the server refuses a body that ends early.
+        ...(request.body === undefined ? {} : { values: request.body as unknown as Readable }),
+      });
+      return await readAnswer(stream, response_headers, signal);
+    } catch (raw) {
+      if (request.signal?.aborted) throw request.signal.reason;
+      const error = warehouseFault(timeout.aborted ? timeout.reason : raw, request.statement);
+      logFailure(error, request.name, queryId);
+      throw error;
+    }
+  }
+
+  function logFailure(error: Error, name: string, queryId: string): void {
+    const known = isRunlakeError(error) ? error : undefined;
+    const level = known?.retryable || known?.code === 'INSERT_DATA_REFUSED' ? 'warn' : 'error';
+    // What ClickHouse says about refused data quotes that data.
+    const err = known?.code === 'INSERT_DATA_REFUSED' ? known.message : error;
+    logger[level]({ err, query: name, queryId }, 'a statement to ClickHouse failed');
+  }
+
+  function ask(query: Query, profile: Profile, suffix: string): Promise<Buffer> {
+    const { external, settings, sql, ...rest } = query;
+    const table = external && externalTable(external);
+    return exchange({
+      ...rest,
+      ...table,
+      sql: sql + suffix,
+      settings: { ...settings, ...table?.settings },
+      profile,
+      statement: { kind: 'query' },
+    });
+  }
+
+  async function insertBody({ name, table, columns, format, body, token, settings, ...rest }: InsertBody) {
+    await exchange({
+      ...rest,
+      name,
+      sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
+      settings: { ...settings, insert_deduplication_token: token },
+      body,
+      contentType: 'application/octet-stream',
+      profile: 'insert',
+      statement: { kind: 'insert', name, table },
+    });
+  }
+
+  const query = async <Row>(request: Query) => {
+    const answer = await ask(request, 'read', '\nFORMAT JSONEachRow');
+    return JSON.parse(answer.toString('utf8')) as Row[];
+  };
+
+  return {
+    query,
+    queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
+    insertBody,
+    command: async (request) => void (await ask(request, 'write', '')),
+    ping: async (allowedMs = timeoutMs) => {
+      await query({ name: 'ping', sql: 'SELECT 1', timeoutMs: allowedMs });
+    },
+    version: async () =>
+      (await query<{ version: string }>({ name: 'version', sql: 'SELECT version() AS version' }))[0]!.version,
+    close: () => client.close(),
+  };
+}
+
+function headersOf({ body, contentType }: Exchange): Record<string, string> {
+  return {
+    ...(body === undefined ? {} : { 'Content-Length': String(body.length) }),
+    ...(contentType === undefined ? {} : { 'Content-Type': contentType }),
+  };
+}

@@ -1,0 +1,115 @@
+import { ClickHouseError } from '@clickhouse/client';
+import type { ErrorCode } from '../errors/catalogue.ts';
+import { fault, type RunlakeError } from '../errors/runlake-error.ts';
+
+/** What a statement was about to do: the same number means different things for a query and for rows that we sent. */
+export type Statement =
+  | { readonly kind: 'query' }
+  | { readonly kind: 'insert'; readonly name: string; readonly table: string };
+
+/**
+ * ClickHouse's error numbers that pass by themselves.
+ * Source: src/Common/ErrorCodes.cpp of ClickHouse; a number never changes its meaning.
+ */
+const transientCodes = new Set([
+  159, // TIMEOUT_EXCEEDED
+  160, // TOO_SLOW
+  198, // DNS_ERROR
+  201, // QUOTA_EXCEEDED
+  202, // TOO_MANY_SIMULTANEOUS_QUERIES
+  203, // NO_FREE_CONNECTION
+  209, // SOCKET_TIMEOUT
+  210, // NETWORK_ERROR
+  225, // NO_ZOOKEEPER
+  236, // ABORTED: the server is shutting down
+  241, // MEMORY_LIMIT_EXCEEDED
+  242, // TABLE_IS_READ_ONLY: a replica without its keeper
+  243, // NOT_ENOUGH_SPACE
+  252, // TOO_MANY_PARTS
+  279, // ALL_CONNECTION_TRIES_FAILED
+  285, // TOO_FEW_LIVE_REPLICAS
+  286, // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
+  289, // REPLICA_IS_NOT_IN_QUORUM
+  319, // UNKNOWN_STATUS_OF_INSERT
+  394, // QUERY_WAS_CANCELLED
+  439, // CANNOT_SCHEDULE_TASK
+  473, // DEADLOCK_AVOIDED
+  692, // TOO_MANY_MUTATIONS
+  735, // QUERY_WAS_CANCELLED_BY_CLIENT
+  745, // SERVER_OVERLOADED
+  999, // KEEPER_EXCEPTION
+]);
+
+/** Login, rights and database: nothing that a retry or other data would cure. */
+const accessCodes = new Set([81, 192, 193, 194, 195, 497, 516]);
+
+/** The statement names what the table does not have, or the records lack what it needs: every record would fail. */
+const schemaCodes = new Set([
+  8, // THERE_IS_NO_COLUMN
+  10, // NOT_FOUND_COLUMN_IN_BLOCK
+  16, // NO_SUCH_COLUMN_IN_TABLE
+  47, // UNKNOWN_IDENTIFIER
+  60, // UNKNOWN_TABLE
+]);
+
+/** A value or the encoding of a record. */
+const dataCodes = new Set([
+  6, // CANNOT_PARSE_TEXT
+  23, // CANNOT_READ_FROM_ISTREAM
+  25, // CANNOT_PARSE_ESCAPE_SEQUENCE
+  26, // CANNOT_PARSE_QUOTED_STRING
+  27, // CANNOT_PARSE_INPUT_ASSERTION_FAILED
+  32, // ATTEMPT_TO_READ_AFTER_EOF
+  33, // CANNOT_READ_ALL_DATA
+  38, // CANNOT_PARSE_DATE
+  41, // CANNOT_PARSE_DATETIME
+  44, // ILLEGAL_COLUMN
+  49, // LOGICAL_ERROR: some broken Avro ends here
+  53, // TYPE_MISMATCH
+  69, // ARGUMENT_OUT_OF_BOUND
+  70, // CANNOT_CONVERT_TYPE
+  72, // CANNOT_PARSE_NUMBER
+  117, // INCORRECT_DATA
+  128, // TOO_LARGE_ARRAY_SIZE
+  130, // CANNOT_READ_ARRAY_FROM_TEXT
+  131, // TOO_LARGE_STRING_SIZE
+  321, // VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
+  349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+  376, // CANNOT_PARSE_UUID
+  407, // DECIMAL_OVERFLOW
+  1001, // STD_EXCEPTION: what the Avro library throws
+]);
+
+/**
+ * The catalogue's error for whatever a statement failed with. The server's text becomes the cause only.
+ * Anything without a ClickHouse number is a matter of the network, save programming errors, which come back as they are.
+ */
+export function warehouseFault(
+  raw: unknown,
+  statement: Statement,
+): RunlakeError | TypeError | RangeError | SyntaxError {
+  if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
+  if (!(raw instanceof ClickHouseError))
+    return fault('WAREHOUSE_UNAVAILABLE', {}, { cause: raw, retryAfterSeconds: 1 });
+  const number = Number(raw.code);
+  const code = errorCodeOf(number, statement.kind);
+  const reason = `ClickHouse code ${number}${raw.type ? ` (${raw.type})` : ''}`;
+  const place: Record<string, string> =
+    statement.kind === 'insert' ? { table: statement.table, topic: statement.name } : {};
+  const retry = code === 'WAREHOUSE_UNAVAILABLE' ? { retryAfterSeconds: 1 } : {};
+  return fault(code, { store: 'ClickHouse', reason, ...place }, { cause: raw, ...retry });
+}
+
+/** ClickHouse's number behind an error of the catalogue, where there is one. */
+export function warehouseCodeOf(error: unknown): number | undefined {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
+}
+
+function errorCodeOf(number: number, kind: Statement['kind']): ErrorCode {
+  if (transientCodes.has(number)) return 'WAREHOUSE_UNAVAILABLE';
+  if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
+  if (kind === 'insert' && schemaCodes.has(number)) return 'SCHEMA_MISMATCH';
+  if (kind === 'insert' && dataCodes.has(number)) return 'INSERT_DATA_REFUSED';
+  return 'WAREHOUSE_QUERY_FAILED';
+}

@@ -1,0 +1,66 @@
+import type { ClickHouseSettings } from '@clickhouse/client';
+
+/**
+ * The settings that Runlake depends on. One profile goes with every statement, whole; nothing is left to the defaults of
+ * a server, which differ between releases and installations.
+ */
+
+/** How values look in answers and parameters, the same everywhere. */
+const representation = {
+  session_timezone: 'UTC',
+  date_time_input_format: 'best_effort',
+  // 2026-01-02T03:04:05.123456Z
+  date_time_output_format: 'iso',
+  // Integers beyond 2^53 lose digits: queries that read such (hashes) cast them to text.
+  output_format_json_quote_64bit_integers: 0,
+  output_format_json_quote_64bit_floats: 0,
+  output_format_json_quote_decimals: 0,
+  output_format_json_quote_denormals: 0,
+  output_format_json_escape_forward_slashes: 0,
+  output_format_json_named_tuples_as_objects: 1,
+  output_format_json_array_of_rows: 1,
+  // The status of the answer then holds for the whole result: no failure can come after a 200.
+  wait_end_of_query: 1,
+} as const satisfies ClickHouseSettings;
+
+const read = {
+  ...representation,
+  // Rows of one key never lie in two table partitions, so each can be merged alone.
+  do_not_merge_across_partitions_select_final: 1,
+  // An index may hide the newer row of a key; the exact mode reads the rows beside it too.
+  use_skip_indexes_if_final: 1,
+  use_skip_indexes_if_final_exact_mode: 1,
+  optimize_read_in_order: 1,
+} as const satisfies ClickHouseSettings;
+
+const insert = {
+  ...representation,
+  // An answer means: stored. Server-side batching (on by default since 26.x) would also cut differently on a retry.
+  async_insert: 0,
+  optimize_on_insert: 1,
+  insert_deduplicate: 1,
+  deduplicate_blocks_in_dependent_materialized_views: 1,
+  materialized_views_ignore_errors: 0,
+  // A column that the records lack, or a null where none may be, is an error and no silent default.
+  input_format_avro_allow_missing_fields: 0,
+  input_format_null_as_default: 0,
+  max_partitions_per_insert_block: '100',
+  throw_on_max_partitions_per_insert_block: 1,
+  // One cut, one block: a cut stays below this.
+  max_insert_block_size: '1048449',
+} as const satisfies ClickHouseSettings;
+
+/** A caller that goes away takes its query with it. ClickHouse does that for queries only that cannot write. */
+const queryOnly = {
+  readonly: '2',
+  cancel_http_readonly_queries_on_client_close: 1,
+} as const satisfies ClickHouseSettings;
+
+/** `read` for queries, `insert` for bodies of rows, `write` for statements that may do both (INSERT … SELECT, DDL). */
+export const profiles = {
+  read: { ...read, ...queryOnly },
+  insert,
+  write: { ...read, ...insert },
+} as const satisfies Record<string, ClickHouseSettings>;
+
+export type Profile = keyof typeof profiles;

@@ -1,0 +1,62 @@
+import type pg from 'pg';
+import type { QueryOptions, Sql } from './database.ts';
+import { databaseFault, leavesConnectionUsable } from './faults.ts';
+
+/** Postgres stops a statement itself at its time; this is how much longer the client waits for it to say so. */
+const graceMs = 2_000;
+
+/** One connection while one caller has it. Notes whether it may go back to the pool. */
+export class Connection {
+  readonly #client: pg.PoolClient;
+  readonly #onError = () => {
+    this.#broken = true;
+  };
+  #broken = false;
+
+  constructor(client: pg.PoolClient) {
+    this.#client = client;
+    // It may also break between two statements; without a listener that would end the process.
+    client.on('error', this.#onError);
+  }
+
+  get broken(): boolean {
+    return this.#broken;
+  }
+
+  /** Gives the connection back; a broken one is closed. */
+  release(): void {
+    this.#client.off('error', this.#onError);
+    this.#client.release(this.#broken);
+  }
+
+  async send(
+    sql: string,
+    timeoutMs: number,
+    params?: readonly unknown[],
+    options?: QueryOptions,
+  ): Promise<pg.QueryResult> {
+    const statement: pg.QueryConfig & { query_timeout: number } = {
+      text: sql,
+      ...(params === undefined ? {} : { values: [...params] }),
+      ...(options?.name === undefined ? {} : { name: options.name }),
+      query_timeout: timeoutMs + graceMs,
+    };
+    try {
+      return await this.#client.query(statement);
+    } catch (raw) {
+      if (!leavesConnectionUsable(raw)) this.#broken = true;
+      throw databaseFault(raw);
+    }
+  }
+}
+
+/** What may be asked through `connect`, whichever connection that picks for a statement. */
+export function sqlThrough(
+  send: (sql: string, params?: readonly unknown[], options?: QueryOptions) => Promise<pg.QueryResult>,
+): Sql {
+  return {
+    query: async <Row>(sql: string, params?: readonly unknown[], options?: QueryOptions) =>
+      (await send(sql, params, options)).rows as Row[],
+    execute: async (sql, params, options) => (await send(sql, params, options)).rowCount ?? 0,
+  };
+}
