@@ -82,6 +82,11 @@ export const catalogue = {
   TOO_MANY_PARTS: caller(413, 'The body has more than {limitParts} parts ({limit}).', 'Send smaller batches.'),
   TOO_DEEP: caller(422, 'The JSON in {part} is nested deeper than {limitDepth} ({limit}).', 'Send flatter JSON.'),
   URL_TOO_LONG: caller(414, 'The URL is longer than {limitBytes} bytes.', 'Send fewer or shorter parameters.'),
+  HEADERS_TOO_LARGE: caller(
+    431,
+    'URL and headers together are larger than {limitBytes} bytes.',
+    'Send fewer or shorter parameters and headers.',
+  ),
   REQUEST_TIMEOUT: caller(
     408,
     'The request did not arrive within {limitMs} ms.',
@@ -106,6 +111,13 @@ export const catalogue = {
     'The key belongs to the organisation: name the workspace in the header X-Tenant-Id.',
   ),
   WORKSPACE_FORBIDDEN: caller(403, 'Forbidden', 'The API key cannot read the workspace {workspace}.'),
+
+  // Projects
+  PROJECT_UNKNOWN: caller(
+    422,
+    'Project {project} does not exist in this workspace.',
+    'Send the id of a project that exists, or session_name, which makes it.',
+  ),
 
   // Runs
   INVALID_RUN: caller(422, 'Run {run}: {reason}.', 'Correct the run; the other runs of the batch were handled.'),
