@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { ClickHouseLogLevel, type ClickHouseSettings, createClient } from '@clickhouse/client';
-import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { externalTable } from './external-table.ts';
 import { type Statement, warehouseFault } from './faults.ts';
@@ -27,7 +26,7 @@ const graceMs = 2_000;
 /** What one HTTP exchange carries, whatever it is for. */
 interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs' | 'signal'> {
   readonly profile: Profile;
-  readonly statement: Statement;
+  readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
   /** Sent with its length in Content-Length; the statement then travels in the address. */
   readonly body?: Uint8Array;
@@ -74,18 +73,13 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
       return await readAnswer(stream, response_headers, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
-      const error = warehouseFault(timeout.aborted ? timeout.reason : raw, request.statement);
-      logFailure(error, request.name, queryId);
-      throw error;
+      logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
+      throw warehouseFault(timeout.aborted ? timeout.reason : raw, {
+        ...request.statement,
+        name: request.name,
+        queryId,
+      });
     }
-  }
-
-  function logFailure(error: Error, name: string, queryId: string): void {
-    const known = isRunlakeError(error) ? error : undefined;
-    const level = known?.retryable || known?.code === 'INSERT_DATA_REFUSED' ? 'warn' : 'error';
-    // What ClickHouse says about refused data quotes that data.
-    const err = known?.code === 'INSERT_DATA_REFUSED' ? known.message : error;
-    logger[level]({ err, query: name, queryId }, 'a statement to ClickHouse failed');
   }
 
   function ask(query: Query, profile: Profile, suffix: string): Promise<Buffer> {
@@ -110,7 +104,7 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
       body,
       contentType: 'application/octet-stream',
       profile: 'insert',
-      statement: { kind: 'insert', name, table },
+      statement: { kind: 'insert', table },
     });
   }
 

@@ -2,10 +2,15 @@ import { ClickHouseError } from '@clickhouse/client';
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { fault, type RunlakeError } from '../errors/runlake-error.ts';
 
-/** What a statement was about to do: the same number means different things for a query and for rows that we sent. */
-export type Statement =
-  | { readonly kind: 'query' }
-  | { readonly kind: 'insert'; readonly name: string; readonly table: string };
+/** What was sent: the same number means different things for a query and for rows of ours. */
+export interface Statement {
+  readonly kind: 'query' | 'insert';
+  readonly name: string;
+  /** Under which ClickHouse logged it. */
+  readonly queryId: string;
+  /** Of an insert. */
+  readonly table?: string;
+}
 
 /**
  * ClickHouse's error numbers that pass by themselves.
@@ -81,7 +86,8 @@ const dataCodes = new Set([
 ]);
 
 /**
- * The catalogue's error for whatever a statement failed with. The server's text becomes the cause only.
+ * The catalogue's error for whatever a statement failed with. The server's text becomes the cause only, with the name and id
+ * of the query added, by which the server's own log is searched.
  * Anything without a ClickHouse number is a matter of the network, save programming errors, which come back as they are.
  */
 export function warehouseFault(
@@ -89,15 +95,21 @@ export function warehouseFault(
   statement: Statement,
 ): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
-  if (!(raw instanceof ClickHouseError))
-    return fault('WAREHOUSE_UNAVAILABLE', {}, { cause: raw, retryAfterSeconds: 1 });
-  const number = Number(raw.code);
-  const code = errorCodeOf(number, statement.kind);
-  const reason = `ClickHouse code ${number}${raw.type ? ` (${raw.type})` : ''}`;
-  const place: Record<string, string> =
-    statement.kind === 'insert' ? { table: statement.table, topic: statement.name } : {};
-  const retry = code === 'WAREHOUSE_UNAVAILABLE' ? { retryAfterSeconds: 1 } : {};
-  return fault(code, { store: 'ClickHouse', reason, ...place }, { cause: raw, ...retry });
+  if (raw instanceof ClickHouseError)
+    raw.message = `${raw.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
+  const number = raw instanceof ClickHouseError ? Number(raw.code) : undefined;
+  const code = number === undefined ? 'WAREHOUSE_UNAVAILABLE' : errorCodeOf(number, statement.kind);
+  const type = raw instanceof ClickHouseError && raw.type ? ` (${raw.type})` : '';
+  return fault(
+    code,
+    {
+      store: 'ClickHouse',
+      reason: `ClickHouse code ${number}${type}`,
+      topic: statement.name,
+      table: statement.table ?? '',
+    },
+    { cause: raw, ...(code === 'WAREHOUSE_UNAVAILABLE' ? { retryAfterSeconds: 1 } : {}) },
+  );
 }
 
 /** ClickHouse's number behind an error of the catalogue, where there is one. */

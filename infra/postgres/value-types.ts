@@ -18,10 +18,15 @@ const timestamptz: Parse = (text) =>
     (_, year, month, day, time, fraction = '') => `${year}-${month}-${day}T${time}.${fraction.padEnd(6, '0')}Z`,
   );
 
+/** The types of `pg-types` call it a function; it is an object. */
+const { create: createArrayParser } = pg.types.arrayParser as unknown as {
+  create(text: string, parse: Parse): { parse(): unknown[] };
+};
+
 const arrayOf =
   (parse: Parse): Parse =>
   (text) =>
-    pg.types.arrayParser.create(text, parse as (text: string) => string).parse();
+    createArrayParser(text, parse).parse();
 
 const { INT8, TIMESTAMPTZ, TIMESTAMP, DATE } = pg.types.builtins;
 

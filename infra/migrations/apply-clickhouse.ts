@@ -1,0 +1,115 @@
+/**
+ * Runs one migration of ClickHouse, which has no transactions.
+ *
+ * Invariant: each statement takes effect once, whatever dies in between. Whoever calls holds the lock of all migrations, so
+ * that nobody else writes records. For each statement, from the first that is not recorded as done:
+ *   1. `started` is recorded with the checksum of the statement.
+ *   2. The statement runs. Died before: it runs the next time.
+ *   3. `done` is recorded. Died before: the next time the statement meets its own work; "exists already" then counts as
+ *      done, and only then, because only this migration can have begun it.
+ *   4. After the last one the whole file is recorded as statement 0.
+ * Statements done may not change afterwards; those not done may, so that a release can correct a migration that fails.
+ */
+
+import type { Warehouse } from '../clickhouse/client.ts';
+import { warehouseCodeOf } from '../clickhouse/faults.ts';
+import { fault } from '../errors/runlake-error.ts';
+import { migrationFailure } from './failure.ts';
+import { checksumOf, type Migration } from './load.ts';
+import type { Applied } from './pending.ts';
+import { splitStatements } from './split-statements.ts';
+
+type State = 'started' | 'done';
+
+interface Step {
+  /** From 1; 0 stands for the whole file. */
+  readonly statement: number;
+  readonly state: State;
+  readonly checksum: string;
+}
+
+/** What ClickHouse answers to a statement that was done already: 15 column, 57 table or view, 82 database. */
+const existsAlready = new Set([15, 57, 82]);
+const unknownTable = 60;
+
+/** The migrations that ClickHouse says are complete. One statement. */
+export function readAppliedClickHouse(warehouse: Warehouse): Promise<Applied[]> {
+  return readRecords<Applied>(warehouse, 'SELECT version, name, checksum FROM runlake_migrations WHERE statement = 0');
+}
+
+/** @throws MIGRATION_FAILED, MIGRATION_CHANGED; WAREHOUSE_UNAVAILABLE where it may pass later. */
+export async function applyClickHouse(warehouse: Warehouse, migration: Migration, timeoutMs: number): Promise<void> {
+  const { version, name, checksum } = migration;
+  const record = (step: Step) => writeRecord(warehouse, { version, name, ...step });
+  try {
+    await warehouse.command({ name: 'migrate', sql: recordTable });
+    const past = await readSteps(warehouse, version);
+    for (const [index, sql] of splitStatements(migration.sql).entries()) {
+      const step = { statement: index + 1, checksum: checksumOf(sql) };
+      const before = past.filter(({ statement }) => statement === step.statement);
+      const done = before.find(({ state }) => state === 'done');
+      if (done !== undefined && done.checksum !== step.checksum) {
+        throw fault('MIGRATION_CHANGED', { store: 'clickhouse', name });
+      }
+      if (done !== undefined) continue;
+      await record({ ...step, state: 'started' });
+      await runOnce(warehouse, sql, timeoutMs, before.length > 0);
+      await record({ ...step, state: 'done' });
+    }
+    await record({ statement: 0, state: 'done', checksum });
+  } catch (error) {
+    throw migrationFailure('clickhouse', name, error);
+  }
+}
+
+async function runOnce(warehouse: Warehouse, sql: string, timeoutMs: number, begunBefore: boolean): Promise<void> {
+  try {
+    await warehouse.command({ name: 'migrate', sql, timeoutMs });
+  } catch (error) {
+    if (!begunBefore || !existsAlready.has(warehouseCodeOf(error) ?? 0)) throw error;
+  }
+}
+
+function readSteps(warehouse: Warehouse, version: number): Promise<Step[]> {
+  return readRecords<Step>(
+    warehouse,
+    'SELECT statement, state, checksum FROM runlake_migrations WHERE version = {version:UInt32}',
+    { version },
+  );
+}
+
+async function readRecords<Row>(
+  warehouse: Warehouse,
+  sql: string,
+  params: Record<string, number> = {},
+): Promise<Row[]> {
+  try {
+    return await warehouse.query<Row>({ name: 'read-migrations', sql, params });
+  } catch (error) {
+    if (warehouseCodeOf(error) === unknownTable) return [];
+    throw error;
+  }
+}
+
+interface StepRecord extends Step {
+  readonly version: number;
+  readonly name: string;
+}
+
+async function writeRecord(warehouse: Warehouse, record: StepRecord): Promise<void> {
+  await warehouse.command({
+    name: 'record-migration',
+    sql: `INSERT INTO runlake_migrations (version, name, statement, state, checksum)
+      SELECT {version:UInt32}, {name:String}, {statement:UInt32}, {state:String}, {checksum:String}`,
+    params: { ...record },
+  });
+}
+
+const recordTable = `CREATE TABLE IF NOT EXISTS runlake_migrations (
+  version UInt32,
+  name String,
+  statement UInt32,
+  state LowCardinality(String),
+  checksum String,
+  recorded_at DateTime64(6, 'UTC') DEFAULT now64(6)
+) ENGINE = MergeTree ORDER BY (version, statement)`;

@@ -1,0 +1,27 @@
+import { fault } from '../errors/runlake-error.ts';
+import type { Migration, Store } from './load.ts';
+
+/** A migration that a store says is complete. */
+export interface Applied {
+  readonly version: number;
+  readonly name: string;
+  readonly checksum: string;
+}
+
+/**
+ * Those of `known` that `store` lacks.
+ *
+ * @throws STORE_NEWER where the store has one that we do not know, MIGRATION_CHANGED where it has one with other contents.
+ */
+export function pendingMigrations(store: Store, known: readonly Migration[], applied: readonly Applied[]): Migration[] {
+  const newest = Math.max(0, ...applied.map(({ version }) => version));
+  if (newest > known.length) throw fault('STORE_NEWER', { store, found: newest, known: known.length });
+  const byVersion = new Map(applied.map((one) => [one.version, one]));
+  return known.filter((migration) => {
+    const there = byVersion.get(migration.version);
+    if (there !== undefined && there.checksum !== migration.checksum) {
+      throw fault('MIGRATION_CHANGED', { store, name: there.name });
+    }
+    return there === undefined;
+  });
+}
