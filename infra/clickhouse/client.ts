@@ -55,7 +55,7 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
     try {
       request.signal?.throwIfAborted();
-      const { stream, response_headers } = await client.exec({
+      const answer = await client.exec({
         query: request.sql,
         query_id: queryId,
         query_params: { ...request.params },
@@ -67,10 +67,13 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
         },
         abort_signal: signal,
         http_headers: headersOf(request),
+        // The client would keep the text of a failure only, and not all of them carry their number there.
+        ignore_error_response: true,
         // One chunk, whose length is in the header: the server refuses a body that ends early.
         ...(request.body === undefined ? {} : { values: request.body as unknown as Readable }),
       });
-      return await readAnswer(stream, response_headers, signal);
+      const { stream, response_headers: headers, http_status_code: status = 0 } = answer;
+      return await readAnswer({ status, headers, stream }, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');

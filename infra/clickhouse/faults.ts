@@ -53,6 +53,7 @@ const schemaCodes = new Set([
   8, // THERE_IS_NO_COLUMN
   10, // NOT_FOUND_COLUMN_IN_BLOCK
   16, // NO_SUCH_COLUMN_IN_TABLE
+  44, // ILLEGAL_COLUMN: the type of a field does not fit its column
   47, // UNKNOWN_IDENTIFIER
   60, // UNKNOWN_TABLE
 ]);
@@ -68,8 +69,6 @@ const dataCodes = new Set([
   33, // CANNOT_READ_ALL_DATA
   38, // CANNOT_PARSE_DATE
   41, // CANNOT_PARSE_DATETIME
-  44, // ILLEGAL_COLUMN
-  49, // LOGICAL_ERROR: some broken Avro ends here
   53, // TYPE_MISMATCH
   69, // ARGUMENT_OUT_OF_BOUND
   70, // CANNOT_CONVERT_TYPE
@@ -97,14 +96,14 @@ export function warehouseFault(
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
   if (raw instanceof ClickHouseError)
     raw.message = `${raw.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
-  const number = raw instanceof ClickHouseError ? Number(raw.code) : undefined;
-  const code = number === undefined ? 'WAREHOUSE_UNAVAILABLE' : errorCodeOf(number, statement.kind);
+  const given = raw instanceof ClickHouseError ? raw.code : undefined;
+  const code = given === undefined ? 'WAREHOUSE_UNAVAILABLE' : errorCodeOf(given, statement.kind);
   const type = raw instanceof ClickHouseError && raw.type ? ` (${raw.type})` : '';
   return fault(
     code,
     {
       store: 'ClickHouse',
-      reason: `ClickHouse code ${number}${type}`,
+      reason: `ClickHouse code ${given}${type}`,
       topic: statement.name,
       table: statement.table ?? '',
     },
@@ -118,10 +117,19 @@ export function warehouseCodeOf(error: unknown): number | undefined {
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
 }
 
-function errorCodeOf(number: number, kind: Statement['kind']): ErrorCode {
+function errorCodeOf(given: string, kind: Statement['kind']): ErrorCode {
+  const status = /^HTTP (\d+)$/.exec(given)?.[1];
+  if (status !== undefined) return errorCodeOfStatus(Number(status));
+  const number = Number(given);
   if (transientCodes.has(number)) return 'WAREHOUSE_UNAVAILABLE';
   if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
   if (kind === 'insert' && schemaCodes.has(number)) return 'SCHEMA_MISMATCH';
   if (kind === 'insert' && dataCodes.has(number)) return 'INSERT_DATA_REFUSED';
   return 'WAREHOUSE_QUERY_FAILED';
+}
+
+/** Without a number of ClickHouse's it was a proxy before it, or ClickHouse before it looked at the statement. */
+function errorCodeOfStatus(status: number): ErrorCode {
+  if (status === 401 || status === 403) return 'ACCESS_DENIED_BY_STORE';
+  return status >= 500 || status === 408 || status === 429 ? 'WAREHOUSE_UNAVAILABLE' : 'WAREHOUSE_QUERY_FAILED';
 }

@@ -1,16 +1,21 @@
 import type { Readable } from 'node:stream';
-import { parseError } from '@clickhouse/client';
+import { ClickHouseError } from '@clickhouse/client';
 
-type Headers = Readonly<Record<string, string | string[] | undefined>>;
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly stream: Readable;
+}
 
 /**
- * Reads an answer to its end.
+ * Reads an answer to its end. Whether it is a failure is told by its status, by the header that carries ClickHouse's error
+ * number, or by an exception at the end of the body, which ClickHouse 25.11 and later write when they fail after the status
+ * went out: `__exception__`, the tag of the header, the text, its length, the tag, `__exception__`. (Before, there is none,
+ * and `wait_end_of_query` alone keeps failures out of bodies.)
  *
- * @throws ClickHouseError where the body ends in the exception that ClickHouse writes when it fails after the status
- *   went out: `__exception__`, the tag of the header, the text, its length, the tag, `__exception__`
- *   (ClickHouse 25.11 and later; before, `wait_end_of_query` alone keeps failures out of bodies).
+ * @throws ClickHouseError, with ClickHouse's number or, where something between us answered, `HTTP <status>` as its code.
  */
-export async function readAnswer(stream: Readable, headers: Headers, signal: AbortSignal): Promise<Buffer> {
+export async function readAnswer({ status, headers, stream }: Answer, signal: AbortSignal): Promise<Buffer> {
   // Listens itself: the client forgets the signal as soon as the headers are there.
   const stop = () => stream.destroy(signal.reason);
   signal.addEventListener('abort', stop, { once: true });
@@ -20,24 +25,36 @@ export async function readAnswer(stream: Readable, headers: Headers, signal: Abo
     for await (const chunk of stream) chunks.push(chunk as Buffer);
   } catch (error) {
     // ClickHouse also breaks the connection off after such an exception; the exception says more.
-    throwExceptionIn(Buffer.concat(chunks.slice(-2)), headers['x-clickhouse-exception-tag']);
+    throwExceptionIn(Buffer.concat(chunks.slice(-2)), headers);
     throw error;
   } finally {
     stream.destroy();
     signal.removeEventListener('abort', stop);
   }
   const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-  throwExceptionIn(body, headers['x-clickhouse-exception-tag']);
+  const number = headers['x-clickhouse-exception-code'];
+  if (typeof number === 'string') throw serverError(body.toString('utf8'), number);
+  if (status < 200 || status > 299) throw serverError(body.toString('utf8'), `HTTP ${status}`);
+  throwExceptionIn(body, headers);
   return body;
 }
 
 const marker = '__exception__';
 
-function throwExceptionIn(body: Buffer, tag: string | string[] | undefined): void {
+function throwExceptionIn(body: Buffer, headers: Answer['headers']): void {
+  const tag = headers['x-clickhouse-exception-tag'];
   if (typeof tag !== 'string') return;
   const end = Buffer.from(`${tag}\r\n${marker}\r\n`);
   if (!body.subarray(-end.length).equals(end)) return;
-  const start = body.lastIndexOf(`${marker}\r\n${tag}\r\n`);
-  if (start >= 0)
-    throw parseError(body.toString('utf8', start + marker.length + tag.length + 4, body.length - end.length));
+  const head = `${marker}\r\n${tag}\r\n`;
+  const start = body.lastIndexOf(head);
+  if (start < 0) return;
+  const text = body.toString('utf8', start + head.length, body.length - end.length);
+  throw serverError(text, /\bCode: (\d+)/.exec(text)?.[1] ?? '0');
+}
+
+/** The text begins with `Code: 60. DB::Exception: ` and ends with `(UNKNOWN_TABLE) (version 26.7.2.1)`, mostly. */
+function serverError(text: string, code: string): ClickHouseError {
+  const type = /\(([A-Z][A-Z0-9_]{2,})\)(?: \(version [^)]*\))?\s*\d*\s*$/.exec(text)?.[1];
+  return new ClickHouseError({ message: text.trim().slice(0, 2_000), code, ...(type === undefined ? {} : { type }) });
 }
