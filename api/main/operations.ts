@@ -1,4 +1,4 @@
 import type { Operation } from '../server/operation.ts';
 
 /** Every operation of the main API. A new one is added here and in the table of `test/api/tenancy.test.ts`. */
-export const mainOperations: readonly Operation[] = [];
+export const operations: readonly Operation[] = [];

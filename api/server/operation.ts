@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import type { Static, TObject, TSchema } from 'typebox';
+import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import type { Caller, WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { Services } from './services.ts';
@@ -38,6 +39,8 @@ export interface Operation {
   readonly unsupported?: { readonly query?: readonly string[]; readonly body?: readonly string[] };
   /** The handler reads `request.raw` itself: no parser, no limit and no schema touches the body. */
   readonly rawBody?: RawBody;
+  /** Errors that its own function throws, for the API description; those of the steps before it are added. */
+  readonly errors?: readonly ErrorCode[];
   /** Answers also while the server drains, and does not hold the drain up. */
   readonly whileDraining?: true;
   handler(input: never): Promise<unknown>;
@@ -107,7 +110,7 @@ export interface HandlerInput<A extends Access, S extends OperationSchema> {
   readonly query: StaticOf<S, 'query'>;
   readonly body: StaticOf<S, 'body'>;
   readonly services: Services;
-  /** For headers, the raw stream (`request.raw`), the log (`request.log`) and the request's id. */
+  /** For headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request's id. */
   readonly request: FastifyRequest;
 }
 

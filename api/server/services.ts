@@ -1,3 +1,4 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
@@ -11,6 +12,7 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 export interface Services {
   readonly config: Config;
   readonly database: Database;
+  readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
   readonly projects: ProjectResolver;
   /** Parts that have to be up for this process to serve; named in `/ready`. */

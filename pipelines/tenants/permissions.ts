@@ -2,7 +2,7 @@
 const table = {
   'organization:read': ['Read the organisation, its members, its permissions and its usage.', 'organization', true],
   'organization:manage': [
-    'Add members, make and revoke keys that reach several workspaces or belong to other users.',
+    'Add members, and make keys that reach the whole organisation or belong to other users.',
     'organization',
     false,
   ],
@@ -41,12 +41,19 @@ export function isPermission(name: string): name is Permission {
   return Object.hasOwn(table, name);
 }
 
-/** The permissions that a key has, from what is stored with it. Names that this release does not know grant nothing. */
-export function effectivePermissions(stored: readonly string[], readOnly: boolean): ReadonlySet<Permission> {
+/**
+ * The permissions that a key has, from what is stored with it. Names that this release does not know grant nothing, and what
+ * changes the organisation is left to keys that reach all of it.
+ */
+export function effectivePermissions(
+  stored: readonly string[],
+  readOnly: boolean,
+  organizationWide: boolean,
+): ReadonlySet<Permission> {
   const all = stored.includes(EVERYTHING);
-  return new Set(
-    permissions
-      .filter(({ name, reads }) => (all || stored.includes(name)) && (reads || !readOnly))
-      .map(({ name }) => name),
+  const granted = permissions.filter(
+    ({ name, scope, reads }) =>
+      (all || stored.includes(name)) && (reads || !readOnly) && (reads || organizationWide || scope === 'workspace'),
   );
+  return new Set(granted.map(({ name }) => name));
 }

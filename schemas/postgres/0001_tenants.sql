@@ -9,11 +9,12 @@ CREATE TABLE workspaces (
   id uuid PRIMARY KEY,
   organization_id uuid NOT NULL REFERENCES organizations (id),
   display_name text NOT NULL,
-  tenant_handle text UNIQUE,
+  tenant_handle text,
   created_at timestamptz NOT NULL DEFAULT now(),
   deleted_at timestamptz
 );
 CREATE INDEX workspaces_of_organization ON workspaces (organization_id);
+CREATE UNIQUE INDEX workspaces_by_handle ON workspaces (tenant_handle) WHERE deleted_at IS NULL;
 
 CREATE TABLE users (
   id uuid PRIMARY KEY,
@@ -29,11 +30,14 @@ CREATE TABLE api_keys (
   organization_id uuid NOT NULL REFERENCES organizations (id),
   -- The workspaces that the key reaches; null: all of the organisation. With exactly one, X-Tenant-Id is not needed.
   workspace_ids uuid[],
+  -- The workspace of a request without X-Tenant-Id, for keys that reach several.
+  default_workspace_id uuid REFERENCES workspaces (id),
   user_id uuid NOT NULL REFERENCES users (id),
   -- SHA-256 of the key. The keys are random with 192 bits and more, so no salt or slow hash is needed.
   hash bytea NOT NULL UNIQUE,
   short_key text NOT NULL,
   description text NOT NULL,
+  -- Names of permissions, or '*' for all of them, also those of later releases.
   permissions text[] NOT NULL,
   read_only boolean NOT NULL DEFAULT false,
   created_at timestamptz NOT NULL DEFAULT now(),

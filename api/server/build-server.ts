@@ -1,0 +1,157 @@
+import { randomUUID } from 'node:crypto';
+import { finished } from 'node:stream';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
+import { identifyCaller } from './authentication.ts';
+import { canonicalUrl } from './canonical-url.ts';
+import { Drain } from './drain.ts';
+import { errorBody, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
+import { acceptTimesOfClients } from './formats.ts';
+import { parseJsonBody } from './json-body.ts';
+import { answerMalformedRequest } from './malformed-request.ts';
+import { describeApi, descriptionSegments } from './openapi.ts';
+import type { Operation } from './operation.ts';
+import { pathOf, refuseOtherMethods, registerOperation } from './register-operation.ts';
+import { noteRequest } from './request-metrics.ts';
+import { compileCheck } from './schema-check.ts';
+import type { Services } from './services.ts';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /**
+     * Refuses new requests with 503, waits for those under way, at most `drainTimeoutMs`, and closes the server.
+     * Resolves with the number of requests that were cut off.
+     */
+    drain(): Promise<number>;
+    /** Whether {@link FastifyInstance.drain} was called. */
+    readonly draining: boolean;
+  }
+}
+
+export interface ServerOptions {
+  readonly config: Config;
+  readonly services: Services;
+  readonly logger: Logger;
+  readonly operations: readonly Operation[];
+}
+
+/** Room for headers beside the longest URL that our own check can name. */
+const headerBytes = 1024 * 1024;
+
+/**
+ * Builds the HTTP server of one API. `listen` starts it, `drain` ends it.
+ * Every answer carries `x-request-id`; every error is one of the catalogue.
+ */
+export async function buildServer({ config, services, logger, operations }: ServerOptions): Promise<FastifyInstance> {
+  acceptTimesOfClients();
+  collectProcessMetrics();
+  const limits = { maxHeaderBytes: config.maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
+  const rootSegments = new Set<string>(descriptionSegments);
+  for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
+  const drain = new Drain();
+
+  const server = Fastify({
+    loggerInstance: logger as unknown as FastifyBaseLogger,
+    disableRequestLogging: true,
+    genReqId: () => randomUUID(),
+    bodyLimit: config.maxBodyBytes,
+    requestTimeout: config.requestTimeoutMs,
+    return503OnClosing: false,
+    forceCloseConnections: true,
+    http: {
+      maxHeaderSize: limits.maxHeaderBytes,
+      headersTimeout: config.requestTimeoutMs,
+      connectionsCheckingInterval: Math.min(5_000, config.requestTimeoutMs),
+    },
+    routerOptions: {
+      ignoreTrailingSlash: true,
+      ignoreDuplicateSlashes: true,
+      maxParamLength: config.maxUrlBytes,
+      // Operations read the query themselves: its errors must not surface inside the router.
+      querystringParser: () => ({}),
+    },
+    rewriteUrl: (request) => canonicalUrl(request.url ?? '/', rootSegments),
+    frameworkErrors: (error, request, reply) => answerError(error, request, reply),
+    clientErrorHandler: (error, socket) => answerMalformedRequest(error, socket, limits),
+  }).withTypeProvider<TypeBoxTypeProvider>();
+
+  function answerError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const error = toRunlakeError(raw, config);
+    const operation = request.routeOptions?.config?.operation;
+    const line = { err: error, requestId: request.id, operation: operation?.operationId };
+    if (error.class === 'terminal') logger.error(line, 'a request failed');
+    else if (error.class === 'transient') logger.warn(line, 'a request was put off');
+    else logger.debug(line, 'a request was refused');
+    const seconds = retryAfterSeconds(error);
+    if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
+    if (drain.draining) reply.header('connection', 'close');
+    reply
+      .code(error.status)
+      .type('application/json; charset=utf-8')
+      .send(JSON.stringify(errorBody(error, operation?.errorStyle ?? 'detail', request.id)));
+  }
+
+  server.decorate('drain', async () => {
+    const cutOff = await drain.start(config.drainTimeoutMs);
+    await server.close();
+    return cutOff;
+  });
+  server.decorate('draining', { getter: () => drain.draining });
+  server.decorateRequest('caller', undefined);
+  server.setValidatorCompiler(compileCheck);
+  server.setErrorHandler(answerError);
+  server.setNotFoundHandler(async (request) => {
+    throw fault('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) });
+  });
+
+  server.addHook('onRequest', async (request, reply) => {
+    const startedAtMs = performance.now();
+    const { operation } = request.routeOptions.config;
+    const counted = operation?.whileDraining !== true;
+    reply.header('x-request-id', request.id);
+    if (counted) drain.enter();
+    finished(reply.raw, (error) => {
+      if (counted) drain.leave();
+      noteRequest(operation?.operationId ?? 'none', error ? 'aborted' : reply.statusCode, startedAtMs);
+    });
+    if (Buffer.byteLength(request.originalUrl) > config.maxUrlBytes) {
+      throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes });
+    }
+    if (operation) request.caller = await identifyCaller(request, operation.access, services.authenticator);
+  });
+
+  readOnlyJson(server, config);
+  await describeApi(server);
+  for (const operation of operations) if (!operation.rawBody) registerOperation(server, operation, services);
+  await server.register(async (scope) => {
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+    for (const operation of operations) if (operation.rawBody) registerOperation(scope, operation, services);
+  });
+  refuseOtherMethods(server, operations);
+  return server;
+}
+
+/** Bodies are JSON and nothing else, as they are. */
+function readOnlyJson(server: FastifyInstance, config: Config): void {
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser(
+    /^application\/(?:[\w.-]+\+)?json\b/i,
+    { parseAs: 'buffer' },
+    async (request: FastifyRequest, body: Buffer) => {
+      const encoding = request.headers['content-encoding'] ?? 'identity';
+      if (encoding !== 'identity') throw fault('UNSUPPORTED_ENCODING', { encoding });
+      return parseJsonBody(body, config.maxJsonDepth);
+    },
+  );
+  server.addContentTypeParser('*', async (request: FastifyRequest) => {
+    throw fault('UNSUPPORTED_MEDIA_TYPE', {
+      type: request.headers['content-type'] ?? '',
+      expected: 'application/json',
+    });
+  });
+}

@@ -1,0 +1,61 @@
+import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ErrorStyle } from './operation.ts';
+
+/** What the limits of a request are, for errors that name them. */
+export interface RequestLimits {
+  readonly maxBodyBytes: number;
+}
+
+/** The catalogue's error for whatever was thrown while a request was handled. Foreign text becomes the cause only. */
+export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
+  if (isRunlakeError(raw)) return raw;
+  switch (codeOf(raw)) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return fault('BODY_TOO_LARGE', { limitBytes: limits.maxBodyBytes, limit: 'RUNLAKE_MAX_BODY_BYTES' });
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+    case 'FST_ERR_CTP_INVALID_TYPE':
+      return fault('BAD_REQUEST', { reason: 'The header Content-Type is not valid.' });
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return fault('BAD_REQUEST', { reason: 'The body is not as long as the header Content-Length says.' });
+    case 'FST_ERR_BAD_URL':
+      return fault('BAD_REQUEST', { reason: 'The URL has invalid percent-encoding.' });
+    case 'ECONNRESET':
+    case 'ERR_STREAM_PREMATURE_CLOSE':
+      return fault(
+        'BAD_REQUEST',
+        { reason: 'The connection closed before the whole request had arrived.' },
+        { cause: raw },
+      );
+    default:
+      return fault('INTERNAL', {}, { cause: raw });
+  }
+}
+
+function codeOf(raw: unknown): unknown {
+  return typeof raw === 'object' && raw !== null && 'code' in raw ? raw.code : undefined;
+}
+
+/** Seconds after which a client should try again; undefined where trying again is of no use. */
+export function retryAfterSeconds(error: RunlakeError): number | undefined {
+  return error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);
+}
+
+/**
+ * The body of an error's answer. `code` and `remedy` go with both styles; clients ignore them.
+ * Source: SPEC 2.3 for the list of a 422.
+ */
+export function errorBody(error: RunlakeError, style: ErrorStyle, requestId: string): object {
+  const more = {
+    code: error.code,
+    remedy: error.remedy,
+    ...(error.status >= 500 ? { request_id: requestId } : {}),
+  };
+  // SDKs look for this text under `error`, whatever the style of the route.
+  if (error.code === 'WORKSPACE_REQUIRED') return { error: error.message, detail: error.message, ...more };
+  if (style === 'error') {
+    return { error: error.message, ...(error.fields ? { details: error.fields } : {}), ...more };
+  }
+  if (error.status !== 422) return { detail: error.message, ...more };
+  const whole = { loc: ['body'], msg: error.message, type: error.code.toLowerCase() };
+  return { detail: error.fields ?? [whole], ...more };
+}

@@ -1,0 +1,37 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { errorBody } from './error-answer.ts';
+
+export interface ConnectionLimits {
+  readonly maxHeaderBytes: number;
+  readonly requestTimeoutMs: number;
+}
+
+/** Answers what Node could not read as an HTTP request, straight on the socket, and closes it. */
+export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socket, limits: ConnectionLimits): void {
+  if (raw.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const error = errorOf(raw, limits);
+  const body = JSON.stringify(errorBody(error, 'detail', ''));
+  const head = [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+}
+
+function errorOf(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
+  switch (raw.code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return fault('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes });
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return fault('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs });
+    default:
+      return fault('BAD_REQUEST', { reason: 'The request is not valid HTTP.' }, { cause: raw });
+  }
+}

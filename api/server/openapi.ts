@@ -1,0 +1,126 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifyInstance, FastifySchema } from 'fastify';
+import { catalogue, type ErrorCode } from '../../infra/errors/catalogue.ts';
+import type { Operation } from './operation.ts';
+
+/** First segments of the paths below; they take no prefix. */
+export const descriptionSegments = ['docs', 'openapi.json'] as const;
+
+/** Serves the API description as `/openapi.json` and its pages as `/docs`. Before any operation is registered. */
+export async function describeApi(server: FastifyInstance): Promise<void> {
+  await server.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Runlake API',
+        description:
+          'Every path also answers without `/v1` and without `/api/v1`, and with a slash at the end. Times are ISO 8601; without a zone they are UTC.',
+        version: '1',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      components: {
+        securitySchemes: {
+          apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
+          bearer: { type: 'http', scheme: 'bearer' },
+          workspace: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'x-tenant-id',
+            description: 'The workspace, for keys that reach several.',
+          },
+        },
+        schemas: { Error: errorSchema() },
+      },
+    },
+    transform: ({ schema, url, route }) => ({ schema: describe(schema, route.config?.operation), url }),
+  });
+  await server.register(swaggerUi, { routePrefix: '/docs', logLevel: 'silent' });
+  let text: string | undefined;
+  server.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
+    text ??= JSON.stringify(server.swagger());
+    return reply.type('application/json; charset=utf-8').send(text);
+  });
+}
+
+/** Adds who may call an operation, its raw body and its errors to what Fastify knows of it. */
+function describe(schema: FastifySchema | undefined, operation: Operation | undefined): FastifySchema {
+  if (operation === undefined) return { ...schema, hide: true };
+  const { access, rawBody, unsupported, description } = operation;
+  const notes = [
+    description,
+    'public' in access ? undefined : `Needs the permission \`${access.permission}\`.`,
+    unsupported && `Not supported yet: ${[...(unsupported.query ?? []), ...(unsupported.body ?? [])].join(', ')}.`,
+  ].filter((note) => note !== undefined);
+  return {
+    ...schema,
+    description: notes.join('\n\n'),
+    security: 'public' in access ? [] : [{ apiKey: [] }, { bearer: [] }, { apiKey: [], workspace: [] }],
+    ...(rawBody && {
+      body: {
+        description: rawBody.description,
+        content: Object.fromEntries(rawBody.contentTypes.map((type) => [type, { schema: {} }])),
+      },
+    }),
+    response: { ...(schema?.response as object), ...errorResponses(operation) },
+  };
+}
+
+/** The errors of the steps that every request of `operation` passes, and its own. */
+function errorsOf({ access, schema, unsupported, rawBody, errors = [] }: Operation): readonly ErrorCode[] {
+  const found = new Set<ErrorCode>(errors);
+  const add = (when: boolean, ...codes: ErrorCode[]) => {
+    if (when) for (const code of codes) found.add(code);
+  };
+  add(!('public' in access), 'API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'WORKSPACE_FORBIDDEN');
+  add(access.tenantScope === 'workspace', 'WORKSPACE_REQUIRED');
+  add(unsupported !== undefined, 'PARAMETER_NOT_SUPPORTED');
+  add(schema.params !== undefined || schema.query !== undefined, 'BAD_REQUEST', 'INVALID_REQUEST');
+  add(
+    schema.body !== undefined && rawBody === undefined,
+    ...(['INVALID_REQUEST', 'INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP', 'BODY_TOO_LARGE'] as const),
+    ...(['UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const),
+  );
+  return [...found];
+}
+
+function errorResponses(operation: Operation): object {
+  const errors = errorsOf(operation);
+  const statuses = new Set(errors.map((code) => catalogue[code].status));
+  return Object.fromEntries(
+    [...statuses].map((status) => {
+      const codes = errors.filter((code) => catalogue[code].status === status);
+      return [status, { description: codes.join(', '), $ref: '#/components/schemas/Error' }];
+    }),
+  );
+}
+
+function errorSchema(): object {
+  return {
+    type: 'object',
+    description: 'Ingest operations say `error` instead of `detail`.',
+    properties: {
+      detail: {
+        anyOf: [
+          { type: 'string' },
+          {
+            type: 'array',
+            items: {
+              type: 'object',
+              required: ['loc', 'msg', 'type'],
+              properties: {
+                loc: { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
+                msg: { type: 'string' },
+                type: { type: 'string' },
+              },
+            },
+          },
+        ],
+      },
+      error: { type: 'string' },
+      code: { type: 'string', enum: Object.keys(catalogue) },
+      remedy: { type: 'string' },
+      request_id: { type: 'string' },
+    },
+  };
+}

@@ -1,0 +1,65 @@
+import type { TObject, TSchema } from 'typebox';
+import { fault } from '../../infra/errors/runlake-error.ts';
+
+export type QueryValues = Record<string, string | string[]>;
+
+/**
+ * Reads the query of `url`: keys to text, or to a list where a key is repeated. Empty values count as absent.
+ * The result has no prototype, so that keys such as `__proto__` are ordinary.
+ *
+ * @throws BAD_REQUEST where percent-encoding is broken.
+ */
+export function parseQuery(url: string): QueryValues {
+  const values: QueryValues = Object.create(null);
+  const start = url.indexOf('?');
+  if (start < 0) return values;
+  for (const pair of url.slice(start + 1).split('&')) {
+    const equals = pair.indexOf('=');
+    if (equals < 0 || equals === pair.length - 1) continue;
+    const key = decode(pair.slice(0, equals));
+    const value = decode(pair.slice(equals + 1));
+    const known = values[key];
+    if (known === undefined) values[key] = value;
+    else if (Array.isArray(known)) known.push(value);
+    else values[key] = [known, value];
+  }
+  return values;
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch (cause) {
+    throw fault('BAD_REQUEST', { reason: 'The URL has invalid percent-encoding.' }, { cause });
+  }
+}
+
+/**
+ * Turns the text of each parameter into what its schema asks for and fills in defaults. What does not convert stays text, for
+ * the check to name. Booleans are read as Python and JavaScript write them.
+ */
+export function convertQuery(schema: TObject, values: QueryValues): Record<string, unknown> {
+  const converted: Record<string, unknown> = Object.assign(Object.create(null), values);
+  for (const [name, property] of Object.entries<TSchema>(schema.properties)) {
+    const value = values[name];
+    if (value !== undefined) converted[name] = convert(property, value);
+    else if ('default' in property) converted[name] = property.default;
+  }
+  return converted;
+}
+
+function convert(schema: TSchema, value: string | string[]): unknown {
+  const type = 'type' in schema ? schema.type : undefined;
+  if (type === 'array') {
+    const items = ('items' in schema ? schema.items : {}) as TSchema;
+    return [value].flat().map((item) => convert(items, item));
+  }
+  if (Array.isArray(value)) return value;
+  if (type === 'integer') return /^[+-]?\d{1,15}$/.test(value) ? Number(value) : value;
+  if (type === 'number') return /^[+-]?\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?$/i.test(value) ? Number(value) : value;
+  if (type === 'boolean') {
+    if (/^(?:true|1|yes|on)$/i.test(value)) return true;
+    return /^(?:false|0|no|off)$/i.test(value) ? false : value;
+  }
+  return value;
+}

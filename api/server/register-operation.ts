@@ -1,0 +1,137 @@
+import type { FastifyInstance, FastifyReply, FastifySchema, HTTPMethods } from 'fastify';
+import type { TSchema } from 'typebox';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { canonicalPath } from './canonical-url.ts';
+import { Answer, type Operation } from './operation.ts';
+import { convertQuery, parseQuery } from './query-string.ts';
+import type { Services } from './services.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    operation?: Operation;
+  }
+}
+
+/**
+ * Makes the routes of `operation`: its canonical path and its aliases. The other prefixes and the slash at the end are dealt
+ * with before routing, see `canonical-url.ts`.
+ */
+export function registerOperation(server: FastifyInstance, operation: Operation, services: Services): void {
+  const { method, schema, aliases = [] } = operation;
+  const handle = operation.handler as (input: object) => Promise<unknown>;
+  const status = successStatus(operation);
+  for (const path of [operation.path, ...aliases]) {
+    server.route({
+      method,
+      url: routedPath(operation, path),
+      schema: routeSchema(operation, path !== operation.path),
+      config: { operation },
+      preValidation: async (request) => {
+        if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
+          const values = parseQuery(request.raw.url ?? '');
+          refuseUnsupported(values, operation.unsupported?.query);
+          request.query = schema.query ? convertQuery(schema.query, values) : values;
+        }
+        if (operation.unsupported?.body !== undefined) refuseUnsupported(request.body, operation.unsupported.body);
+      },
+      handler: async (request, reply) => {
+        const { caller, params, query, body } = request;
+        const result = await handle({ caller, params, query, body, services, request });
+        if (result instanceof Answer) return sendAnswer(reply, result, schema.produces);
+        return reply.code(status).send(result);
+      },
+    });
+  }
+}
+
+/** For each path answers 405 to the methods that no operation has, and says which there are. */
+export function refuseOtherMethods(server: FastifyInstance, operations: readonly Operation[]): void {
+  const methodsByPath = new Map<string, Set<string>>();
+  for (const operation of operations) {
+    for (const path of [operation.path, ...(operation.aliases ?? [])]) {
+      const routed = routedPath(operation, path);
+      // Routes that differ only in the names of their parameters are one route.
+      const shape = routed.replace(/:[^/]+/g, ':id');
+      const methods = methodsByPath.get(shape) ?? new Set();
+      methods.add(operation.method);
+      if (operation.method === 'GET') methods.add('HEAD');
+      methodsByPath.set(shape, methods);
+    }
+  }
+  for (const [url, methods] of methodsByPath) {
+    const others = (
+      ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const satisfies HTTPMethods[]
+    ).filter((method) => !methods.has(method));
+    const allow = [...methods].join(', ');
+    server.route({
+      method: others,
+      url,
+      schema: { hide: true },
+      handler: async (request, reply) => {
+        reply.header('allow', allow);
+        throw fault('METHOD_NOT_ALLOWED', { method: request.method, path: pathOf(request.originalUrl) });
+      },
+    });
+  }
+}
+
+/** The path of a URL, without its query, which may hold what is not for others. */
+export function pathOf(url: string): string {
+  return url.split('?', 1)[0] ?? url;
+}
+
+function routedPath(operation: Operation, path: string): string {
+  return operation.mount === 'root' ? path : canonicalPath(path);
+}
+
+function successStatus({ schema }: Operation): number {
+  return Math.min(...Object.keys(schema.response).map(Number));
+}
+
+/** What Fastify checks and serialises with, and what the API description shows. A raw body is only described. */
+function routeSchema(operation: Operation, hide: boolean): FastifySchema {
+  const { schema, summary, description, tag, operationId } = operation;
+  const json = schema.produces === undefined;
+  return {
+    hide,
+    operationId,
+    summary,
+    tags: [tag],
+    ...(description === undefined ? {} : { description }),
+    ...(schema.params === undefined ? {} : { params: schema.params }),
+    ...(schema.query === undefined ? {} : { querystring: schema.query }),
+    ...(schema.body === undefined || operation.rawBody ? {} : { body: schema.body }),
+    response: json ? schema.response : describedOnly(schema.response, schema.produces),
+  };
+}
+
+function describedOnly(response: Readonly<Record<number, TSchema>>, mediaType: string): object {
+  return Object.fromEntries(
+    Object.entries(response).map(([status, schema]) => [
+      status,
+      { description: 'Default Response', content: { [mediaType]: { schema } } },
+    ]),
+  );
+}
+
+function refuseUnsupported(values: unknown, names: readonly string[] | undefined): void {
+  if (typeof values !== 'object' || values === null || names === undefined) return;
+  for (const name of names) {
+    const value = Object.hasOwn(values, name) ? (values as Record<string, unknown>)[name] : undefined;
+    if (!asksForNothing(value)) throw fault('PARAMETER_NOT_SUPPORTED', { parameter: name });
+  }
+}
+
+function asksForNothing(value: unknown): boolean {
+  if (value === undefined || value === null || value === false || value === '') return true;
+  if (typeof value === 'string') return /^(?:false|0|no|off)$/i.test(value);
+  return Array.isArray(value) && value.length === 0;
+}
+
+function sendAnswer(reply: FastifyReply, answer: Answer, mediaType: string | undefined): FastifyReply {
+  if (mediaType !== undefined) reply.type(mediaType);
+  return reply
+    .code(answer.status)
+    .headers({ ...answer.headers })
+    .send(answer.body);
+}

@@ -1,0 +1,36 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+/**
+ * The metrics of this process, as `/metrics` shows them. A module makes its own with the functions below, once, at its top.
+ * Names begin with `runlake_` and end with their unit, or with `_total` for counters (Prometheus: "Metric and label naming").
+ */
+export const registry = new Registry();
+
+type Name = `runlake_${string}`;
+
+export function counter<Label extends string>(
+  name: `${Name}_total`,
+  help: string,
+  labelNames: readonly Label[],
+): Counter<Label> {
+  return new Counter({ name, help, labelNames: [...labelNames], registers: [registry] });
+}
+
+export function gauge<Label extends string>(name: Name, help: string, labelNames: readonly Label[]): Gauge<Label> {
+  return new Gauge({ name, help, labelNames: [...labelNames], registers: [registry] });
+}
+
+export function histogram<Label extends string>(
+  name: `${Name}_${'seconds' | 'bytes' | 'rows'}`,
+  help: string,
+  labelNames: readonly Label[],
+  buckets: readonly number[],
+): Histogram<Label> {
+  return new Histogram({ name, help, labelNames: [...labelNames], buckets: [...buckets], registers: [registry] });
+}
+
+/** Adds memory, CPU, event loop and garbage collection of the process; calling it again changes nothing. */
+export function collectProcessMetrics(): void {
+  if (registry.getSingleMetric('runlake_process_cpu_seconds_total') !== undefined) return;
+  collectDefaultMetrics({ register: registry, prefix: 'runlake_' });
+}

@@ -1,0 +1,13 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { type ProjectRecord, type ProjectRow, projectColumns, toProjectRecord } from './project-record.ts';
+
+/** @throws NOT_FOUND where the workspace has no living project of that id. */
+export async function readProject(database: Database, workspaceId: string, projectId: string): Promise<ProjectRecord> {
+  const [row] = await database.query<ProjectRow>(
+    `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
+    [projectId, workspaceId],
+  );
+  if (!row) throw fault('NOT_FOUND', { what: 'Session' });
+  return toProjectRecord(row);
+}

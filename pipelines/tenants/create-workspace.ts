@@ -1,0 +1,44 @@
+import { randomUUID } from 'node:crypto';
+import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { violatedConstraint } from '../../infra/postgres/faults.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Authenticator } from './authenticate.ts';
+import type { Caller } from './caller.ts';
+import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
+
+export interface NewWorkspace {
+  readonly id?: string | undefined;
+  readonly displayName: string;
+  readonly handle?: string | null | undefined;
+}
+
+/** @throws CONFLICT where the id or the handle is taken. */
+export async function createWorkspace(
+  { database, authenticator }: { database: Database; authenticator: Authenticator },
+  caller: Caller,
+  { id = randomUUID(), displayName, handle = null }: NewWorkspace,
+): Promise<WorkspaceRecord> {
+  try {
+    const [workspace] = await database.query<WorkspaceRecord>(
+      `INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1, $2, $3, $4)
+       RETURNING ${workspaceColumns}`,
+      [id, caller.organizationId, displayName, handle],
+    );
+    authenticator.forgetAll();
+    return workspace!;
+  } catch (error) {
+    throw workspaceConflict(error) ?? error;
+  }
+}
+
+/** The conflict behind a statement that failed because an id or a handle of a workspace is taken. */
+export function workspaceConflict(error: unknown): RunlakeError | undefined {
+  switch (violatedConstraint(error)) {
+    case 'workspaces_pkey':
+      return fault('CONFLICT', { reason: 'A workspace with this id already exists.' });
+    case 'workspaces_by_handle':
+      return fault('CONFLICT', { reason: 'A workspace with this handle already exists.' });
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,31 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Authenticator } from './authenticate.ts';
+import type { Caller } from './caller.ts';
+
+/**
+ * Closes a workspace: no request reaches it any more. Its row and its usage stay.
+ *
+ * @throws NOT_FOUND where the caller does not reach a living workspace of that id, CONFLICT where it is the last one.
+ */
+export async function deleteWorkspace(
+  { database, authenticator }: { database: Database; authenticator: Authenticator },
+  caller: Caller,
+  workspaceId: string,
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    // One after the other, so that two calls cannot each leave the other's workspace as the last.
+    await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [caller.organizationId]);
+    const living = await tx.query<{ id: string }>(
+      'SELECT id FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL',
+      [caller.organizationId],
+    );
+    const reached = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
+    if (!reached || !living.some(({ id }) => id === workspaceId.toLowerCase())) {
+      throw fault('NOT_FOUND', { what: 'Workspace' });
+    }
+    if (living.length === 1) throw fault('CONFLICT', { reason: 'The last workspace of an organization stays.' });
+    await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
+  });
+  authenticator.forgetAll();
+}

@@ -1,0 +1,15 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Caller } from './caller.ts';
+import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
+
+/** @throws NOT_FOUND where the caller does not reach a living workspace of that id. */
+export async function readWorkspace(database: Database, caller: Caller, workspaceId: string): Promise<WorkspaceRecord> {
+  const [workspace] = await database.query<WorkspaceRecord>(
+    `SELECT ${workspaceColumns} FROM workspaces
+     WHERE id = $1 AND organization_id = $2 AND ($3 OR id = ANY ($4::uuid[])) AND deleted_at IS NULL`,
+    [workspaceId, caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds]],
+  );
+  if (!workspace) throw fault('NOT_FOUND', { what: 'Workspace' });
+  return workspace;
+}
