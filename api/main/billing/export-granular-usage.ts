@@ -1,0 +1,40 @@
+import { Type } from 'typebox';
+import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
+import { Answer, defineOperation } from '../../server/operation.ts';
+import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
+import { usageCsv } from './usage-csv.ts';
+import { formatUsageTime } from './usage-time.ts';
+
+/** GET /orgs/current/billing/granular-usage/export. SPEC.md 2.5 and 4.2. */
+export const exportGranularUsage = defineOperation({
+  operationId: 'exportGranularUsage',
+  method: 'GET',
+  path: '/orgs/current/billing/granular-usage/export',
+  tag: 'billing',
+  summary: 'Granular usage as a CSV file',
+  description:
+    'The rows of granular usage, with the end of each bucket; the last bucket ends where counting ends. Lines end in CRLF ' +
+    '(RFC 4180). All columns are there, those of other groupings empty. Text that a spreadsheet would run as a formula ' +
+    'has an apostrophe in front.',
+  access: { permission: 'organization:read', tenantScope: 'organization' },
+  unsupported: { query: unsupportedUsageParameters },
+  schema: {
+    query: GranularUsageQuery,
+    response: { 200: Type.String({ description: 'The file.' }) },
+    produces: 'text/csv; charset=utf-8',
+  },
+  handler: async ({ query, caller, services }) => {
+    const request = granularUsageRequest(query, caller, services.config.maxUsageWorkspaces);
+    const { rows } = await granularUsage(services, request);
+    const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
+      formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
+    );
+    return new Answer({
+      headers: {
+        'content-type': 'text/csv; charset=utf-8',
+        'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
+      },
+      body: usageCsv(rows),
+    });
+  },
+});

@@ -1,0 +1,62 @@
+import { Type } from 'typebox';
+import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { formatUsageTime, UsageTime, usageRange } from './usage-time.ts';
+
+const metric = { id: 'traces', name: 'Traces' } as const;
+
+/** GET /orgs/current/billing/usage: the older, coarser report, which tool servers read. */
+export const getOrganizationUsage = defineOperation({
+  operationId: 'getOrganizationUsage',
+  method: 'GET',
+  path: '/orgs/current/billing/usage',
+  tag: 'billing',
+  summary: 'Usage of the organisation, by workspace',
+  description:
+    'One metric, the traces of the whole range, equal to the sum of granular usage. Only workspaces that the API key can ' +
+    'read are counted; those without traces are left out of the groups.',
+  access: { permission: 'organization:read', tenantScope: 'organization' },
+  schema: {
+    query: Type.Object({
+      starting_on: UsageTime('Start of the range. The hour that it lies in is counted whole.'),
+      ending_before: UsageTime('End of the range, after starting_on. The hour that it lies in is counted whole.'),
+      on_current_plan: Type.Boolean({
+        default: true,
+        description: 'There is one plan, so both values give the same answer.',
+      }),
+    }),
+    response: {
+      200: Type.Array(
+        Type.Object({
+          customer_id: Type.String({ description: 'The organisation.' }),
+          billable_metric_id: Type.String(),
+          billable_metric_name: Type.String(),
+          start_timestamp: Type.String({ format: 'date-time', description: 'First hour that was counted.' }),
+          end_timestamp: Type.String({ format: 'date-time', description: 'End of the last hour that was counted.' }),
+          value: Type.Union([Type.Number(), Type.Null()]),
+          groups: Type.Union([Type.Record(Type.String(), Type.Number()), Type.Null()], {
+            description: 'Traces by workspace id.',
+          }),
+        }),
+      ),
+    },
+  },
+  handler: async ({ query, caller, services }) => {
+    const usage = await organizationUsage(services, {
+      organizationId: caller.organizationId,
+      workspaceIds: [...caller.readableWorkspaceIds],
+      range: usageRange(query, 'starting_on', 'ending_before'),
+    });
+    return [
+      {
+        customer_id: caller.organizationId,
+        billable_metric_id: metric.id,
+        billable_metric_name: metric.name,
+        start_timestamp: formatUsageTime(usage.startSeconds),
+        end_timestamp: formatUsageTime(usage.endSeconds),
+        value: usage.traces,
+        groups: usage.byWorkspace,
+      },
+    ];
+  },
+});

@@ -1,0 +1,34 @@
+import { type GranularUsageRequest, granularUsage } from './granular-usage.ts';
+import { planBuckets } from './stride.ts';
+
+export interface OrganizationUsage {
+  /** What was counted: whole hours, half-open, seconds since 1970. */
+  readonly startSeconds: number;
+  readonly endSeconds: number;
+  readonly traces: number;
+  /** By workspace id; workspaces without traces are left out. */
+  readonly byWorkspace: Readonly<Record<string, number>>;
+}
+
+/**
+ * Traces of a whole range, by workspace: the sum of {@link granularUsage}'s buckets, hence always equal to it.
+ * @throws what ClickHouse and Postgres throw.
+ */
+export async function organizationUsage(
+  ports: Parameters<typeof granularUsage>[0],
+  request: Omit<GranularUsageRequest, 'groupBy'>,
+): Promise<OrganizationUsage> {
+  const { rows } = await granularUsage(ports, { ...request, groupBy: 'workspace' });
+  const byWorkspace: Record<string, number> = {};
+  for (const { dimensions, traces } of rows) {
+    const id = String(dimensions.workspace_id);
+    byWorkspace[id] = (byWorkspace[id] ?? 0) + traces;
+  }
+  const plan = planBuckets(request.range);
+  return {
+    startSeconds: plan.startInclusiveSeconds,
+    endSeconds: plan.endExclusiveSeconds,
+    traces: rows.reduce((sum, { traces }) => sum + traces, 0),
+    byWorkspace,
+  };
+}
