@@ -154,11 +154,27 @@ export const catalogue = {
     'Postgres cannot be reached or did not answer in time.',
     'Try again; see `runlake doctor`.',
   ),
+  PART_SILENT: transient(
+    503,
+    '{part} did not answer within {limitMs} ms.',
+    'Try again; see `runlake doctor`.',
+  ),
   WAREHOUSE_QUERY_FAILED: terminal(
     500,
     'ClickHouse refused a query of ours.',
     'See the log of the server for the query id.',
   ),
+  JOBS_UNAVAILABLE: transient(
+    503,
+    'The job queue cannot be reached or did not take the job.',
+    'Try again; see `runlake doctor`.',
+  ),
+  INVALID_JOB: terminal(
+    500,
+    'A job {job} was not well formed: {reason}.',
+    'Run the same release on every role; see the log of the server.',
+  ),
+  JOB_TIMED_OUT: transient(503, 'The job took longer than {timeoutMs} ms.', 'It is tried again by itself.'),
   INSERT_DATA_REFUSED: terminal(
     500,
     'ClickHouse refused the data of an insert into {table}: {reason}.',
@@ -193,6 +209,11 @@ export const catalogue = {
     500,
     'The role {role} needs {variables}: only `runlake all` starts embedded engines.',
     'Set {variables}, or run `runlake all`.',
+  ),
+  KAFKA_NOT_AVAILABLE: terminal(
+    500,
+    'The role {role} needs Kafka, which this release does not speak yet.',
+    'Run `runlake all`, which has its own event log.',
   ),
   NOT_RUNNING: terminal(
     500,

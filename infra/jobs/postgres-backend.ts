@@ -1,0 +1,52 @@
+import { createPostgresBackend, Queue, runMigrations, Worker } from 'bullmq';
+import pg from 'pg';
+import { databaseFault } from '../postgres/faults.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { JobBackend } from './backend.ts';
+
+/** BullMQ's tables in our database; its migrations and functions keep to it. */
+const schema = 'bullmq';
+
+/** A worker keeps one connection to listen on; the others serve all queues together. */
+const sharedConnections = 4;
+const connectTimeoutMs = 10_000;
+
+/**
+ * Queues in the database.
+ *
+ * @throws DATABASE_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED where BullMQ's own tables cannot be made.
+ */
+export async function openPostgresBackend(url: string, kindsOfJobs: number, logger: Logger): Promise<JobBackend> {
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: 'runlake-jobs',
+    max: sharedConnections + kindsOfJobs,
+    keepAlive: true,
+    connectionTimeoutMillis: connectTimeoutMs,
+    // BullMQ's statements name no schema, and a pool of ours is used as it is.
+    onConnect: async (client) => {
+      await client.query(`SET search_path = ${schema}`);
+    },
+  });
+  pool.on('error', (err) => logger.warn({ err }, 'an idle connection of the job queues was lost'));
+  try {
+    const client = await pool.connect();
+    try {
+      // Under an advisory lock of its own, so that processes may start together.
+      await runMigrations(client, schema);
+    } finally {
+      client.release();
+    }
+  } catch (raw) {
+    await pool.end();
+    throw databaseFault(raw);
+  }
+  // A pool of ours is what BullMQ takes too; its types differ from pg's by a hair.
+  const connection = pool as unknown as Parameters<typeof createPostgresBackend>[1]['connection'];
+  return {
+    openQueue: (name) => new Queue(name, { connection }, createPostgresBackend) as unknown as Queue,
+    openWorker: (name, run, limits) =>
+      new Worker(name, run, { connection, ...limits }, createPostgresBackend) as unknown as Worker,
+    close: () => pool.end(),
+  };
+}

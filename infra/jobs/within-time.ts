@@ -1,0 +1,23 @@
+import { fault } from '../errors/runlake-error.ts';
+
+/**
+ * What `run` resolves to, within `timeoutMs`. At their end its signal is aborted.
+ *
+ * @throws JOB_TIMED_OUT then, even if `run` does not heed the signal.
+ */
+export async function withinTime(timeoutMs: number, run: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const over = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      const error = fault('JOB_TIMED_OUT', { timeoutMs });
+      over.abort(error);
+      reject(error);
+    }, timeoutMs);
+  });
+  try {
+    await Promise.race([run(over.signal), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,48 @@
+import { type Static, type TObject, Type } from 'typebox';
+
+/**
+ * Every kind of background job: what it carries and by which rules it runs. Who enqueues and who works share this table.
+ * A payload once released stays readable: fields are added as optional ones, never renamed.
+ */
+export interface JobEntry<Payload extends TObject = TObject> {
+  readonly payload: Payload;
+  /** Longest time of one attempt; the handler's signal is then aborted and the attempt counts as failed. */
+  readonly timeoutMs: number;
+  /** Attempts in all; after the last one the job stays as failed, for a week. */
+  readonly attempts: number;
+  /** Pause before the second attempt; each further one is twice as long where `growing`. */
+  readonly retryDelayMs: number;
+  readonly growing: boolean;
+  /** Most jobs of this kind that one process runs at once. */
+  readonly concurrency: number;
+}
+
+const uuid = Type.String({ format: 'uuid' });
+const closed = { additionalProperties: false };
+
+export const jobCatalogue = {
+  /** Puts events that waited too long for their trace to the dead letters. */
+  'expire-parked-events': {
+    payload: Type.Object({}, closed),
+    timeoutMs: 300_000,
+    attempts: 3,
+    retryDelayMs: 10_000,
+    growing: false,
+    concurrency: 1,
+  },
+  /** Deletes the runs of a project that was deleted. */
+  'delete-project-runs': {
+    payload: Type.Object({ workspace_id: uuid, project_id: uuid }, closed),
+    timeoutMs: 3_600_000,
+    attempts: 20,
+    retryDelayMs: 5_000,
+    growing: true,
+    concurrency: 1,
+  },
+} as const satisfies Record<string, JobEntry>;
+
+export type JobCatalogue = Readonly<Record<string, JobEntry>>;
+export type JobName<Catalogue extends JobCatalogue = typeof jobCatalogue> = keyof Catalogue & string;
+export type JobPayload<Name extends JobName<Catalogue>, Catalogue extends JobCatalogue = typeof jobCatalogue> = Static<
+  Catalogue[Name]['payload']
+>;
