@@ -1,4 +1,68 @@
 import type { Operation } from '../server/operation.ts';
+import { createApiKey } from './api-keys/create-api-key.ts';
+import { createServiceKey } from './api-keys/create-service-key.ts';
+import { listApiKeys } from './api-keys/list-api-keys.ts';
+import { listServiceKeys } from './api-keys/list-service-keys.ts';
+import { revokeApiKey } from './api-keys/revoke-api-key.ts';
+import { revokeServiceKey } from './api-keys/revoke-service-key.ts';
+import { getMetrics } from './health/get-metrics.ts';
+import { getOk } from './health/get-ok.ts';
+import { getReady } from './health/get-ready.ts';
+import { getInfo } from './info/get-info.ts';
+import { getInfoHealth } from './info/get-info-health.ts';
+import { getSettings } from './info/get-settings.ts';
+import { createMember } from './members/create-member.ts';
+import { listMembers } from './members/list-members.ts';
+import { getCurrentOrganization } from './organization/get-current-organization.ts';
+import { getOrganizationInfo } from './organization/get-organization-info.ts';
+import { listOrganizations } from './organization/list-organizations.ts';
+import { listPermissions } from './organization/list-permissions.ts';
+import { createSession } from './sessions/create-session.ts';
+import { deleteSession } from './sessions/delete-session.ts';
+import { deleteSessions } from './sessions/delete-sessions.ts';
+import { getSession } from './sessions/get-session.ts';
+import { listSessions } from './sessions/list-sessions.ts';
+import { updateSession } from './sessions/update-session.ts';
+import { createWorkspace } from './workspaces/create-workspace.ts';
+import { deleteWorkspace } from './workspaces/delete-workspace.ts';
+import { getWorkspace } from './workspaces/get-workspace.ts';
+import { listWorkspaces } from './workspaces/list-workspaces.ts';
+import { updateWorkspace } from './workspaces/update-workspace.ts';
 
 /** Every operation of the main API. A new one is added here and in the table of `test/api/tenancy.test.ts`. */
-export const operations: readonly Operation[] = [];
+export const operations: readonly Operation[] = [
+  // health and info
+  getOk,
+  getReady,
+  getMetrics,
+  getInfo,
+  getInfoHealth,
+  getSettings,
+  // organization
+  listOrganizations,
+  getCurrentOrganization,
+  getOrganizationInfo,
+  listPermissions,
+  listMembers,
+  createMember,
+  // workspaces
+  listWorkspaces,
+  createWorkspace,
+  getWorkspace,
+  updateWorkspace,
+  deleteWorkspace,
+  // API keys
+  listApiKeys,
+  createApiKey,
+  revokeApiKey,
+  listServiceKeys,
+  createServiceKey,
+  revokeServiceKey,
+  // projects
+  listSessions,
+  createSession,
+  deleteSessions,
+  getSession,
+  updateSession,
+  deleteSession,
+];

@@ -19,6 +19,4 @@ export interface Services {
   readonly healthChecks: readonly HealthCheck[];
   /** Hands a deleted project to the worker that deletes its runs. */
   readonly enqueueProjectDeletion: (project: { workspaceId: string; projectId: string }) => Promise<void>;
-  /** Free share of ClickHouse's fullest disk, in percent. */
-  readonly warehouseDiskFreePercent: () => Promise<number>;
 }

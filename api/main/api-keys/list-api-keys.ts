@@ -1,0 +1,17 @@
+import { Type } from 'typebox';
+import { listKeys } from '../../../pipelines/tenants/list-keys.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { Key } from './key-schema.ts';
+
+export const listApiKeys = defineOperation({
+  operationId: 'listApiKeys',
+  method: 'GET',
+  path: '/api-key',
+  aliases: ['/api-key/current'],
+  tag: 'api keys',
+  summary: 'The API keys of the workspace',
+  description: 'Revoked keys and keys of the whole organization are left out.',
+  access: { permission: 'api-keys:read', tenantScope: 'workspace' },
+  schema: { response: { 200: Type.Array(Key) } },
+  handler: async ({ caller, services }) => listKeys(services.database, caller, caller.workspaceId),
+});

@@ -1,0 +1,17 @@
+import { revokeKey } from '../../../pipelines/tenants/revoke-key.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { Key, KeyParams } from './key-schema.ts';
+
+export const revokeServiceKey = defineOperation({
+  operationId: 'revokeServiceKey',
+  method: 'DELETE',
+  path: '/orgs/current/service-keys/:api_key_id',
+  aliases: ['/orgs/current/personal-access-tokens/:api_key_id'],
+  tag: 'api keys',
+  summary: 'Revoke an API key of the organization',
+  description: 'It ends at once, on other processes within two seconds. Its usage keeps its name.',
+  access: { permission: 'api-keys:manage', tenantScope: 'organization' },
+  errors: ['NOT_FOUND'],
+  schema: { params: KeyParams, response: { 200: Key } },
+  handler: async ({ caller, params, services }) => revokeKey(services, caller, params.api_key_id, null),
+});

@@ -1,0 +1,15 @@
+import { Type } from 'typebox';
+import { defineOperation } from '../../server/operation.ts';
+
+export const getOk = defineOperation({
+  operationId: 'getOk',
+  method: 'GET',
+  path: '/ok',
+  tag: 'health',
+  summary: 'Whether the process lives',
+  description: 'Always 200. Whether it can serve is told by `/ready`.',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: { response: { 200: Type.Object({ ok: Type.Literal(true) }) } },
+  handler: async () => ({ ok: true as const }),
+});

@@ -1,0 +1,15 @@
+import { Type } from 'typebox';
+import { diskFreePercent } from '../../../infra/clickhouse/disk-free.ts';
+import { defineOperation } from '../../server/operation.ts';
+
+export const getInfoHealth = defineOperation({
+  operationId: 'getInfoHealth',
+  method: 'GET',
+  path: '/info/health',
+  tag: 'info',
+  summary: 'Free disk space of the warehouse',
+  access: { public: true, tenantScope: 'none' },
+  errors: ['WAREHOUSE_UNAVAILABLE'],
+  schema: { response: { 200: Type.Object({ clickhouse_disk_free_pct: Type.Number() }) } },
+  handler: async ({ services }) => ({ clickhouse_disk_free_pct: await diskFreePercent(services.warehouse) }),
+});

@@ -1,0 +1,22 @@
+import { Type } from 'typebox';
+import { readWorkspace } from '../../../pipelines/tenants/read-workspace.ts';
+import { Timestamp, Uuid } from '../../server/formats.ts';
+import { defineOperation } from '../../server/operation.ts';
+
+const Settings = Type.Object({
+  id: Uuid(),
+  display_name: Type.String(),
+  created_at: Timestamp(),
+  tenant_handle: Type.Union([Type.String(), Type.Null()]),
+});
+
+export const getSettings = defineOperation({
+  operationId: 'getSettings',
+  method: 'GET',
+  path: '/settings',
+  tag: 'info',
+  summary: 'The workspace that the request is about',
+  access: { permission: 'workspaces:read', tenantScope: 'workspace' },
+  schema: { response: { 200: Settings } },
+  handler: async ({ caller, services }) => readWorkspace(services.database, caller, caller.workspaceId),
+});

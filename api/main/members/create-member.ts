@@ -1,0 +1,26 @@
+import { Type } from 'typebox';
+import { createMember as create } from '../../../pipelines/tenants/create-member.ts';
+import { Text } from '../../server/formats.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { Member, showMember } from './member-schema.ts';
+
+export const createMember = defineOperation({
+  operationId: 'createMember',
+  method: 'POST',
+  path: '/orgs/current/members',
+  tag: 'organization',
+  summary: 'Add a user to the organization',
+  description: 'The user is a member at once; keys for them are made with `user_email`.',
+  access: { permission: 'organization:manage', tenantScope: 'organization' },
+  unsupported: { body: ['read_only', 'role_id', 'workspace_ids', 'workspace_role_id', 'password'] },
+  errors: ['CONFLICT'],
+  schema: {
+    body: Type.Object({
+      email: Type.String({ format: 'email', maxLength: 320 }),
+      full_name: Type.Optional(Type.Union([Text({ maxLength: 256 }), Type.Null()])),
+    }),
+    response: { 200: Member },
+  },
+  handler: async ({ caller, body, services }) =>
+    showMember(await create(services.database, caller, { email: body.email, fullName: body.full_name })),
+});

@@ -1,0 +1,28 @@
+import { Type } from 'typebox';
+import type { MemberRecord } from '../../../pipelines/tenants/list-members.ts';
+import { Timestamp, Uuid } from '../../server/formats.ts';
+
+export const Member = Type.Object({
+  id: Uuid(),
+  organization_id: Uuid(),
+  created_at: Timestamp(),
+  user_id: Uuid(),
+  ls_user_id: Uuid(),
+  read_only: Type.Boolean(),
+  access_scope: Type.Literal('organization'),
+  email: Type.String(),
+  full_name: Type.Union([Type.String(), Type.Null()]),
+  display_name: Type.Union([Type.String(), Type.Null()]),
+});
+
+/** A user is a member of one organisation, so that both have one id. What a user may do is said by their keys. */
+export function showMember(member: MemberRecord) {
+  return {
+    ...member,
+    user_id: member.id,
+    ls_user_id: member.id,
+    read_only: false,
+    access_scope: 'organization' as const,
+    display_name: member.full_name,
+  };
+}

@@ -1,0 +1,62 @@
+import { Type } from 'typebox';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import type { OrganizationRecord } from '../../../pipelines/tenants/read-organization.ts';
+import { Uuid } from '../../server/formats.ts';
+
+const Config = Type.Object(
+  {
+    plan_tier: Type.Null(),
+    max_identities: Type.Integer(),
+    max_workspaces: Type.Integer(),
+    can_use_rbac: Type.Boolean(),
+    can_use_bulk_export: Type.Boolean(),
+    can_use_langgraph_cloud: Type.Boolean(),
+    enable_granular_usage_reporting: Type.Boolean(),
+  },
+  { description: 'What the server can do. -1: no limit.' },
+);
+
+const shared = {
+  id: Uuid(),
+  display_name: Type.String(),
+  config: Config,
+  is_personal: Type.Boolean(),
+  tier: Type.Null(),
+  reached_max_workspaces: Type.Boolean(),
+  permissions: Type.Array(Type.String(), { description: 'What the key of the request may do.' }),
+};
+
+/** What clients read of an organisation; of the original's fields those about payment and login are constant. */
+export const OrganizationInfo = Type.Object({ ...shared, disabled: Type.Boolean() });
+
+export const Organization = Type.Object({
+  ...shared,
+  connected_to_stripe: Type.Boolean(),
+  connected_to_metronome: Type.Boolean(),
+  payment_method: Type.Null(),
+  has_cancelled: Type.Boolean(),
+  end_of_billing_period: Type.Null(),
+  current_plan: Type.Null(),
+  upcoming_plan: Type.Null(),
+});
+
+/** An organisation as the caller sees it, with the fields that both schemas have. */
+export function showOrganization({ id, display_name }: OrganizationRecord, caller: Caller) {
+  return {
+    id,
+    display_name,
+    config: {
+      plan_tier: null,
+      max_identities: -1,
+      max_workspaces: -1,
+      can_use_rbac: false,
+      can_use_bulk_export: false,
+      can_use_langgraph_cloud: false,
+      enable_granular_usage_reporting: true,
+    },
+    is_personal: false,
+    tier: null,
+    reached_max_workspaces: false,
+    permissions: [...caller.permissions],
+  };
+}

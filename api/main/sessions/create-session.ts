@@ -1,0 +1,36 @@
+import { Type } from 'typebox';
+import { createProject } from '../../../pipelines/projects/create-project.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { NewSession, Session, showSession } from './session-schema.ts';
+
+export const createSession = defineOperation({
+  operationId: 'createSession',
+  method: 'POST',
+  path: '/sessions',
+  tag: 'projects',
+  summary: 'Make a tracing project',
+  description:
+    'With `upsert` a project of that name is changed instead: fields that are given replace its own, an empty `extra` does not.',
+  access: { permission: 'projects:create', tenantScope: 'workspace' },
+  unsupported: { body: ['num_examples', 'num_repetitions', 'evaluator_keys', 'tag_value_ids'] },
+  errors: ['CONFLICT'],
+  schema: {
+    query: Type.Object({ upsert: Type.Boolean({ default: false }) }),
+    body: NewSession,
+    response: { 200: Session },
+  },
+  handler: async ({ caller, query, body, services }) => {
+    const project = {
+      id: body.id,
+      name: body.name,
+      description: body.description,
+      extra: body.extra,
+      startTime: body.start_time,
+      endTime: body.end_time,
+      defaultDatasetId: body.default_dataset_id,
+      referenceDatasetId: body.reference_dataset_id,
+      traceTier: body.trace_tier,
+    };
+    return showSession(await createProject(services.database, caller.workspaceId, project, { upsert: query.upsert }));
+  },
+});

@@ -1,0 +1,93 @@
+import { Type } from 'typebox';
+import { maxNameLength } from '../../../pipelines/projects/project-name.ts';
+import type { ProjectRecord } from '../../../pipelines/projects/project-record.ts';
+import { JsonObject, Text, Timestamp, Uuid } from '../../server/formats.ts';
+
+const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
+const optional = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Optional(nullable(schema));
+
+const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
+const Name = Text({ minLength: 1, maxLength: maxNameLength });
+const Description = Text({ maxLength: 100_000 });
+
+export const SessionParams = Type.Object({ session_id: Uuid() });
+
+/** What a project can be told when it is made and later. */
+const changeable = {
+  description: optional(Description),
+  extra: optional(JsonObject({ description: 'Any JSON; `metadata` inside it can be searched.' })),
+  end_time: optional(Timestamp()),
+  default_dataset_id: optional(Uuid()),
+  trace_tier: optional(TraceTier),
+};
+
+export const NewSession = Type.Object({
+  id: optional(Uuid()),
+  name: Name,
+  start_time: optional(Timestamp()),
+  reference_dataset_id: optional(Uuid()),
+  ...changeable,
+});
+
+export const SessionChange = Type.Object({ name: optional(Name), ...changeable });
+
+const fields = {
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'The workspace.' }),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  extra: nullable(JsonObject()),
+  start_time: Timestamp(),
+  end_time: nullable(Timestamp()),
+  default_dataset_id: nullable(Uuid()),
+  reference_dataset_id: nullable(Uuid()),
+  trace_tier: nullable(Type.String()),
+  last_run_start_time_live: Type.Null(),
+};
+
+/** A project as it is answered after a change. */
+export const Session = Type.Object(fields);
+
+/** Figures about runs; clients expect the names. They are not computed yet, so each is null. */
+const statistics = [
+  'run_count',
+  'latency_p50',
+  'latency_p99',
+  'first_token_p50',
+  'first_token_p99',
+  'total_tokens',
+  'prompt_tokens',
+  'completion_tokens',
+  'total_cost',
+  'prompt_cost',
+  'completion_cost',
+  'last_run_start_time',
+  'feedback_stats',
+  'session_feedback_stats',
+  'run_facets',
+  'error_rate',
+  'streaming_rate',
+  'test_run_number',
+] as const;
+
+type Statistics = Record<(typeof statistics)[number], null>;
+
+function forEachStatistic<T>(value: T): Record<(typeof statistics)[number], T> {
+  return Object.fromEntries(statistics.map((name) => [name, value])) as Record<(typeof statistics)[number], T>;
+}
+
+const noStatistics: Statistics = forEachStatistic(null);
+
+/** A project as it is read. */
+export const SessionWithStatistics = Type.Object({
+  ...fields,
+  ...forEachStatistic(Type.Null({ description: 'Not computed yet: always null, also with include_stats.' })),
+});
+
+export function showSession(project: ProjectRecord) {
+  return { ...project, last_run_start_time_live: null };
+}
+
+export function showSessionWithStatistics(project: ProjectRecord) {
+  return { ...showSession(project), ...noStatistics };
+}

@@ -1,0 +1,39 @@
+import { Type } from 'typebox';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import type { WorkspaceRecord } from '../../../pipelines/tenants/workspace-record.ts';
+import { Text, Timestamp, Uuid } from '../../server/formats.ts';
+
+export const DisplayName = () => Text({ minLength: 1, maxLength: 256 });
+
+export const Handle = () =>
+  Type.Union([Type.String({ minLength: 1, maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' }), Type.Null()]);
+
+export const WorkspaceParams = Type.Object({ workspace_id: Uuid() });
+
+export const Workspace = Type.Object({
+  id: Uuid(),
+  organization_id: Uuid(),
+  created_at: Timestamp(),
+  display_name: Type.String(),
+  is_personal: Type.Boolean(),
+  is_deleted: Type.Boolean(),
+  tenant_handle: Type.Union([Type.String(), Type.Null()]),
+  data_plane_url: Type.Null(),
+  read_only: Type.Boolean({ description: 'Whether the key of the request only reads.' }),
+  role_id: Type.Null(),
+  role_name: Type.Null(),
+  permissions: Type.Array(Type.String(), { description: 'What the key of the request may do.' }),
+});
+
+/** A workspace as the caller sees it. */
+export function showWorkspace(workspace: WorkspaceRecord, caller: Caller) {
+  return {
+    ...workspace,
+    is_personal: false,
+    data_plane_url: null,
+    read_only: caller.readOnly,
+    role_id: null,
+    role_name: null,
+    permissions: [...caller.permissions],
+  };
+}

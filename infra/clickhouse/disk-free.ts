@@ -1,0 +1,10 @@
+import type { Warehouse } from './warehouse.ts';
+
+/** Free share of ClickHouse's fullest disk, in percent. Disks whose size is not known, such as object stores, do not count. */
+export async function diskFreePercent(warehouse: Warehouse): Promise<number> {
+  const [row] = await warehouse.query<{ percent: number }>({
+    name: 'disk-free',
+    sql: 'SELECT min(100 * unreserved_space / total_space) AS percent FROM system.disks WHERE total_space > 0',
+  });
+  return row?.percent ?? 100;
+}

@@ -1,0 +1,44 @@
+import { fault, isRunlakeError } from '../errors/runlake-error.ts';
+import type { HealthCheck } from './health-check.ts';
+
+/** How a part is. `code`, `reason` and `remedy` come from the catalogue where it is down. */
+export interface PartHealth {
+  readonly up: boolean;
+  readonly latency_ms: number;
+  readonly code?: string;
+  readonly reason?: string;
+  readonly remedy?: string;
+}
+
+/** Asks all parts at once. One that does not answer within `timeoutMs` counts as down. */
+export async function checkHealth(
+  checks: readonly HealthCheck[],
+  timeoutMs = 2_000,
+): Promise<Record<string, PartHealth>> {
+  return Object.fromEntries(
+    await Promise.all(checks.map(async (part) => [part.name, await checkPart(part, timeoutMs)])),
+  );
+}
+
+async function checkPart(part: HealthCheck, timeoutMs: number): Promise<PartHealth> {
+  const startedAtMs = performance.now();
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(fault('PART_SILENT', { part: part.name, limitMs: timeoutMs })), timeoutMs);
+  });
+  try {
+    await Promise.race([part.check(), tooLate]);
+    return { up: true, latency_ms: Math.round(performance.now() - startedAtMs) };
+  } catch (raw) {
+    const error = isRunlakeError(raw) ? raw : fault('INTERNAL', {}, { cause: raw });
+    return {
+      up: false,
+      latency_ms: Math.round(performance.now() - startedAtMs),
+      code: error.code,
+      reason: error.message,
+      remedy: error.remedy,
+    };
+  } finally {
+    clearTimeout(timer);
+  }
+}
