@@ -1,0 +1,29 @@
+/**
+ * Reads rows whose columns are all `Nullable(String)` out of ClickHouse's RowBinary, without copying or decoding a value:
+ * the bytes that were stored are the bytes that come out.
+ * Source: ClickHouse documentation, "RowBinary": a null flag, then the length as LEB128 and the bytes.
+ *
+ * @returns rows of views into `answer`, in the order of the columns.
+ */
+export function readNullableTextRows(answer: Buffer, columns: number): (Buffer | undefined)[][] {
+  const rows: (Buffer | undefined)[][] = [];
+  let at = 0;
+  while (at < answer.length) {
+    const row = new Array<Buffer | undefined>(columns);
+    for (let column = 0; column < columns; column++) {
+      if (answer[at++] === 1) continue;
+      let length = 0;
+      let factor = 1;
+      let byte: number;
+      do {
+        byte = answer[at++]!;
+        length += (byte & 0x7f) * factor;
+        factor *= 128;
+      } while (byte > 0x7f);
+      row[column] = answer.subarray(at, at + length);
+      at += length;
+    }
+    rows.push(row);
+  }
+  return rows;
+}

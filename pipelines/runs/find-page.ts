@@ -1,0 +1,183 @@
+/**
+ * Step 1 of reading a page: which runs are on it.
+ *
+ * `FINAL` cannot stop early, so it is only ever asked for a slice of time that holds about as many rows as are needed:
+ *
+ *   1. Windows follow each other from where reading begins, each wider than the last.
+ *   2. A probe without `FINAL` reads start times in key order, stops after `rows` of them and tells where they end: the slice.
+ *   3. The slice is read with `FINAL`, keys and filter columns only, conditions on values included.
+ *   4. Not full: the next slice takes eight times the rows. So a page costs a bounded number of queries, however few match.
+ */
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { PageCursor } from './page-cursor.ts';
+import { keyConditions, type RunFilter, valueConditions } from './run-filter.ts';
+import { allTimes, type Order, type RunKey, type TimeWindow } from './run-key.ts';
+import { type Place, placeOfKeys, placeOfScope, type RunScope } from './run-scope.ts';
+import { timeWindows } from './time-windows.ts';
+
+export interface PageRequest {
+  readonly scope: RunScope;
+  readonly filter: RunFilter;
+  readonly order: Order;
+  /** Most runs of the page. */
+  readonly limitRows: number;
+  readonly after?: RunKey | undefined;
+  /** Only these runs, whatever else the filter says. */
+  readonly among?: readonly RunKey[] | undefined;
+}
+
+export interface FoundRun extends RunKey {
+  /** Size of its JSON columns. */
+  readonly bytes: number;
+}
+
+const firstProbeRows = 2_048;
+const probeGrowth = 8;
+
+/**
+ * Keys of the runs of a page, in order: one more than asked for where there are more.
+ * @throws what the warehouse throws.
+ */
+export async function findPage(warehouse: Warehouse, request: PageRequest): Promise<FoundRun[]> {
+  const { scope, filter, order, after, among, limitRows } = request;
+  const wanted = limitRows + 1;
+  if (among !== undefined) {
+    if (among.length === 0) return [];
+    return findKeys(warehouse, request, placeOfKeys(scope.tenantId, among), wanted);
+  }
+  if (scope.projectIds.length === 0) return [];
+  const range = rangeOf(request);
+  // A trace is found through its index, however far apart its runs lie.
+  if (filter.traceId !== undefined) return findKeys(warehouse, request, placeOfScope(scope, range), wanted);
+  const found: FoundRun[] = [];
+  let rows = firstProbeRows;
+  const begin = order === 'asc' && after === undefined ? await oldestOf(warehouse, range) : range;
+  for (const window of timeWindows(begin, order, Date.now() * 1_000)) {
+    let rest: TimeWindow | undefined = window;
+    while (rest !== undefined) {
+      const probe = await probeRows(warehouse, request, rest, rows);
+      if (probe.rows === 0) break;
+      const { slice, behind }: Slice =
+        probe.rows < rows ? { slice: rest, behind: undefined } : cut(rest, probe.edge, order);
+      found.push(...(await findKeys(warehouse, request, placeOfScope(scope, slice), wanted - found.length)));
+      if (found.length >= wanted) return found;
+      rest = behind;
+      rows *= probeGrowth;
+    }
+  }
+  return found;
+}
+
+/** Where matching runs can lie, by time alone. */
+function rangeOf({ filter, order, after }: PageRequest): TimeWindow {
+  let { fromMicros, untilMicrosExclusive } = allTimes;
+  if (filter.startedFromMicros !== undefined) fromMicros = Math.max(fromMicros, filter.startedFromMicros);
+  if (after !== undefined && order === 'desc') untilMicrosExclusive = after.startTimeMicros + 1;
+  if (after !== undefined && order === 'asc') fromMicros = Math.max(fromMicros, after.startTimeMicros);
+  return { fromMicros, untilMicrosExclusive };
+}
+
+/** `range` from the oldest run of the whole table on, which ClickHouse tells from its partitions without reading a row. */
+async function oldestOf(warehouse: Warehouse, range: TimeWindow): Promise<TimeWindow> {
+  const [row] = await warehouse.query<{ micros: number }>({
+    name: 'oldest-run',
+    sql: 'SELECT toUnixTimestamp64Micro(min(start_time)) AS micros FROM runs',
+  });
+  return { ...range, fromMicros: Math.max(range.fromMicros, row?.micros ?? 0) };
+}
+
+/** How many rows, at most `rows`, the window holds where reading begins, and the time of the last of them. */
+async function probeRows(
+  warehouse: Warehouse,
+  { scope, filter, order }: PageRequest,
+  window: TimeWindow,
+  rows: number,
+) {
+  const place = placeOfScope(scope, window);
+  const conditions = keyConditions(filter);
+  const [row] = await warehouse.query<{ rows: number; edge: number }>({
+    ...bind(place, conditions.params, { probe_rows: rows }),
+    name: 'probe-runs',
+    sql: `SELECT count() AS rows, toUnixTimestamp64Micro(${order === 'desc' ? 'min' : 'max'}(t)) AS edge FROM (
+            SELECT start_time AS t FROM runs
+            WHERE ${[place.sql, ...conditions.sql].join(' AND ')}
+            ORDER BY start_time ${order} LIMIT {probe_rows:UInt64})`,
+  });
+  return row ?? { rows: 0, edge: 0 };
+}
+
+interface Slice {
+  readonly slice: TimeWindow;
+  readonly behind: TimeWindow | undefined;
+}
+
+/** The slice up to and with `edgeMicros`, and what is left of the window behind it. */
+function cut(window: TimeWindow, edgeMicros: number, order: Order): Slice {
+  const { fromMicros, untilMicrosExclusive } = window;
+  const [slice, behind] =
+    order === 'desc'
+      ? [
+          { fromMicros: edgeMicros, untilMicrosExclusive },
+          { fromMicros, untilMicrosExclusive: edgeMicros },
+        ]
+      : [
+          { fromMicros, untilMicrosExclusive: edgeMicros + 1 },
+          { fromMicros: edgeMicros + 1, untilMicrosExclusive },
+        ];
+  return { slice, behind: behind.fromMicros < behind.untilMicrosExclusive ? behind : undefined };
+}
+
+interface KeyRow {
+  readonly session_id: string;
+  readonly micros: number;
+  readonly trace_id: string;
+  readonly id: string;
+  readonly bytes: number;
+}
+
+async function findKeys(warehouse: Warehouse, request: PageRequest, place: Place, limit: number): Promise<FoundRun[]> {
+  const { order, after, among } = request;
+  // Runs that are named by their ids are wanted whatever else the request says.
+  const filter = among === undefined ? request.filter : {};
+  const keys = keyConditions(filter);
+  const values = valueConditions(filter);
+  const position = after === undefined ? undefined : behindCursor({ order, after });
+  const rows = await warehouse.query<KeyRow>({
+    ...bind(place, keys.params, values.params, position?.params, { wanted: limit }),
+    name: 'find-runs',
+    sql: `SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
+            coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) AS bytes
+          FROM runs FINAL
+          PREWHERE ${[place.sql, ...keys.sql].join(' AND ')}
+          WHERE ${[...values.sql, ...(position?.sql ?? [])].join(' AND ')}
+          ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}
+          LIMIT {wanted:UInt64}`,
+  });
+  return rows.map(({ session_id, micros, trace_id, id, bytes }) => ({
+    projectId: session_id,
+    startTimeMicros: micros,
+    traceId: trace_id,
+    runId: id,
+    bytes,
+  }));
+}
+
+/** Compared in ClickHouse: its order of UUIDs is not that of their text. */
+function behindCursor({ order, after }: PageCursor) {
+  return {
+    sql: [
+      `(start_time, trace_id, id, session_id) ${order === 'desc' ? '<' : '>'}
+        (fromUnixTimestamp64Micro({after_time:Int64}), {after_trace:UUID}, {after_run:UUID}, {after_project:UUID})`,
+    ],
+    params: {
+      after_time: after.startTimeMicros,
+      after_trace: after.traceId,
+      after_run: after.runId,
+      after_project: after.projectId,
+    },
+  };
+}
+
+function bind({ params, external }: Place, ...more: readonly (Place['params'] | undefined)[]) {
+  return { params: Object.assign({}, params, ...more) as Place['params'], ...(external && { external }) };
+}

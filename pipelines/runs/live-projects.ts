@@ -1,0 +1,19 @@
+import type { Database } from '../../infra/postgres/database.ts';
+
+/**
+ * The projects of a workspace that are not deleted: of `among` where it is given, else all.
+ * @throws what the database throws.
+ */
+export async function liveProjectIds(
+  database: Database,
+  workspaceId: string,
+  among?: readonly string[],
+): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(
+    `SELECT id FROM projects
+     WHERE workspace_id = $1 AND deleted_at IS NULL AND ($2::uuid[] IS NULL OR id = ANY ($2::uuid[]))`,
+    [workspaceId, among ?? null],
+    { name: 'live-projects' },
+  );
+  return rows.map((row) => row.id);
+}

@@ -1,0 +1,59 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { RunKey } from './run-key.ts';
+
+/** Where a run lies, and when its trace began. */
+export interface LocatedRun extends RunKey {
+  readonly traceTimeMicros: number;
+}
+
+interface LocatorRow {
+  readonly id: string;
+  readonly micros: number;
+  readonly trace_id: string;
+  readonly trace_micros: number;
+  readonly session_id: string;
+}
+
+/** Finds runs of a workspace by their ids; ids that are not stored are left out. */
+export async function locateRuns(
+  warehouse: Warehouse,
+  tenantId: string,
+  runIds: readonly string[],
+): Promise<LocatedRun[]> {
+  if (runIds.length === 0) return [];
+  const rows = await warehouse.query<LocatorRow>({
+    name: 'locate-runs',
+    sql: `SELECT id, toUnixTimestamp64Micro(start_time) AS micros, trace_id,
+            toUnixTimestamp64Micro(trace_time) AS trace_micros, session_id
+          FROM run_locator FINAL
+          WHERE tenant_id = {tenant:UUID} AND id IN ids`,
+    params: { tenant: tenantId },
+    external: { name: 'ids', structure: 'id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
+  });
+  return rows.map((row) => ({
+    runId: row.id,
+    startTimeMicros: row.micros,
+    traceId: row.trace_id,
+    traceTimeMicros: row.trace_micros,
+    projectId: row.session_id,
+  }));
+}
+
+/** Finds one run; undefined where it is not stored (yet). */
+export async function locateRun(
+  warehouse: Warehouse,
+  tenantId: string,
+  runId: string,
+): Promise<LocatedRun | undefined> {
+  return (await locateRuns(warehouse, tenantId, [runId]))[0];
+}
+
+/** The projects in which a trace has runs: one, as a rule. */
+export async function locateTrace(warehouse: Warehouse, tenantId: string, traceId: string): Promise<string[]> {
+  const rows = await warehouse.query<{ session_id: string }>({
+    name: 'locate-trace',
+    sql: 'SELECT DISTINCT session_id FROM trace_locator WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}',
+    params: { tenant: tenantId, trace: traceId },
+  });
+  return rows.map((row) => row.session_id);
+}

@@ -1,0 +1,58 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { allTimes, type Order, type RunKey } from './run-key.ts';
+
+/** The last run of a page: the next page begins behind it, whatever has come in since. */
+export interface PageCursor {
+  readonly order: Order;
+  readonly after: RunKey;
+}
+
+const version = 1;
+const length = 58;
+
+/**
+ * Version, order, key time, project, trace and run in 58 bytes, as base64url. A cursor holds a position and no right: what it
+ * points at is looked for only among the runs of the caller's workspace.
+ */
+export function writeCursor({ order, after }: PageCursor): string {
+  const bytes = Buffer.alloc(length);
+  bytes[0] = version;
+  bytes[1] = order === 'desc' ? 0 : 1;
+  bytes.writeBigInt64BE(BigInt(after.startTimeMicros), 2);
+  writeUuid(bytes, 10, after.projectId);
+  writeUuid(bytes, 26, after.traceId);
+  writeUuid(bytes, 42, after.runId);
+  return bytes.toString('base64url');
+}
+
+/** @throws BAD_REQUEST where `text` is no cursor of ours, or one of a query in another order. */
+export function readCursor(text: string, order: Order): PageCursor {
+  const bytes = Buffer.from(text, 'base64url');
+  // Decoding skips what it does not know: only the way back shows that nothing was skipped.
+  if (bytes.length !== length || bytes[0] !== version || bytes.toString('base64url') !== text) throw malformed();
+  const micros = bytes.readBigInt64BE(2);
+  if (bytes[1]! > 1 || micros < 0n || micros >= BigInt(allTimes.untilMicrosExclusive)) throw malformed();
+  if ((bytes[1] === 0 ? 'desc' : 'asc') !== order) {
+    throw fault('BAD_REQUEST', { reason: 'The cursor belongs to a query in another order.' });
+  }
+  const after: RunKey = {
+    startTimeMicros: Number(micros),
+    projectId: readUuid(bytes, 10),
+    traceId: readUuid(bytes, 26),
+    runId: readUuid(bytes, 42),
+  };
+  return { order, after };
+}
+
+function malformed(): Error {
+  return fault('BAD_REQUEST', { reason: 'The cursor is not one that this server gave.' });
+}
+
+function writeUuid(bytes: Buffer, at: number, uuid: string): void {
+  bytes.write(uuid.replaceAll('-', ''), at, 16, 'hex');
+}
+
+function readUuid(bytes: Buffer, at: number): string {
+  const hex = bytes.toString('hex', at, at + 16);
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}

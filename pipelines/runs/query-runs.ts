@@ -1,0 +1,121 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
+import { liveProjectIds } from './live-projects.ts';
+import { locateRun, locateRuns, locateTrace } from './locate-run.ts';
+import { readCursor, writeCursor } from './page-cursor.ts';
+import { type RunRow, readRunRows } from './read-run-rows.ts';
+import { readSurroundings } from './read-surroundings.ts';
+import type { RunExtras } from './run-extras.ts';
+import type { RunFilter } from './run-filter.ts';
+import type { Order, RunKey } from './run-key.ts';
+import { type SelectName, selectFields } from './run-select.ts';
+import { JsonChunks, writeRun } from './write-runs.ts';
+
+export interface ReadPorts {
+  readonly warehouse: Warehouse;
+  readonly database: Database;
+  readonly extras: RunExtras;
+  readonly config: Pick<Config, 'maxPageBytes'>;
+}
+
+export interface RunQuery {
+  readonly tenantId: string;
+  /** Only these runs; then `projectIds` and `filter` say nothing. */
+  readonly runIds?: readonly string[] | undefined;
+  /** Absent or empty: all projects of the workspace that are not deleted. */
+  readonly projectIds?: readonly string[] | undefined;
+  readonly filter: RunFilter;
+  readonly select?: readonly SelectName[] | undefined;
+  readonly order: Order;
+  /** At least 1. */
+  readonly limitRows: number;
+  readonly cursor?: string | undefined;
+  /** Whether the answer says where the next page begins. */
+  readonly withCursor: boolean;
+}
+
+/**
+ * A page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. It ends early, with a cursor, where the runs' JSON passes
+ * `maxPageBytes`; one run always fits. A page with a cursor is never empty, because clients would stop there.
+ *
+ * @throws BAD_REQUEST for a cursor that is none; what the stores throw.
+ */
+export async function queryRuns(ports: ReadPorts, query: RunQuery): Promise<Buffer> {
+  const selected = selectFields(query.select);
+  const request = await pageRequest(ports, query);
+  const page = await readPage(ports, request, (keys) =>
+    readRunRows(ports.warehouse, query.tenantId, keys, selected.columns),
+  );
+  const around = await readSurroundings(ports, query.tenantId, page.rows, selected.surroundings);
+  const json = new JsonChunks();
+  let before = '{"runs":[';
+  for (const row of page.rows) {
+    json.add(before);
+    writeRun(json, row, selected.fields, around);
+    before = ',';
+  }
+  const next = page.last && query.withCursor ? writeCursor({ order: query.order, after: page.last }) : null;
+  json.add(page.rows.length === 0 ? `${before}]` : ']');
+  json.add(`,"cursors":{"next":${JSON.stringify(next)}},"search_cursors":null,"parsed_query":null}`);
+  return json.toBuffer();
+}
+
+/** Where the query may look, as narrow as ids allow. */
+async function pageRequest({ warehouse, database }: ReadPorts, query: RunQuery): Promise<PageRequest> {
+  const { tenantId, runIds, order, limitRows, cursor, filter } = query;
+  const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
+  if (runIds !== undefined) {
+    const located = await locateRuns(warehouse, tenantId, runIds);
+    const live = new Set(await liveProjectIds(database, tenantId, projectsOf(located)));
+    const among = located.filter((key) => live.has(key.projectId));
+    return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
+  }
+  const projectIds = await liveProjectIds(database, tenantId, query.projectIds?.length ? query.projectIds : undefined);
+  const traceId = filter.traceId ?? (await traceOfParent(warehouse, tenantId, filter.parentRunId));
+  if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
+  const places = new Set(await locateTrace(warehouse, tenantId, traceId));
+  const scope = { tenantId, projectIds: projectIds.filter((id) => places.has(id)) };
+  return { ...paging, scope, filter: { ...filter, traceId } };
+}
+
+/** Children lie in the trace of their parent. A parent that never came says nothing. */
+async function traceOfParent(warehouse: Warehouse, tenantId: string, parentRunId: string | undefined) {
+  return parentRunId === undefined ? undefined : (await locateRun(warehouse, tenantId, parentRunId))?.traceId;
+}
+
+function projectsOf(keys: readonly RunKey[]): string[] {
+  return [...new Set(keys.map((key) => key.projectId))];
+}
+
+interface Page {
+  readonly rows: readonly RunRow[];
+  /** The last run looked at, where more follow. */
+  readonly last: RunKey | undefined;
+}
+
+async function readPage(
+  { warehouse, config }: ReadPorts,
+  request: PageRequest,
+  read: (keys: readonly RunKey[]) => Promise<RunRow[]>,
+): Promise<Page> {
+  for (let { after } = request; ; ) {
+    const found = await findPage(warehouse, { ...request, after });
+    const keys = fitting(found.slice(0, request.limitRows), config.maxPageBytes);
+    const last = keys.length < found.length ? keys.at(-1) : undefined;
+    const rows = await read(keys);
+    // Every run of the page may have been deleted between the two steps.
+    if (rows.length > 0 || last === undefined) return { rows, last };
+    after = last;
+  }
+}
+
+/** The first of `found` whose JSON fits; always one. */
+function fitting(found: readonly FoundRun[], maxBytes: number): FoundRun[] {
+  let bytes = 0;
+  return found.filter((run, place) => {
+    bytes += run.bytes;
+    return place === 0 || bytes <= maxBytes;
+  });
+}

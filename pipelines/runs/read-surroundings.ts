@@ -1,0 +1,75 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import { ancestorIds, dottedOrderOf, type Unplaced } from './dotted-orders.ts';
+import type { RunRow } from './read-run-rows.ts';
+import type { RunExtras } from './run-extras.ts';
+import type { RunSurroundings, Surrounding } from './run-fields.ts';
+import type { RunScope } from './run-scope.ts';
+import { readFirstReceived, readTraceSpans } from './trace-facts.ts';
+import { readTraceMembers, type TraceMember } from './trace-members.ts';
+
+type Members = ReadonlyMap<string, readonly TraceMember[]>;
+
+/** Reads what the answer on these rows needs beside them: one query for each kind at most, all at once. */
+export async function readSurroundings(
+  ports: { readonly warehouse: Warehouse; readonly extras: RunExtras },
+  tenantId: string,
+  rows: readonly RunRow[],
+  wanted: ReadonlySet<Surrounding>,
+): Promise<RunSurroundings> {
+  const { warehouse, extras } = ports;
+  const runIds = rows.map((row) => row.key.runId);
+  const scope: RunScope = { tenantId, projectIds: [...new Set(rows.map((row) => row.key.projectId))] };
+  const runs = rows.map(asMember);
+  const unplaced = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
+  const toWalk = wanted.has('children') ? runs : unplaced;
+  const ifWanted = <T>(kind: Surrounding, read: () => Promise<ReadonlyMap<string, T>>) =>
+    wanted.has(kind) && rows.length > 0 ? read() : Promise.resolve(new Map<string, T>());
+  const [members, feedbackStats, attachmentUrls, firstReceived, spans] = await Promise.all([
+    toWalk.length > 0
+      ? readTraceMembers(warehouse, scope, traceIdsOf(toWalk))
+      : Promise.resolve(new Map<string, never>()),
+    ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
+    ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
+    ifWanted('firstReceived', () => readFirstReceived(warehouse, tenantId, runs)),
+    ifWanted('spans', () => readTraceSpans(warehouse, scope, traceIdsOf(runs))),
+  ]);
+  const dottedOrders = dottedOrdersOf(runs, members);
+  const children = wanted.has('children') ? childrenOf(runs, members) : new Map();
+  return { tenantId, dottedOrders, feedbackStats, attachmentUrls, children, firstReceived, spans };
+}
+
+function asMember({ key, text, number }: RunRow): Unplaced {
+  return {
+    traceId: key.traceId,
+    runId: key.runId,
+    startTimeMicros: key.startTimeMicros,
+    parentRunId: text('parentRunId'),
+    dottedOrder: text('dottedOrder'),
+    traceTimeMicros: number('traceTimeMicros') ?? key.startTimeMicros,
+  };
+}
+
+function traceIdsOf(runs: readonly TraceMember[]): string[] {
+  return [...new Set(runs.map((run) => run.traceId))];
+}
+
+function dottedOrdersOf(runs: readonly Unplaced[], members: Members): Map<string, string> {
+  const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
+  return new Map(runs.map((run) => [run.runId, dottedOrderOf(run, byTrace.get(run.traceId) ?? new Map())]));
+}
+
+/** Whose descendants and children the members of a trace are. */
+function childrenOf(runs: readonly Unplaced[], members: Members) {
+  const children = new Map(runs.map((run) => [run.runId, { all: [] as string[], direct: [] as string[] }]));
+  for (const [traceId, list] of members) {
+    const byId = new Map(list.map((member) => [member.runId, member]));
+    const traceTimeMicros = byId.get(traceId)?.startTimeMicros ?? list[0]?.startTimeMicros ?? 0;
+    for (const member of list) {
+      const ancestors = ancestorIds(dottedOrderOf({ ...member, traceTimeMicros }, byId));
+      for (const ancestor of ancestors) children.get(ancestor)?.all.push(member.runId);
+      const parent = member.parentRunId ?? ancestors.at(-1);
+      if (parent !== undefined) children.get(parent)?.direct.push(member.runId);
+    }
+  }
+  return children;
+}

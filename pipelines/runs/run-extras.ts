@@ -1,0 +1,16 @@
+/**
+ * What hangs on runs but lies elsewhere. Both calls take the runs of a page, at most 100, and are made only where the answer
+ * wants them. Values of the maps are JSON objects as text.
+ */
+export interface RunExtras {
+  /** Feedback key → statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are left out. */
+  feedbackStats(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are left out. */
+  attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
+}
+
+/** For readers that have neither feedback nor attachments. */
+export const noExtras: RunExtras = {
+  feedbackStats: async () => new Map(),
+  attachmentUrls: async () => new Map(),
+};

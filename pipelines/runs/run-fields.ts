@@ -1,0 +1,155 @@
+import { ancestorIds } from './dotted-orders.ts';
+import type { RunRow } from './read-run-rows.ts';
+import { previewCharacters, type RunColumn } from './run-columns.ts';
+import { runTypeUnknown } from './run-filter.ts';
+import { timeText } from './time-text.ts';
+import type { TraceSpan } from './trace-facts.ts';
+
+/** What a run's row does not hold, read beside it where a field needs it. */
+export interface RunSurroundings {
+  readonly tenantId: string;
+  /** By run; complete. */
+  readonly dottedOrders: ReadonlyMap<string, string>;
+  /** By run, as JSON; a run that is not in it has none. */
+  readonly feedbackStats: ReadonlyMap<string, string>;
+  readonly attachmentUrls: ReadonlyMap<string, string>;
+  /** By run: its descendants, and of those its own children. */
+  readonly children: ReadonlyMap<string, { readonly all: readonly string[]; readonly direct: readonly string[] }>;
+  /** By trace. */
+  readonly firstReceived: ReadonlyMap<string, number>;
+  readonly spans: ReadonlyMap<string, TraceSpan>;
+}
+
+/** What is read beside the rows: a query of its own each. */
+export type Surrounding = 'feedbackStats' | 'attachmentUrls' | 'children' | 'firstReceived' | 'spans';
+
+/** One field of the answer: the columns that it is made of, and its JSON text. Stored JSON goes out as the bytes that came. */
+export interface RunField {
+  readonly columns: readonly RunColumn[];
+  readonly surrounding?: Surrounding;
+  json(run: RunRow, around: RunSurroundings): Buffer | string;
+}
+
+function field(
+  columns: readonly RunColumn[],
+  json: (run: RunRow, around: RunSurroundings) => Buffer | string | undefined,
+  surrounding?: Surrounding,
+): RunField {
+  return {
+    columns,
+    json: (run, around) => json(run, around) ?? 'null',
+    ...(surrounding && { surrounding }),
+  };
+}
+
+const quoted = (text: string | undefined) => (text === undefined ? undefined : JSON.stringify(text));
+const time = (micros: number | undefined) => (micros === undefined ? undefined : `"${timeText(micros)}"`);
+
+const nothing = field([], () => 'null');
+const text = (column: RunColumn) => field([column], (run) => quoted(run.text(column)));
+const stored = (column: RunColumn, absent = 'null') => field([column], (run) => run.bytes(column) ?? absent);
+const count = (column: RunColumn) => field([column], (run) => run.text(column) ?? '0');
+const moment = (column: RunColumn) => field([column], (run) => time(run.number(column)));
+const key = (json: (run: RunRow, around: RunSurroundings) => string) => field([], json);
+const list = (ids: readonly string[]) => JSON.stringify(ids);
+
+const dottedOrder = (run: RunRow, around: RunSurroundings) => around.dottedOrders.get(run.key.runId) ?? '';
+const dottedOrderColumns: readonly RunColumn[] = ['dottedOrder', 'parentRunId', 'traceTimeMicros'];
+
+/** Every field of a run, in the order of the answer. Source: the public run schema (v1). */
+export const runFields = {
+  id: key((run) => `"${run.key.runId}"`),
+  name: field(['name'], (run) => quoted(run.text('name') ?? '')),
+  run_type: field(['runType'], (run) => quoted(run.text('runType') ?? runTypeUnknown)),
+  start_time: moment('startedAtMicros'),
+  end_time: moment('endedAtMicros'),
+  status: field(['failed', 'endedAtMicros'], (run) => `"${statusOf(run)}"`),
+  error: stored('error'),
+  extra: stored('extra'),
+  events: stored('events'),
+  // Clients hold inputs for an object always.
+  inputs: stored('inputs', '{}'),
+  inputs_preview: field(['inputsPreview'], (run) => quoted(shortened(run.text('inputsPreview')))),
+  inputs_s3_urls: nothing,
+  outputs: stored('outputs'),
+  outputs_preview: field(['outputsPreview'], (run) => quoted(shortened(run.text('outputsPreview')))),
+  outputs_s3_urls: nothing,
+  serialized: stored('serialized'),
+  tags: stored('tags'),
+  trace_id: key((run) => `"${run.key.traceId}"`),
+  dotted_order: field(dottedOrderColumns, (run, around) => quoted(dottedOrder(run, around))),
+  parent_run_id: field(dottedOrderColumns, (run, around) =>
+    quoted(run.text('parentRunId') ?? ancestorIds(dottedOrder(run, around)).at(-1)),
+  ),
+  parent_run_ids: field(dottedOrderColumns, (run, around) => list(ancestorIds(dottedOrder(run, around)))),
+  child_run_ids: field([], (run, around) => list(around.children.get(run.key.runId)?.all ?? []), 'children'),
+  direct_child_run_ids: field([], (run, around) => list(around.children.get(run.key.runId)?.direct ?? []), 'children'),
+  execution_order: key(() => '1'),
+  session_id: key((run) => `"${run.key.projectId}"`),
+  reference_example_id: text('referenceExampleId'),
+  reference_dataset_id: nothing,
+  manifest_id: nothing,
+  manifest_s3_id: nothing,
+  total_tokens: count('totalTokens'),
+  prompt_tokens: count('promptTokens'),
+  completion_tokens: count('completionTokens'),
+  prompt_token_details: detail('prompt_token_details'),
+  completion_token_details: detail('completion_token_details'),
+  total_cost: text('totalCost'),
+  prompt_cost: text('promptCost'),
+  completion_cost: text('completionCost'),
+  prompt_cost_details: detail('prompt_cost_details'),
+  completion_cost_details: detail('completion_cost_details'),
+  price_model_id: nothing,
+  first_token_time: moment('firstTokenTimeMicros'),
+  feedback_stats: field([], (run, around) => around.feedbackStats.get(run.key.runId), 'feedbackStats'),
+  s3_urls: field([], (run, around) => around.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
+  app_path: field(['startedAtMicros'], (run, around) => quoted(appPath(run, around.tenantId))),
+  thread_id: text('threadId'),
+  in_dataset: key(() => 'false'),
+  last_queued_at: nothing,
+  share_token: nothing,
+  trace_tier: nothing,
+  ttl_seconds: nothing,
+  trace_upgrade: key(() => 'false'),
+  messages: nothing,
+  inserted_at: moment('receivedAtMicros'),
+  trace_first_received_at: field(
+    ['traceTimeMicros'],
+    (run, around) => time(around.firstReceived.get(run.key.traceId)),
+    'firstReceived',
+  ),
+  trace_min_start_time: field([], (run, around) => time(around.spans.get(run.key.traceId)?.firstMicros), 'spans'),
+  trace_max_start_time: field([], (run, around) => time(around.spans.get(run.key.traceId)?.lastMicros), 'spans'),
+} as const satisfies Record<string, RunField>;
+
+export type RunFieldName = keyof typeof runFields;
+
+/** Derived, never stored: a late event cannot contradict it. */
+function statusOf(run: RunRow): string {
+  if (run.bytes('failed') !== undefined) return 'error';
+  return run.bytes('endedAtMicros') === undefined ? 'pending' : 'success';
+}
+
+function shortened(start: string | undefined): string | undefined {
+  const characters = start === undefined ? [] : [...start];
+  return characters.length > previewCharacters ? `${characters.slice(0, previewCharacters).join('')}…` : start;
+}
+
+function detail(name: string): RunField {
+  return field(['usageDetails'], (run) => {
+    const details = run.text('usageDetails');
+    const value = details === undefined ? undefined : (JSON.parse(details) as Record<string, unknown>)[name];
+    if (typeof value !== 'object' || value === null) return undefined;
+    // Costs are decimals in text, as everywhere else in a run.
+    return JSON.stringify(
+      name.includes('cost') ? Object.fromEntries(Object.entries(value).map(([k, cost]) => [k, String(cost)])) : value,
+    );
+  });
+}
+
+function appPath(run: RunRow, tenantId: string): string {
+  const { projectId, runId, traceId } = run.key;
+  const startTime = encodeURIComponent(timeText(run.number('startedAtMicros') ?? run.key.startTimeMicros));
+  return `/o/${tenantId}/projects/p/${projectId}/r/${runId}?trace_id=${traceId}&start_time=${startTime}`;
+}

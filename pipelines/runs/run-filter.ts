@@ -1,0 +1,65 @@
+import type { QueryParameter } from '../../infra/clickhouse/warehouse.ts';
+import type { RunType } from '../ingest/run-event/run-event.ts';
+
+/** What runs a query wants; absent means: no condition. Conditions are joined by AND. */
+export interface RunFilter {
+  readonly traceId?: string | undefined;
+  readonly parentRunId?: string | undefined;
+  readonly runType?: RunType | undefined;
+  /** Whether the run begins its trace. */
+  readonly isRoot?: boolean | undefined;
+  readonly hasError?: boolean | undefined;
+  /** Key time, inclusive. */
+  readonly startedFromMicros?: number | undefined;
+  /** End of the run, inclusive. A run without an end does not match. */
+  readonly endedUntilMicros?: number | undefined;
+  readonly referenceExampleIds?: readonly string[] | undefined;
+}
+
+/** Parts of a WHERE clause, to be joined by AND, and the values that they bind. */
+export interface Conditions {
+  readonly sql: readonly string[];
+  readonly params: Readonly<Record<string, QueryParameter>>;
+}
+
+/** Run type of a run that nobody has said one of yet. */
+export const runTypeUnknown: RunType = 'chain';
+
+/** Conditions on the key. They hold or fail alike for each stored row of a run, so they may be asked without `FINAL`. */
+export function keyConditions({ traceId, isRoot }: RunFilter): Conditions {
+  const sql: string[] = [];
+  const params: Record<string, QueryParameter> = {};
+  if (traceId !== undefined) {
+    sql.push('trace_id = {trace:UUID}');
+    params.trace = traceId;
+  }
+  if (isRoot !== undefined) sql.push(isRoot ? 'id = trace_id' : 'id != trace_id');
+  return { sql, params };
+}
+
+/** Conditions on values, true only of the merged row: to be asked with `FINAL`. A deleted run matches nothing. */
+export function valueConditions(filter: RunFilter): Conditions {
+  const { parentRunId, runType, hasError, endedUntilMicros, referenceExampleIds } = filter;
+  const sql = ['isNull(deleted_at)'];
+  const params: Record<string, QueryParameter> = {};
+  if (parentRunId !== undefined) {
+    sql.push('coalesce(patch_parent_run_id, post_parent_run_id) = {parent:UUID}');
+    params.parent = parentRunId;
+  }
+  if (runType !== undefined) {
+    sql.push(`coalesce(patch_run_type, post_run_type, '${runTypeUnknown}') = {run_type:String}`);
+    params.run_type = runType;
+  }
+  if (hasError !== undefined) {
+    sql.push(`${hasError ? 'isNotNull' : 'isNull'}(coalesce(patch_error, post_error))`);
+  }
+  if (endedUntilMicros !== undefined) {
+    sql.push('coalesce(patch_ended_at, post_ended_at) <= fromUnixTimestamp64Micro({ended_until:Int64})');
+    params.ended_until = endedUntilMicros;
+  }
+  if (referenceExampleIds !== undefined) {
+    sql.push('coalesce(patch_reference_example_id, post_reference_example_id) IN {examples:Array(UUID)}');
+    params.examples = referenceExampleIds;
+  }
+  return { sql, params };
+}

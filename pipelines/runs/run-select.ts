@@ -1,0 +1,79 @@
+import type { RunColumn } from './run-columns.ts';
+import { type RunFieldName, runFields, type Surrounding } from './run-fields.ts';
+
+/** Names that stand for other fields. Runlake keeps everything in the run itself, so there is never a URL instead. */
+const otherNames = {
+  inputs_or_signed_url: ['inputs'],
+  outputs_or_signed_url: ['outputs'],
+  error_or_signed_url: ['error'],
+  events_or_signed_url: ['events'],
+  extra_or_signed_url: ['extra'],
+  serialized_or_signed_url: ['serialized'],
+  manifest: ['serialized'],
+  trace_min_max_start_time: ['trace_min_start_time', 'trace_max_start_time'],
+} as const satisfies Record<string, readonly RunFieldName[]>;
+
+/** What `select` may name. */
+export type SelectName = RunFieldName | keyof typeof otherNames;
+export const selectNames = [...Object.keys(runFields), ...Object.keys(otherNames)] as readonly SelectName[];
+
+const allFields = Object.keys(runFields) as readonly RunFieldName[];
+
+/** In every answer: what the public schema requires, and the start, without which the Python SDK cannot build a run. */
+const alwaysFields: ReadonlySet<RunFieldName> = new Set([
+  'id',
+  'name',
+  'run_type',
+  'start_time',
+  'trace_id',
+  'dotted_order',
+  'status',
+  'session_id',
+  'app_path',
+]);
+
+/** Where nothing is selected: all but what costs queries of its own or repeats other fields. */
+const leftOut: ReadonlySet<RunFieldName> = new Set([
+  'inputs_preview',
+  'outputs_preview',
+  'child_run_ids',
+  'direct_child_run_ids',
+  'trace_min_start_time',
+  'trace_max_start_time',
+  'inserted_at',
+  'messages',
+]);
+
+/** Which fields an answer has, and what has to be read for them. */
+export interface Selection {
+  readonly fields: readonly RunFieldName[];
+  readonly columns: ReadonlySet<RunColumn>;
+  readonly surroundings: ReadonlySet<Surrounding>;
+}
+
+/** The selection that a query asks for; an empty list counts as none. */
+export function selectFields(names: readonly SelectName[] | undefined): Selection {
+  if (names === undefined || names.length === 0) return selection((field) => !leftOut.has(field));
+  const wanted = new Set<string>(
+    names.flatMap((name): readonly string[] => (isOtherName(name) ? otherNames[name] : [name])),
+  );
+  return selection((field) => wanted.has(field));
+}
+
+/** Everything that a run has, less the fields of `without`. */
+export function selectAll(without: readonly RunFieldName[] = []): Selection {
+  return selection((field) => !without.includes(field));
+}
+
+function selection(wanted: (field: RunFieldName) => boolean): Selection {
+  const fields = allFields.filter((field) => alwaysFields.has(field) || wanted(field));
+  return {
+    fields,
+    columns: new Set(fields.flatMap((field) => runFields[field].columns as readonly RunColumn[])),
+    surroundings: new Set(fields.flatMap((field) => runFields[field].surrounding ?? [])),
+  };
+}
+
+function isOtherName(name: SelectName): name is keyof typeof otherNames {
+  return Object.hasOwn(otherNames, name);
+}

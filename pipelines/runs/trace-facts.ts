@@ -1,0 +1,55 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import { allTimes } from './run-key.ts';
+import { placeOfScope, type RunScope } from './run-scope.ts';
+
+/** A trace as its runs name it. */
+export interface TraceOfRun {
+  readonly traceId: string;
+  readonly traceTimeMicros: number;
+}
+
+const hourMicros = 3_600_000_000;
+
+/** When the first event of each trace was accepted, in microseconds, by trace. */
+export async function readFirstReceived(
+  warehouse: Warehouse,
+  tenantId: string,
+  traces: readonly TraceOfRun[],
+): Promise<ReadonlyMap<string, number>> {
+  const hours = new Set(traces.map(({ traceTimeMicros }) => Math.floor(traceTimeMicros / hourMicros) * 3_600));
+  const rows = await warehouse.query<{ trace_id: string; micros: number }>({
+    name: 'read-first-received',
+    // By position, and as a minimum of minima: parts that are not merged yet change nothing.
+    sql: `SELECT trace_id, toUnixTimestamp64Micro(min(tupleElement(pick, 1))) AS micros
+          FROM traces
+          WHERE tenant_id = {tenant:UUID} AND hour IN {hours:Array(DateTime('UTC'))} AND trace_id IN {traces:Array(UUID)}
+          GROUP BY trace_id`,
+    params: { tenant: tenantId, hours: [...hours], traces: [...new Set(traces.map(({ traceId }) => traceId))] },
+  });
+  return new Map(rows.map((row) => [row.trace_id, row.micros]));
+}
+
+/** Key times between which a trace's runs began, in microseconds. */
+export interface TraceSpan {
+  readonly firstMicros: number;
+  readonly lastMicros: number;
+}
+
+/** When the first and the last run of each trace began, by trace. */
+export async function readTraceSpans(
+  warehouse: Warehouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+): Promise<ReadonlyMap<string, TraceSpan>> {
+  const { sql, params, ...place } = placeOfScope(scope, allTimes);
+  const rows = await warehouse.query<{ trace_id: string; first: number; last: number }>({
+    ...place,
+    params: { ...params, traces: traceIds },
+    name: 'read-trace-spans',
+    sql: `SELECT trace_id, toUnixTimestamp64Micro(min(start_time)) AS first, toUnixTimestamp64Micro(max(start_time)) AS last
+          FROM runs
+          WHERE ${sql} AND trace_id IN {traces:Array(UUID)}
+          GROUP BY trace_id`,
+  });
+  return new Map(rows.map((row) => [row.trace_id, { firstMicros: row.first, lastMicros: row.last }]));
+}
