@@ -17,6 +17,8 @@ import { getCurrentOrganization } from './organization/get-current-organization.
 import { getOrganizationInfo } from './organization/get-organization-info.ts';
 import { listOrganizations } from './organization/list-organizations.ts';
 import { listPermissions } from './organization/list-permissions.ts';
+import { getRun } from './runs/get-run.ts';
+import { queryRuns } from './runs/query-runs.ts';
 import { createSession } from './sessions/create-session.ts';
 import { deleteSession } from './sessions/delete-session.ts';
 import { deleteSessions } from './sessions/delete-sessions.ts';
@@ -65,4 +67,7 @@ export const operations: readonly Operation[] = [
   getSession,
   updateSession,
   deleteSession,
+  // runs
+  getRun,
+  queryRuns,
 ];

@@ -3,6 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import type { RunExtras } from '../../pipelines/runs/run-extras.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 
 /**
@@ -15,6 +16,8 @@ export interface Services {
   readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
   readonly projects: ProjectResolver;
+  /** Feedback and attachments of runs, for answers that want them. */
+  readonly runExtras: RunExtras;
   /** Parts that have to be up for this process to serve; named in `/ready`. */
   readonly healthChecks: readonly HealthCheck[];
   /** Hands a deleted project to the worker that deletes its runs. */

@@ -1,4 +1,4 @@
-import { segmentTimeText } from './time-text.ts';
+import { formatDottedOrderSegment as segment } from '../ingest/run-event/dotted-order.ts';
 import type { TraceMember } from './trace-members.ts';
 
 /** The ids of a run's ancestors, root first, as dotted_order names them. */
@@ -9,12 +9,15 @@ export function ancestorIds(dottedOrder: string): string[] {
     .map((segment) => segment.slice(-36));
 }
 
+/** Deeper chains of parents are not walked. */
+const maxDepth = 1_000;
+
 /** A run that may have come without dotted_order. */
 export type Unplaced = TraceMember & { readonly traceTimeMicros: number };
 
 /**
  * The dotted_order of a run: its own, or one put together from the parents in its trace up to the first that has one, or the
- * root. Where a parent is not there (yet), or parents go round in a circle, the run hangs on the root of the trace.
+ * root. Where a parent is not there (yet), parents go round in a circle or are too many, the run hangs on the root of the trace.
  */
 export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceMember>): string {
   if (run.dottedOrder !== undefined) return run.dottedOrder;
@@ -23,7 +26,7 @@ export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceM
   const segments: string[] = [];
   const seen = new Set<string>();
   let at: TraceMember | undefined = run;
-  while (at !== undefined && !seen.has(at.runId)) {
+  while (at !== undefined && !seen.has(at.runId) && seen.size < maxDepth) {
     if (at.runId === run.traceId) return [root, ...segments].join('.');
     if (at.dottedOrder !== undefined) return [at.dottedOrder, ...segments].join('.');
     seen.add(at.runId);
@@ -31,8 +34,4 @@ export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceM
     at = at.parentRunId === undefined ? undefined : members.get(at.parentRunId);
   }
   return [root, segment(run.startTimeMicros, run.runId)].join('.');
-}
-
-function segment(micros: number, runId: string): string {
-  return segmentTimeText(micros) + runId;
 }

@@ -71,7 +71,8 @@ export async function findPage(warehouse: Warehouse, request: PageRequest): Prom
 /** Where matching runs can lie, by time alone. */
 function rangeOf({ filter, order, after }: PageRequest): TimeWindow {
   let { fromMicros, untilMicrosExclusive } = allTimes;
-  if (filter.startedFromMicros !== undefined) fromMicros = Math.max(fromMicros, filter.startedFromMicros);
+  if (filter.startedFromMicros !== undefined)
+    fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros, untilMicrosExclusive));
   if (after !== undefined && order === 'desc') untilMicrosExclusive = after.startTimeMicros + 1;
   if (after !== undefined && order === 'asc') fromMicros = Math.max(fromMicros, after.startTimeMicros);
   return { fromMicros, untilMicrosExclusive };

@@ -1,8 +1,8 @@
+import { formatTime } from '../ingest/run-event/times.ts';
 import { ancestorIds } from './dotted-orders.ts';
 import type { RunRow } from './read-run-rows.ts';
 import { previewCharacters, type RunColumn } from './run-columns.ts';
 import { runTypeUnknown } from './run-filter.ts';
-import { timeText } from './time-text.ts';
 import type { TraceSpan } from './trace-facts.ts';
 
 /** What a run's row does not hold, read beside it where a field needs it. */
@@ -43,7 +43,7 @@ function field(
 }
 
 const quoted = (text: string | undefined) => (text === undefined ? undefined : JSON.stringify(text));
-const time = (micros: number | undefined) => (micros === undefined ? undefined : `"${timeText(micros)}"`);
+const time = (micros: number | undefined) => (micros === undefined ? undefined : `"${formatTime(micros)}"`);
 
 const nothing = field([], () => 'null');
 const text = (column: RunColumn) => field([column], (run) => quoted(run.text(column)));
@@ -150,6 +150,6 @@ function detail(name: string): RunField {
 
 function appPath(run: RunRow, tenantId: string): string {
   const { projectId, runId, traceId } = run.key;
-  const startTime = encodeURIComponent(timeText(run.number('startedAtMicros') ?? run.key.startTimeMicros));
+  const startTime = encodeURIComponent(formatTime(run.number('startedAtMicros') ?? run.key.startTimeMicros));
   return `/o/${tenantId}/projects/p/${projectId}/r/${runId}?trace_id=${traceId}&start_time=${startTime}`;
 }

@@ -1,5 +1,6 @@
 import type { QueryParameter } from '../../infra/clickhouse/warehouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
+import { allTimes } from './run-key.ts';
 
 /** What runs a query wants; absent means: no condition. Conditions are joined by AND. */
 export interface RunFilter {
@@ -55,7 +56,7 @@ export function valueConditions(filter: RunFilter): Conditions {
   }
   if (endedUntilMicros !== undefined) {
     sql.push('coalesce(patch_ended_at, post_ended_at) <= fromUnixTimestamp64Micro({ended_until:Int64})');
-    params.ended_until = endedUntilMicros;
+    params.ended_until = Math.min(Math.max(endedUntilMicros, 0), allTimes.untilMicrosExclusive);
   }
   if (referenceExampleIds !== undefined) {
     sql.push('coalesce(patch_reference_example_id, post_reference_example_id) IN {examples:Array(UUID)}');

@@ -1,6 +1,6 @@
 import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/warehouse.ts';
+import { formatTime } from '../ingest/run-event/times.ts';
 import type { RunKey, TimeWindow } from './run-key.ts';
-import { timeText } from './time-text.ts';
 
 /** Whose runs a query may meet. Every query on runs carries one. */
 export interface RunScope {
@@ -64,7 +64,7 @@ export function placeOfKeys(tenantId: string, keys: readonly RunKey[]): Place {
     external: {
       name: 'keys',
       structure: "session_id UUID, start_time DateTime64(6, 'UTC'), trace_id UUID, id UUID",
-      rows: keys.map((key) => [key.projectId, timeText(key.startTimeMicros), key.traceId, key.runId]),
+      rows: keys.map((key) => [key.projectId, formatTime(key.startTimeMicros), key.traceId, key.runId]),
     },
   };
 }
