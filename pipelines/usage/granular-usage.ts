@@ -80,7 +80,7 @@ export function granularUsageQuery(
     sql: `SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, id, sum(traces) AS counted
 FROM usage_hourly FINAL
 WHERE tenant_id IN ${short ? '{workspaces:Array(UUID)}' : 'workspaces'} AND dimension = {dimension:String}
-  AND hour >= {start:DateTime} AND hour < {end:DateTime}
+  AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
 GROUP BY bucket, id
 HAVING counted > 0`,
     params: {

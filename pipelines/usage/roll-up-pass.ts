@@ -105,8 +105,8 @@ const endStrayCounts: Query = {
  * `pick` is read by position, because under FINAL a subcolumn by name reads rows that are not merged.
  */
 export function countHours(hours: readonly TouchedHour[], pass: number): Query {
-  const touched = `tenant_id IN (SELECT tenant_id FROM touched) AND hour IN (SELECT hour FROM touched)
-      AND (tenant_id, hour) IN (SELECT tenant_id, hour FROM touched)`;
+  const touched = `tenant_id IN (SELECT tenant_id FROM touched) AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
+      AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)`;
   return {
     name: countName,
     sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, id, traces, pass)
@@ -125,7 +125,8 @@ GROUP BY tenant_id, dimension, hour, id`,
     params: { pass },
     external: {
       name: 'touched',
-      structure: "tenant_id UUID, hour DateTime('UTC')",
+      // Not a DateTime: of those, ClickHouse reads short numbers as something else.
+      structure: 'tenant_id UUID, hour_seconds UInt32',
       rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
     },
     // Hours of more than a hundred months are far from usual, but one pass may meet them.

@@ -1,0 +1,313 @@
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { granularUsage, granularUsageQuery, type UsageRow } from '../../../pipelines/usage/granular-usage.ts';
+import { type Grouping, groupings } from '../../../pipelines/usage/grouping.ts';
+import { noteHours } from '../../../pipelines/usage/note-hours.ts';
+import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
+import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+const rangeOf = (start: string, end: string): UsageRange => ({ startMs: Date.parse(start), endMs: Date.parse(end) });
+const total = (rows: readonly UsageRow[]) => rows.reduce((sum, { traces }) => sum + traces, 0);
+
+async function ingest(rows: readonly RunRow[]): Promise<void> {
+  await insertRuns(stores.warehouse, rows);
+  await noteHours(stores.database, hoursOf(rows));
+}
+const ask = (organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) =>
+  granularUsage(stores, { organizationId, workspaceIds, range, groupBy });
+
+describe('the query', () => {
+  const plan = planBuckets(rangeOf('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
+
+  it('is exactly this', () => {
+    const query = granularUsageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
+    expect(query?.params).toEqual({
+      workspaces: [uuidOf('a'), uuidOf('b')],
+      dimension: 'project',
+      start: 1_767_571_200,
+      end: 1_770_249_600,
+      origin: 1_767_571_200,
+      stride: 86_400,
+    });
+    expect(query?.external).toBeUndefined();
+    expect(query?.sql).toMatchInlineSnapshot(`
+      "SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, id, sum(traces) AS counted
+      FROM usage_hourly FINAL
+      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String}
+        AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
+      GROUP BY bucket, id
+      HAVING counted > 0"
+    `);
+  });
+
+  it('sends long lists of workspaces as a table', () => {
+    const ids = Array.from({ length: 2_001 }, (_, index) => uuidOf('workspace', index));
+    const query = granularUsageQuery(plan, ids, 'user');
+    expect(query?.params).not.toHaveProperty('workspaces');
+    expect(query?.external).toEqual({ name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) });
+    expect(query?.sql).toContain('WHERE tenant_id IN workspaces AND');
+  });
+
+  it('is not sent where nothing can match', () => {
+    expect(granularUsageQuery(plan, [], 'project')).toBeUndefined();
+    const late = planBuckets(rangeOf('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
+    expect(granularUsageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
+  });
+});
+
+describe('names', () => {
+  const organizationId = randomUUID();
+  const workspaceId = randomUUID();
+  const [liveProject, deletedProject, foreignProject, lostProject] = Array.from({ length: 4 }, () => randomUUID());
+  const [user, keyUser] = [randomUUID(), randomUUID()];
+  const [liveKey, revokedKey, twinKey] = [randomUUID(), randomUUID(), randomUUID()];
+  const range = rangeOf('2026-03-05T00:00:00Z', '2026-03-06T00:00:00Z');
+
+  beforeAll(async () => {
+    const { database } = stores;
+    const [otherOrganization, otherWorkspace] = [randomUUID(), randomUUID()];
+    await database.query('INSERT INTO organizations (id, display_name) VALUES ($1, $2), ($3, $4)', [
+      organizationId,
+      'Ours',
+      otherOrganization,
+      'Theirs',
+    ]);
+    await database.query(
+      'INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3), ($4, $5, $6)',
+      [workspaceId, organizationId, 'Before', otherWorkspace, otherOrganization, 'Secret'],
+    );
+    await database.query('UPDATE workspaces SET display_name = $2 WHERE id = $1', [workspaceId, 'Of today']);
+    await database.query(
+      `INSERT INTO projects (id, workspace_id, name, deleted_at)
+       VALUES ($1, $4, 'Live', NULL), ($2, $4, 'Gone', now()), ($3, $5, 'Foreign', NULL)`,
+      [liveProject, deletedProject, foreignProject, workspaceId, otherWorkspace],
+    );
+    await database.query("INSERT INTO users (id, organization_id, email) VALUES ($1, $2, 'ann@example.org')", [
+      user,
+      organizationId,
+    ]);
+    for (const [id, shortKey, revoked] of [
+      [liveKey, 'rl_live...', false],
+      [revokedKey, 'rl_same...', true],
+      [twinKey, 'rl_same...', false],
+    ] as const) {
+      await database.query(
+        `INSERT INTO api_keys (id, organization_id, user_id, hash, short_key, description, permissions, revoked_at)
+         VALUES ($1, $2, $3, $4, $5, '', '{}', CASE WHEN $6 THEN now() END)`,
+        [id, organizationId, user, Buffer.from(id), shortKey, revoked],
+      );
+    }
+    const at = { tenantId: workspaceId, userId: user, keyId: liveKey };
+    await ingest([
+      runRow({ ...at, projectId: liveProject! }),
+      runRow({ ...at, projectId: deletedProject!, keyId: revokedKey }),
+      runRow({ ...at, projectId: deletedProject!, keyId: twinKey, userId: keyUser }),
+      runRow({ ...at, projectId: foreignProject!, keyId: nilUuid, userId: nilUuid }),
+      runRow({ ...at, projectId: lostProject!, keyId: randomUUID(), userId: nilUuid }),
+    ]);
+    await rollUpPass(stores);
+  });
+
+  const table: Array<[Grouping, Array<Record<string, string | null | number>>]> = [
+    ['workspace', [{ workspace_id: workspaceId, workspace_name: 'Of today', traces: 5 }]],
+    [
+      'project',
+      [
+        { project_id: liveProject!, project_name: 'Live', traces: 1 },
+        { project_id: deletedProject!, project_name: 'Gone', traces: 2 },
+        // The name of another organisation's project stays there.
+        { project_id: foreignProject!, project_name: null, traces: 1 },
+        { project_id: lostProject!, project_name: null, traces: 1 },
+      ],
+    ],
+    [
+      'user',
+      [
+        { user_id: user, user_email: 'ann@example.org', traces: 2 },
+        { user_id: keyUser, user_email: null, traces: 1 },
+        { user_id: null, user_email: null, traces: 2 },
+      ],
+    ],
+    [
+      'api_key',
+      [
+        { api_key_short_key: 'rl_live...', traces: 1 },
+        { api_key_short_key: 'rl_same...', traces: 2 },
+        { api_key_short_key: null, traces: 2 },
+      ],
+    ],
+  ];
+  for (const [groupBy, expected] of table) {
+    it(`are those of today, by ${groupBy}`, async () => {
+      const { rows, stride } = await ask(organizationId, [workspaceId], range, groupBy);
+      expect(stride).toEqual({ days: 1, hours: 0 });
+      const startSeconds = range.startMs / 1_000;
+      const labelled = expected.map(({ traces, ...dimensions }) => ({
+        startSeconds,
+        endSeconds: startSeconds + 86_400,
+        dimensions,
+        traces,
+      }));
+      const byId = (row: { dimensions: object }) => JSON.stringify(Object.values(row.dimensions));
+      expect(rows).toEqual(labelled.sort((a, b) => (byId(a) < byId(b) ? -1 : 1)));
+    });
+  }
+});
+
+describe('against a model', () => {
+  const organizationId = randomUUID();
+  const epochHour = Date.UTC(2023, 6, 1) / hourMs;
+  const hours = 3 * 365 * 24;
+  const tenants = [uuidOf('model', 1), uuidOf('model', 2), uuidOf('model', 3)] as const;
+  /** One fact a trace: the hour, and who sent the run that was accepted first. */
+  const facts = new Map<string, RunRow>();
+
+  beforeAll(async () => {
+    const random = fc.sample(fc.double({ min: 0, max: 1, noNaN: true, maxExcluded: true }), {
+      numRuns: 60_000,
+      seed: 7,
+    });
+    let drawn = 0;
+    const pick = (count: number) => Math.floor(random[drawn++ % random.length]! * count);
+    let accepted = Date.UTC(2026, 6, 1) * 1_000;
+    const rows: RunRow[] = [];
+    for (let trace = 0; trace < 900; trace++) {
+      const tenantId = tenants[pick(3)]!;
+      // Some hours are crowded, most hold one trace.
+      const hour = epochHour + (pick(3) === 0 ? pick(40) * 600 : pick(hours));
+      const shared = {
+        tenantId,
+        projectId: uuidOf('project', tenantId, pick(6)),
+        traceId: uuidOf('trace', trace),
+        traceMicros: hour * hourMicros + pick(3_600_000_000),
+      };
+      for (let run = pick(4); run >= 0; run--) {
+        accepted += 1 + pick(5);
+        const row = runRow({
+          ...shared,
+          acceptedMicros: accepted,
+          userId: uuidOf('user', pick(9)),
+          keyId: uuidOf('key', pick(15)),
+        });
+        rows.push(row);
+        const known = facts.get(shared.traceId);
+        if (!known || row.acceptedMicros < known.acceptedMicros) facts.set(shared.traceId, row);
+      }
+    }
+    // Any order, repeated, in pieces, with passes in between.
+    const shuffled = rows
+      .flatMap((row) => [row, ...(pick(3) === 0 ? [row] : [])])
+      .map((row) => ({ row, at: pick(1e9) }));
+    shuffled.sort((a, b) => a.at - b.at);
+    while (shuffled.length > 0) {
+      await ingest(shuffled.splice(0, 60 + pick(600)).map(({ row }) => row));
+      if (pick(2) === 0) await rollUpPass(stores);
+    }
+    await rollUpPass(stores);
+  }, 120_000);
+
+  const expectedOf = (workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) => {
+    const plan = planBuckets(range);
+    const counts = new Map<string, number>();
+    for (const fact of facts.values()) {
+      const seconds = Math.floor(fact.traceMicros / 1_000_000);
+      if (seconds < plan.startInclusiveSeconds || seconds >= plan.endExclusiveSeconds) continue;
+      if (!workspaceIds.includes(fact.tenantId)) continue;
+      const bucket = Math.floor((seconds - plan.originSeconds) / plan.strideSeconds);
+      const { tenantId, projectId, userId } = fact;
+      const id = { workspace: tenantId, project: projectId, user: userId, api_key: null }[groupBy];
+      const key = `${plan.originSeconds + bucket * plan.strideSeconds} ${id}`;
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+    return Object.fromEntries([...counts].sort());
+  };
+  const found = (rows: readonly UsageRow[]) =>
+    Object.fromEntries(
+      rows.map((row) => [`${row.startSeconds} ${Object.values(row.dimensions)[0]}`, row.traces] as const).sort(),
+    );
+
+  const ranges = fc.record({
+    startMs: fc.integer({ min: (epochHour - 100) * hourMs, max: (epochHour + hours) * hourMs }),
+    lengthMs: fc.oneof(
+      fc.integer({ min: 1, max: 2 * dayMs }),
+      fc.integer({ min: 1, max: 100 * dayMs }),
+      fc.integer({ min: 1, max: 1_200 * dayMs }),
+      fc.constantFrom(1, 31, 93, 366).map((days) => days * dayMs),
+    ),
+  });
+
+  it('every bucket of every grouping is right, and every grouping sums to the same total', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        ranges,
+        fc.subarray([...tenants], { minLength: 1 }),
+        async ({ startMs, lengthMs }, workspaceIds) => {
+          const range = { startMs, endMs: startMs + lengthMs };
+          const totals = new Set<number>();
+          for (const groupBy of groupings) {
+            const { rows } = await ask(organizationId, workspaceIds, range, groupBy);
+            expect(found(rows)).toEqual(expectedOf(workspaceIds, range, groupBy));
+            totals.add(total(rows));
+          }
+          const whole = await organizationUsage(stores, { organizationId, workspaceIds, range });
+          totals.add(whole.traces);
+          expect(totals.size).toBe(1);
+          expect(Object.values(whole.byWorkspace).reduce((sum, traces) => sum + traces, 0)).toBe(whole.traces);
+        },
+      ),
+      { numRuns: 40 },
+    );
+  }, 120_000);
+
+  it('has every trace in the whole', async () => {
+    const range = { startMs: (epochHour - 1) * hourMs, endMs: (epochHour + hours + 30_000) * hourMs };
+    for (const groupBy of groupings) {
+      const { rows, stride } = await ask(organizationId, tenants, range, groupBy);
+      expect(stride.days).toBe(365);
+      expect(total(rows)).toBe(facts.size);
+    }
+  });
+
+  it('counts the same through a list of workspaces that is too long for a parameter', async () => {
+    const range = { startMs: epochHour * hourMs, endMs: (epochHour + hours) * hourMs };
+    const more = Array.from({ length: 9_997 }, () => randomUUID());
+    const short = await ask(organizationId, tenants, range, 'project');
+    expect(await ask(organizationId, [...more, ...tenants], range, 'project')).toEqual(short);
+  });
+
+  it('daily buckets are the sums of the hourly ones', async () => {
+    const crowded = [...facts.values()].map(({ traceMicros }) => Math.floor(traceMicros / 1_000 / dayMs));
+    for (const day of crowded.slice(0, 10)) {
+      const startMs = day * dayMs;
+      for (const groupBy of groupings) {
+        const [daily] = [await ask(organizationId, tenants, { startMs, endMs: startMs + dayMs }, groupBy)];
+        const hourly = [
+          ...(await ask(organizationId, tenants, { startMs, endMs: startMs + 12 * hourMs }, groupBy)).rows,
+          ...(await ask(organizationId, tenants, { startMs: startMs + 12 * hourMs, endMs: startMs + dayMs }, groupBy))
+            .rows,
+        ];
+        const sums = new Map<string, number>();
+        for (const { dimensions, traces } of hourly) {
+          const key = JSON.stringify(dimensions);
+          sums.set(key, (sums.get(key) ?? 0) + traces);
+        }
+        expect(Object.fromEntries(daily.rows.map((row) => [JSON.stringify(row.dimensions), row.traces]))).toEqual(
+          Object.fromEntries(sums),
+        );
+      }
+    }
+  });
+});

@@ -1,0 +1,371 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Query, Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { noteHours } from '../../../pipelines/usage/note-hours.ts';
+import { countHours, hasNotes, rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { freshStores } from '../../engines/stores.ts';
+import {
+  countedBy,
+  hourMicros,
+  hoursOf,
+  insertRuns,
+  type RunRow,
+  runRow,
+  tracesCounted,
+  uuidOf,
+} from './trace-rows.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let warehouse: Warehouse;
+let database: Database;
+
+beforeAll(async () => {
+  stores = await freshStores();
+  ({ warehouse, database } = stores);
+});
+afterAll(() => stores?.close());
+beforeEach(async () => {
+  for (const table of ['runs', 'traces', 'usage_hourly']) {
+    await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+  }
+  await database.query('DELETE FROM usage_notes');
+});
+
+async function ingest(rows: readonly RunRow[], token?: string): Promise<void> {
+  await insertRuns(warehouse, rows, token);
+  await noteHours(database, hoursOf(rows));
+}
+const pass = (limits = {}) => rollUpPass({ database, warehouse }, limits);
+const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
+
+describe('a pass', () => {
+  it('counts a noted hour in every dimension', async () => {
+    const rows = [runRow({}), runRow({ userId: uuidOf('other user') }), runRow({ projectId: uuidOf('other project') })];
+    await ingest(rows);
+    expect(await pass()).toEqual({ outcome: 'counted', hours: 1, more: false });
+    const at = hour(rows[0]!);
+    expect(await countedBy(warehouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
+    expect(await countedBy(warehouse, 'project')).toEqual({
+      [`${at} ${uuidOf('project')}`]: 2,
+      [`${at} ${uuidOf('other project')}`]: 1,
+    });
+    expect(await countedBy(warehouse, 'user')).toEqual({
+      [`${at} ${uuidOf('user')}`]: 2,
+      [`${at} ${uuidOf('other user')}`]: 1,
+    });
+    expect(await countedBy(warehouse, 'api_key')).toEqual({ [`${at} ${uuidOf('key')}`]: 3 });
+    expect(await hasNotes(database)).toBe(false);
+  });
+
+  it('does nothing where nothing is noted', async () => {
+    await insertRuns(warehouse, [runRow({})]);
+    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await tracesCounted(warehouse)).toBe(0);
+  });
+
+  it('counts a trace once, however often and in whatever pieces it comes', async () => {
+    const root = runRow({});
+    const child = runRow({ traceId: root.traceId });
+    await ingest([child]);
+    await pass();
+    expect(await tracesCounted(warehouse)).toBe(1);
+    await ingest([root, child], 'a cut');
+    await ingest([root, child], 'a cut');
+    await ingest([child, root, root], 'another cut');
+    await pass();
+    await warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE traces FINAL' });
+    await ingest([root]);
+    await pass();
+    for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
+      expect(await tracesCounted(warehouse, dimension)).toBe(1);
+    }
+  });
+
+  it('gives a trace to whoever sent the run that was accepted first, whatever the order of arrival', async () => {
+    const second = runRow({ userId: uuidOf('second'), acceptedMicros: 2_000_000 });
+    const first = runRow({ traceId: second.traceId, userId: uuidOf('first'), acceptedMicros: 1_000_000 });
+    const third = runRow({ traceId: second.traceId, userId: uuidOf('third'), acceptedMicros: 3_000_000 });
+    const usersAfter = async (row: RunRow) => {
+      await ingest([row]);
+      await pass();
+      return countedBy(warehouse, 'user');
+    };
+    expect(await usersAfter(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
+    // The second user's row is set to zero.
+    expect(await usersAfter(first)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await usersAfter(third)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await tracesCounted(warehouse)).toBe(1);
+  });
+
+  it('decides between runs that were accepted at the same moment by the run id, whatever the order', async () => {
+    const chosen = new Set<string>();
+    const runIds = ['00000000-0000-4000-8000-000000000002', '11111111-0000-4000-8000-000000000001'];
+    for (const [index, order] of [runIds, [...runIds].reverse()].entries()) {
+      const traceId = uuidOf('tie', index);
+      for (const runId of order) await ingest([runRow({ traceId, runId, userId: runId })]);
+      await pass();
+      chosen.add(Object.keys(await countedBy(warehouse, 'user')).join());
+      await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE traces' });
+      await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE usage_hourly' });
+    }
+    expect(chosen.size).toBe(1);
+  });
+
+  it('counts late traces of old hours, and leaves other hours and workspaces alone', async () => {
+    const old = Date.UTC(2023, 5, 1) * 1_000;
+    const [recent, elsewhere] = [runRow({}), runRow({ tenantId: uuidOf('elsewhere'), traceMicros: old })];
+    await ingest([recent, elsewhere]);
+    await pass();
+    await ingest([runRow({ traceMicros: old + 5 }), runRow({ traceMicros: old + 6 })]);
+    expect(await pass()).toMatchObject({ hours: 1 });
+    expect(await countedBy(warehouse, 'workspace')).toEqual({
+      [`${hour(recent)} ${uuidOf('tenant')}`]: 1,
+      [`${hour(elsewhere)} ${uuidOf('elsewhere')}`]: 1,
+      [`${hour(elsewhere)} ${uuidOf('tenant')}`]: 2,
+    });
+  });
+
+  it('takes thousands of hours at once', async () => {
+    const rows = Array.from({ length: 2_500 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros }));
+    await ingest(rows);
+    expect(await pass()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
+    expect(await tracesCounted(warehouse)).toBe(2_500);
+    expect(Object.keys(await countedBy(warehouse, 'api_key'))).toHaveLength(2_500);
+  });
+
+  it('takes hours of more months than ClickHouse lets one insert touch by itself', async () => {
+    // Right into `traces`: the weekly partitions of `runs` would make this slow.
+    await warehouse.command({
+      name: 'test',
+      sql: `INSERT INTO traces SELECT {tenant:UUID}, addMonths(toDateTime('1990-01-01 00:00:00', 'UTC'), number),
+        generateUUIDv4(), tuple(now64(6), generateUUIDv4(), {tenant:UUID}, {tenant:UUID}, {tenant:UUID}) FROM numbers(120)`,
+      params: { tenant: uuidOf('tenant') },
+      settings: { max_partitions_per_insert_block: '0' },
+    });
+    const hours = Array.from({ length: 120 }, (_, month) => Date.UTC(1990, month, 1) / 1_000);
+    await noteHours(
+      database,
+      hours.map((hourSeconds) => ({ tenantId: uuidOf('tenant'), hourSeconds })),
+    );
+    expect(await pass()).toMatchObject({ hours: 120 });
+    expect(await tracesCounted(warehouse)).toBe(120);
+  });
+
+  it('takes at most the limit, oldest notes first, and says that more is left', async () => {
+    const rows = Array.from({ length: 5 }, (_, index) => runRow({ traceMicros: (450_001 + index) * hourMicros }));
+    for (const row of rows) await ingest([row, row]);
+    await ingest([rows[4]!]);
+    expect(await pass({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
+    expect(Object.keys(await countedBy(warehouse, 'workspace')).map((key) => Number(key.split(' ')[0]))).toEqual([
+      450_001 * 3_600,
+      450_002 * 3_600,
+    ]);
+    expect(await pass({ notes: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
+    expect(await pass({ hours: 2 })).toMatchObject({ hours: 2, more: true });
+    expect(await pass()).toEqual({ outcome: 'idle', hours: 0, more: false });
+    expect(await tracesCounted(warehouse)).toBe(5);
+  });
+});
+
+describe('a pass that dies', () => {
+  const died = new TypeError('died here');
+  /** The warehouse, with something else around the statement of that name. */
+  const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): Warehouse => ({
+    ...warehouse,
+    command: (query: Query) => (query.name === name ? act(() => warehouse.command(query)) : warehouse.command(query)),
+  });
+  /** The database, whose transactions die before the statement that contains `text`, or after everything. */
+  const dyingBefore = (text: string): Database => ({
+    ...database,
+    transaction: (work) =>
+      database.transaction(async (transaction) => {
+        const result = await work({
+          ...transaction,
+          query: async (sql, params) => {
+            if (sql.includes(text)) throw died;
+            return transaction.query(sql, params);
+          },
+        });
+        if (text === 'COMMIT') throw died;
+        return result;
+      }),
+  });
+
+  const deaths: Array<[string, () => { warehouse: Warehouse; database: Database }]> = [
+    ['before the pass number', () => ({ warehouse, database: dyingBefore('nextval') })],
+    ['before the count', () => ({ warehouse: around('usage-roll-up', () => Promise.reject(died)), database })],
+    [
+      'after the count',
+      () => ({
+        warehouse: around('usage-roll-up', async (run) => {
+          await run();
+          throw died;
+        }),
+        database,
+      }),
+    ],
+    ['before the notes are deleted', () => ({ warehouse, database: dyingBefore('DELETE') })],
+    ['before the commit', () => ({ warehouse, database: dyingBefore('COMMIT') })],
+  ];
+  for (const [when, ports] of deaths) {
+    it(`${when} is repaired by the next one`, async () => {
+      const late = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
+      await ingest([late, runRow({})]);
+      await pass();
+      // Takes the trace away from the late user: the death must not leave it counted for both.
+      const early = runRow({ traceId: late.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
+      await ingest([early, runRow({})]);
+      await expect(rollUpPass(ports())).rejects.toBe(died);
+      expect(await hasNotes(database)).toBe(true);
+      expect(await pass()).toMatchObject({ outcome: 'counted', hours: 1 });
+      expect(await countedBy(warehouse, 'user')).toEqual({
+        [`${hour(late)} ${uuidOf('early')}`]: 1,
+        [`${hour(late)} ${uuidOf('user')}`]: 2,
+      });
+      expect(await tracesCounted(warehouse)).toBe(3);
+    });
+  }
+
+  it('keeps a note that arrives while it counts', async () => {
+    const traceMicros = 5 * hourMicros;
+    await ingest([runRow({ traceMicros })]);
+    for (const moment of ['before', 'after'] as const) {
+      const result = await rollUpPass({
+        database,
+        warehouse: around('usage-roll-up', async (run) => {
+          if (moment === 'after') await run();
+          await ingest([runRow({ traceMicros })]);
+          if (moment === 'before') await run();
+        }),
+      });
+      expect(result.outcome).toBe('counted');
+      expect(await hasNotes(database)).toBe(true);
+    }
+    await pass();
+    expect(await tracesCounted(warehouse)).toBe(3);
+  });
+
+  it('leaves the work to the process that is at it', async () => {
+    await ingest([runRow({})]);
+    const outer = await rollUpPass({
+      database,
+      warehouse: around('usage-roll-up', async (run) => {
+        expect(await pass()).toEqual({ outcome: 'busy', hours: 0, more: false });
+        await run();
+      }),
+    });
+    expect(outer.outcome).toBe('counted');
+    expect(await tracesCounted(warehouse)).toBe(1);
+  });
+
+  it('does not let a count that outlived its process write after the next one', async () => {
+    const row = runRow({});
+    const stray = warehouse.command({
+      name: 'usage-roll-up',
+      sql: `INSERT INTO usage_hourly SELECT {tenant:UUID}, 'user', toDateTime({hour:UInt32}, 'UTC'), {tenant:UUID}, 7, 0
+        FROM numbers(1000) WHERE sleepEachRow(0.02) = 0 SETTINGS max_block_size = 10`,
+      params: { tenant: row.tenantId, hour: hour(row) },
+    });
+    const end = stray.then(
+      () => 'written',
+      () => 'ended',
+    );
+    const running = `SELECT count() AS n FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
+    await expect
+      .poll(async () => (await warehouse.query<{ n: number }>({ name: 'test', sql: running }))[0]!.n, {
+        timeout: 5_000,
+      })
+      .toBe(1);
+    await ingest([row]);
+    await pass();
+    expect(await end).toBe('ended');
+    expect(await countedBy(warehouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('user')}`]: 1 });
+  });
+});
+
+describe('processes', () => {
+  const script = fileURLToPath(new URL('./pass-process.ts', import.meta.url));
+  const children = new Set<ChildProcess>();
+  afterEach(() => {
+    for (const child of children) child.kill('SIGKILL');
+    children.clear();
+  });
+  function start(mode: string): ChildProcess {
+    const child = spawn(process.execPath, ['--import', 'tsx', script, mode], {
+      env: { ...process.env, TEST_CLICKHOUSE_URL: stores.clickhouseUrl, TEST_DATABASE_URL: stores.databaseUrl },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    children.add(child);
+    return child;
+  }
+  const saysReady = (child: ChildProcess) => once(child.stdout!, 'data');
+
+  for (const mode of ['hang-before-count', 'hang-after-count', 'hang-within-count']) {
+    it(`is repaired after kill -9 in mode ${mode}`, async () => {
+      const rows = [runRow({}), runRow({ projectId: uuidOf('other project') })];
+      await ingest(rows);
+      const child = start(mode);
+      await saysReady(child);
+      expect(await pass()).toMatchObject({ outcome: 'busy' });
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+      await expect.poll(async () => (await pass()).outcome, { timeout: 10_000 }).toBe('counted');
+      expect(await hasNotes(database)).toBe(false);
+      for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
+        expect(await tracesCounted(warehouse, dimension)).toBe(2);
+      }
+    });
+  }
+
+  it('count together what is inserted meanwhile, each trace once', async () => {
+    const loops = [start('loop'), start('loop')];
+    await Promise.all(loops.map(saysReady));
+    const rows: RunRow[] = [];
+    for (let round = 0; round < 20; round++) {
+      const batch = Array.from({ length: 10 }, (_, index) =>
+        runRow({ traceMicros: (450_000 + (index % 3)) * hourMicros, userId: uuidOf('user', round % 4) }),
+      );
+      rows.push(...batch);
+      // Each batch comes with an older one again.
+      await ingest([...batch, ...rows.slice(round * 5, round * 5 + 5)]);
+    }
+    await expect.poll(() => hasNotes(database), { timeout: 10_000 }).toBe(false);
+    for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
+      expect(await tracesCounted(warehouse, dimension)).toBe(rows.length);
+    }
+    for (const child of loops) {
+      child.kill('SIGTERM');
+      expect(await once(child, 'exit')).toEqual([0, null]);
+    }
+  });
+});
+
+it('sends exactly this statement', () => {
+  const query = countHours([{ tenantId: uuidOf('a'), hourSeconds: 7_200 }], 9);
+  expect(query.params).toEqual({ pass: 9 });
+  expect(query.external).toEqual({
+    name: 'touched',
+    structure: 'tenant_id UUID, hour_seconds UInt32',
+    rows: [[uuidOf('a'), 7_200]],
+  });
+  expect(query.sql).toMatchInlineSnapshot(`
+    "INSERT INTO usage_hourly (tenant_id, dimension, hour, id, traces, pass)
+    SELECT tenant_id, dimension, hour, id, sum(counted), {pass:UInt64}
+    FROM (
+      SELECT tenant_id, entry.1 AS dimension, hour, entry.2 AS id, toUInt64(1) AS counted
+      FROM traces FINAL
+      ARRAY JOIN [('workspace', tenant_id), ('project', pick.3), ('user', pick.4), ('api_key', pick.5)] AS entry
+      WHERE tenant_id IN (SELECT tenant_id FROM touched) AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
+          AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
+      UNION ALL
+      SELECT tenant_id, toString(dimension), hour, id, toUInt64(0)
+      FROM usage_hourly FINAL
+      WHERE dimension IN ('workspace', 'project', 'user', 'api_key') AND tenant_id IN (SELECT tenant_id FROM touched) AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
+          AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
+    )
+    GROUP BY tenant_id, dimension, hour, id"
+  `);
+});

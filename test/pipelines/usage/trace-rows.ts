@@ -1,0 +1,93 @@
+import { createHash, randomUUID } from 'node:crypto';
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
+
+/** A run as the sink stores it, reduced to what usage depends on. Times in microseconds since 1970. */
+export interface RunRow {
+  readonly tenantId: string;
+  readonly projectId: string;
+  readonly traceId: string;
+  readonly runId: string;
+  readonly traceMicros: number;
+  readonly acceptedMicros: number;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
+export const hourMicros = 3_600_000_000;
+
+/** A UUID that is the same for the same words. */
+export function uuidOf(...words: ReadonlyArray<string | number>): string {
+  const hex = createHash('sha256').update(words.join(' ')).digest('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+export function runRow(row: Partial<RunRow>): RunRow {
+  const traceId = row.traceId ?? randomUUID();
+  return {
+    tenantId: uuidOf('tenant'),
+    projectId: uuidOf('project'),
+    traceId,
+    runId: row.traceId === undefined ? traceId : randomUUID(),
+    traceMicros: Date.UTC(2026, 2, 5, 10, 30) * 1_000,
+    acceptedMicros: Date.UTC(2026, 2, 5, 10, 31) * 1_000,
+    userId: uuidOf('user'),
+    keyId: uuidOf('key'),
+    ...row,
+  };
+}
+
+/** Inserts straight into `runs`; the views fill `traces`. Another token is another insert, even of the same rows. */
+export async function insertRuns(warehouse: Warehouse, rows: readonly RunRow[], token: string = randomUUID()) {
+  if (rows.length === 0) return;
+  const lines = rows.map((row) =>
+    JSON.stringify({
+      tenant_id: row.tenantId,
+      session_id: row.projectId,
+      start_time: textOf(row.traceMicros),
+      trace_id: row.traceId,
+      id: row.runId,
+      trace_time: textOf(row.traceMicros),
+      first_received_at: textOf(row.acceptedMicros),
+      user_id: row.userId,
+      key_id: row.keyId,
+    }),
+  );
+  await warehouse.insertBody({
+    name: 'test',
+    table: 'runs',
+    columns: 'tenant_id session_id start_time trace_id id trace_time first_received_at user_id key_id'.split(' '),
+    format: 'JSONEachRow',
+    body: Buffer.from(lines.join('\n')),
+    token,
+    // Unlike the sink's cuts, the rows of a test may lie years apart.
+    settings: { max_partitions_per_insert_block: '0' },
+  });
+}
+
+export function hoursOf(rows: readonly RunRow[]): TouchedHour[] {
+  return rows.map(({ tenantId, traceMicros }) => ({
+    tenantId,
+    hourSeconds: Math.floor(traceMicros / hourMicros) * 3_600,
+  }));
+}
+
+/** What `usage_hourly` says, as `hour id` → traces, without zero rows. */
+export async function countedBy(warehouse: Warehouse, dimension: string): Promise<Record<string, number>> {
+  const rows = await warehouse.query<{ hour: number; id: string; traces: number }>({
+    name: 'test',
+    sql: `SELECT toUnixTimestamp(hour) AS hour, id, traces FROM usage_hourly FINAL
+      WHERE dimension = {dimension:String} AND traces > 0 ORDER BY hour, id`,
+    params: { dimension },
+  });
+  return Object.fromEntries(rows.map(({ hour, id, traces }) => [`${hour} ${id}`, traces]));
+}
+
+export async function tracesCounted(warehouse: Warehouse, dimension = 'workspace'): Promise<number> {
+  return Object.values(await countedBy(warehouse, dimension)).reduce((sum, traces) => sum + traces, 0);
+}
+
+function textOf(micros: number): string {
+  const whole = new Date(Math.floor(micros / 1_000)).toISOString().slice(0, -1);
+  return `${whole}${String(micros % 1_000).padStart(3, '0')}`;
+}
