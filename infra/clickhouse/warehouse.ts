@@ -14,7 +14,7 @@ import type { ClickHouseSettings } from '@clickhouse/client';
  * was aborted, the reason of that signal.
  */
 export interface Warehouse {
-  /** Rows of a query, as objects by column name. `sql` carries no FORMAT clause. */
+  /** Rows of a query, as objects by column name. `sql` carries no FORMAT clause and no semicolon. */
   query<Row>(query: Query): Promise<Row[]>;
   /** The result in one of ClickHouse's formats, as it came. */
   queryText(query: Query & { readonly format: string }): Promise<Buffer>;

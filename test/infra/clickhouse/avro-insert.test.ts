@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import { avroContainer } from '../../../infra/event-log/avro-container.ts';
+import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
+import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { encodeRunEvent } from '../../../pipelines/ingest/run-event/encode.ts';
+import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { runEvents } from '../../../schemas/topics.ts';
+import { freshStores } from '../../engines/stores.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let warehouse: Warehouse;
+beforeAll(async () => {
+  stores = await freshStores();
+  warehouse = stores.warehouse;
+});
+afterAll(() => stores?.close());
+beforeEach(async () => {
+  for (const table of filled) await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
+});
+
+/** The table and every target of a view on it. */
+const filled = ['runs', 'traces', 'run_locator', 'trace_locator'] as const;
+
+const run = {
+  tenantId: randomUUID(),
+  traceId: randomUUID(),
+  runId: randomUUID(),
+  projectId: randomUUID(),
+  startTimeMicros: 1_767_323_045_123_456,
+  traceTimeMicros: 1_767_323_045_000_001,
+  receivedAtMicros: 1_767_323_046_000_001,
+  userId: randomUUID(),
+  keyId: randomUUID(),
+};
+const parent = randomUUID();
+const post = record({
+  ...run,
+  kind: 'post',
+  dottedOrder: 'order',
+  values: {
+    name: 'näme',
+    runType: 'llm',
+    startedAtMicros: 1_767_323_045_123_457,
+    parentRunId: parent,
+    inputs: Buffer.from('{"a":"\\u0000\\ud800","n":12345678901234567890123}'),
+    promptTokens: 2 ** 51 - 1,
+    promptCost: '0.000000000000000001',
+  },
+});
+const patch = record({
+  ...run,
+  kind: 'patch',
+  receivedAtMicros: run.receivedAtMicros + 5,
+  values: { endedAtMicros: 1_767_323_049_123_457, outputs: Buffer.from([0x7b, 0x00, 0xff, 0x7d]) },
+});
+
+function record(event: RunEvent): Buffer {
+  const writer = new AvroWriter();
+  encodeRunEvent(writer, event);
+  return Buffer.concat([wirePrefix(1), writer.since(0)]);
+}
+
+const insert = (
+  records: readonly Buffer[],
+  options: { token?: string; schema?: string; columns?: readonly string[] } = {},
+) => {
+  const { token = randomUUID(), schema = runEvents.schema, columns = runEvents.columns } = options;
+  const body = avroContainer(schema, records);
+  return warehouse.insertBody({ name: 'run-events', table: 'runs', columns, format: 'Avro', body, token });
+};
+
+const rowsIn = async (table: string, final = '') =>
+  (await warehouse.query<{ rows: number }>({ name: 'test', sql: `SELECT count() AS rows FROM ${table} ${final}` }))[0]!
+    .rows;
+const countsOf = async (final = '') => Promise.all(filled.map((table) => rowsIn(table, final)));
+
+describe('run events, one block a record', () => {
+  it('a post and a patch meet in one run, each value as it was', async () => {
+    await insert([post]);
+    await insert([patch]);
+    expect(
+      await warehouse.query({
+        name: 'test',
+        sql: 'SELECT * EXCEPT patch_outputs, hex(patch_outputs) AS patch_outputs FROM runs FINAL',
+      }),
+    ).toEqual([
+      expect.objectContaining({
+        tenant_id: run.tenantId,
+        session_id: run.projectId,
+        trace_id: run.traceId,
+        id: run.runId,
+        start_time: '2026-01-02T03:04:05.123456Z',
+        trace_time: '2026-01-02T03:04:05.000001Z',
+        first_received_at: '2026-01-02T03:04:06.000001Z',
+        user_id: run.userId,
+        key_id: run.keyId,
+        dotted_order: 'order',
+        deleted_at: null,
+        post_name: 'näme',
+        post_run_type: 'llm',
+        post_started_at: '2026-01-02T03:04:05.123457Z',
+        post_ended_at: null,
+        post_parent_run_id: parent,
+        post_inputs: '{"a":"\\u0000\\ud800","n":12345678901234567890123}',
+        post_prompt_tokens: 2 ** 51 - 1,
+        post_prompt_cost: '0.000000000000000001',
+        patch_ended_at: '2026-01-02T03:04:09.123457Z',
+        patch_outputs: '7B00FF7D',
+        patch_bytes: 4,
+        patch_name: null,
+      }),
+    ]);
+  });
+
+  it('the views are filled in the same insert', async () => {
+    await insert([post, patch]);
+    expect(await warehouse.query({ name: 'test', sql: 'SELECT * FROM traces FINAL' })).toEqual([
+      {
+        tenant_id: run.tenantId,
+        hour: '2026-01-02T03:00:00Z',
+        trace_id: run.traceId,
+        pick: {
+          accepted_at: '2026-01-02T03:04:06.000001Z',
+          run_id: run.runId,
+          session_id: run.projectId,
+          user_id: run.userId,
+          key_id: run.keyId,
+        },
+      },
+    ]);
+    expect(await countsOf('FINAL')).toEqual([1, 1, 1, 1]);
+  });
+
+  it('the same cut three times is stored once, in the views too; under another token again, and merged', async () => {
+    for (let time = 0; time < 3; time++) await insert([post, patch], { token: 'one cut' });
+    expect(await countsOf()).toEqual([1, 1, 1, 1]);
+    await insert([post], { token: 'another cut' });
+    await insert([patch], { token: 'yet another' });
+    expect(await countsOf()).toEqual([3, 3, 3, 3]);
+    expect(await countsOf('FINAL')).toEqual([1, 1, 1, 1]);
+  });
+});
+
+const broken = (change: (bytes: Buffer) => void) => {
+  const bytes = Buffer.from(post);
+  change(bytes);
+  return bytes;
+};
+
+describe('records that ClickHouse refuses', () => {
+  it.each([
+    ['cut off', post.subarray(0, -10)],
+    ['empty', post.subarray(0, 5)],
+    ['of zeros', Buffer.alloc(80)],
+    ['of ones', Buffer.alloc(80, 0xff)],
+    ['with a length that goes on and on', broken((bytes) => bytes.fill(0xff, 5, 8))],
+    ['with a negative length', broken((bytes) => bytes.writeUInt8(1, 5))],
+    ['with a key that is no UUID', record({ ...run, tenantId: 'x'.repeat(36), kind: 'post', values: {} })],
+    ['with a parent that is no UUID', record({ ...run, kind: 'post', values: { parentRunId: 'nobody' } })],
+  ])('a record %s: its insert stores nothing and is refused for its data', async (_, bad) => {
+    await expect(insert([post, bad])).rejects.toMatchObject({ code: 'INSERT_DATA_REFUSED' });
+    expect(await countsOf()).toEqual([0, 0, 0, 0]);
+  });
+});
+
+describe('schemas that do not fit the table', () => {
+  const renamed = runEvents.schema.replace('"patch_bytes"', '"patch_bytez"');
+  it.each<[string, { schema?: string; columns?: readonly string[] }]>([
+    ['a column that the table lacks', { columns: [...runEvents.columns, 'nowhere'] }],
+    [
+      'a field that the table lacks',
+      { schema: renamed, columns: runEvents.columns.map((name) => name.replace('patch_bytes', 'patch_bytez')) },
+    ],
+    ['a column that the schema lacks', { schema: renamed }],
+    ['a field of another type', { schema: retyped('trace_id', 'double') }],
+  ])('%s', async (_, options) => {
+    await expect(insert([post], options)).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
+    expect(await rowsIn('runs')).toBe(0);
+  });
+});
+
+function retyped(field: string, type: string): string {
+  const schema = JSON.parse(runEvents.schema) as { fields: { name: string; type: unknown }[] };
+  for (const one of schema.fields) if (one.name === field) one.type = type;
+  return JSON.stringify(schema);
+}

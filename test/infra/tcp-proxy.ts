@@ -1,0 +1,62 @@
+import { once } from 'node:events';
+import net from 'node:net';
+
+export interface TcpProxy {
+  readonly port: number;
+  /** What clients sent through it so far. */
+  sent(): Buffer;
+  /** After so many further bytes from clients, connections break in both directions. */
+  breakAfter(bytes: number): void;
+  /** Accepts connections and passes nothing on, until called with false. */
+  freeze(frozen: boolean): void;
+  close(): Promise<void>;
+}
+
+/** Stands between a client and a real server, to see what travels and to break it off. */
+export async function openTcpProxy(host: string, port: number): Promise<TcpProxy> {
+  const chunks: Buffer[] = [];
+  const sockets = new Set<net.Socket>();
+  let left = Number.POSITIVE_INFINITY;
+  let frozen = false;
+  const server = net.createServer((client) => {
+    const upstream = net.connect(port, host);
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on('error', () => undefined);
+      socket.on('close', () => {
+        sockets.delete(socket);
+        client.destroy();
+        upstream.destroy();
+      });
+    }
+    upstream.on('data', (data) => client.write(data));
+    client.on('data', (data) => {
+      chunks.push(data);
+      if (frozen) return;
+      const part = data.subarray(0, left);
+      left -= part.length;
+      upstream.write(part, () => {
+        if (left > 0) return;
+        client.destroy();
+        upstream.destroy();
+      });
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    port: (server.address() as net.AddressInfo).port,
+    sent: () => Buffer.concat(chunks),
+    breakAfter: (bytes) => {
+      left = bytes;
+    },
+    freeze: (on) => {
+      frozen = on;
+    },
+    close: async () => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
