@@ -1,0 +1,26 @@
+import { acceptBatch } from '../../../pipelines/ingest/accept/accept-batch.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { acceptanceSchema, answerAccepted } from './acceptance.ts';
+import { readBody, requireJson } from './read-body.ts';
+import { senderOf } from './sender.ts';
+
+/** `POST /runs/batch`: posts and patches as JSON. */
+export const createBatch = defineOperation({
+  operationId: 'createRunBatch',
+  method: 'POST',
+  path: '/runs/batch',
+  tag: 'ingest',
+  summary: 'Send a batch of runs as JSON',
+  description:
+    'Answers 202 when everything that was taken is durable. Inconsistent runs are named in the answer and do not keep the ' +
+    'others back; 400 only if none could be taken. Each run needs trace_id and dotted_order.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  rawBody: { contentTypes: ['application/json'], description: '`{"post": [run, …], "patch": [run, …]}`' },
+  schema: { response: { 202: acceptanceSchema } },
+  async handler({ caller, request, services }) {
+    requireJson(request);
+    const body = await readBody(request, services.config);
+    return answerAccepted(await acceptBatch(senderOf(caller), body, services.accept));
+  },
+});

@@ -1,0 +1,24 @@
+import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { acceptanceSchema, answerAccepted } from './acceptance.ts';
+import { readBody, requireJson } from './read-body.ts';
+import { senderOf } from './sender.ts';
+
+/** `POST /runs`: one run. It needs no dotted_order: a root begins a trace, a child joins its parent's. */
+export const createRun = defineOperation({
+  operationId: 'createRun',
+  method: 'POST',
+  path: '/runs',
+  tag: 'ingest',
+  summary: 'Send one run',
+  description: 'Answers 202 when the run is durable. Sending it again changes nothing.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  rawBody: { contentTypes: ['application/json'], description: 'A run.' },
+  schema: { response: { 202: acceptanceSchema } },
+  async handler({ caller, request, services }) {
+    requireJson(request);
+    const body = await readBody(request, services.config);
+    return answerAccepted(await acceptSingle(senderOf(caller), { kind: 'post', body }, services.accept));
+  },
+});

@@ -1,0 +1,28 @@
+import { Type } from 'typebox';
+import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { acceptanceSchema, answerAccepted } from './acceptance.ts';
+import { readBody, requireJson } from './read-body.ts';
+import { senderOf } from './sender.ts';
+
+/** `PATCH /runs/{run_id}`: what became of a run. By id alone it waits a little for the run to appear. */
+export const updateRun = defineOperation({
+  operationId: 'updateRun',
+  method: 'PATCH',
+  path: '/runs/:run_id',
+  tag: 'ingest',
+  summary: 'Patch one run',
+  description:
+    'A field that is set replaces what the post said of it, whichever comes first. With trace_id and dotted_order the patch ' +
+    'may come before its post; by id alone the run has to appear within RUNLAKE_PATCH_WAIT_MS, else 404.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  rawBody: { contentTypes: ['application/json'], description: 'The fields to set.' },
+  schema: { params: Type.Object({ run_id: Type.String({ format: 'uuid' }) }), response: { 202: acceptanceSchema } },
+  async handler({ caller, params, request, services }) {
+    requireJson(request);
+    const body = await readBody(request, services.config);
+    const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase(), body } as const;
+    return answerAccepted(await acceptSingle(senderOf(caller), patch, services.accept));
+  },
+});

@@ -1,0 +1,66 @@
+import type { Config } from '../../../infra/config/settings.ts';
+import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
+import { runEvents, type Topic } from '../../../schemas/topics.ts';
+import type { ProjectResolver } from '../../projects/resolve-project.ts';
+import { assignProjects } from './assign-projects.ts';
+import { timesFault } from './check-times.ts';
+import type { Acceptance, Rejection, RunDraft } from './draft.ts';
+import { encodeRuns, type Sender } from './publish-runs.ts';
+import { inconsistent, nothingTaken } from './rejection.ts';
+import type { RunPlaces } from './run-places.ts';
+
+/** What accepting needs of the rest of the system. */
+export interface AcceptPorts {
+  readonly log: EventLog;
+  readonly projects: ProjectResolver;
+  readonly runPlaces: RunPlaces;
+  readonly config: Pick<
+    Config,
+    'maxRunBytes' | 'maxRunAgeDays' | 'maxRunAheadHours' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'
+  >;
+  /** Counts what was taken and what was not, by error code. */
+  readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
+}
+
+/** Events of other topics that came with the runs; the answer waits for them too. */
+export interface Companions {
+  readonly topic: Topic;
+  readonly messages: readonly LogMessage[];
+}
+
+/**
+ * Takes drafts of one request to the log. Resolves when all that was taken is durable; inconsistent runs do not keep
+ * the others back.
+ *
+ * @throws the fault of {@link nothingTaken} where nothing of the request could be taken; EVENT_LOG_UNAVAILABLE, OVERLOADED
+ *   or DRAINING where the log did not take it, in which case nothing is acknowledged.
+ */
+export async function acceptDrafts(
+  sender: Sender,
+  drafts: readonly RunDraft[],
+  rejected: Rejection[],
+  ports: AcceptPorts,
+  companions: readonly Companions[] = [],
+): Promise<Acceptance> {
+  const nowMicros = Date.now() * 1_000;
+  const timely = drafts.filter((draft) => {
+    const reason = timesFault(draft, nowMicros, ports.config);
+    if (reason !== undefined) rejected.push(inconsistent(draft.runId, reason));
+    return reason === undefined;
+  });
+  const placed = await assignProjects(sender.workspaceId, timely, ports.projects, rejected);
+  const messages = encodeRuns(sender, placed, ports.log, ports.config, rejected);
+  const accompanying = companions.filter((companion) => companion.messages.length > 0);
+  if (messages.length === 0 && accompanying.length === 0 && rejected.length > 0) {
+    ports.count(0, rejected);
+    throw nothingTaken(rejected);
+  }
+  const published = [{ topic: runEvents, messages }, ...accompanying].map(({ topic, messages: events }) =>
+    ports.log.publish(topic, events),
+  );
+  // A failure is answered only when nothing of the request is under way any more.
+  const ends = await Promise.allSettled(published);
+  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  ports.count(messages.length, rejected);
+  return { accepted: messages.length, rejected };
+}

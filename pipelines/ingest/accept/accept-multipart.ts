@@ -1,0 +1,143 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
+import { readAttachment } from '../../attachments/read-attachment.ts';
+import { readFeedbackPart } from '../../feedback/read-feedback.ts';
+import { type Part, parseMultipart } from '../body/multipart.ts';
+import { scanValue } from '../json/scan.ts';
+import { parseUuid } from '../run-event/uuid.ts';
+import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
+import type { Acceptance, Rejection, RunDraft } from './draft.ts';
+import type { Sender } from './publish-runs.ts';
+import { runMembers } from './read-json-run.ts';
+import { draftOfBatch, readRun } from './read-run.ts';
+import { rejectionOf } from './rejection.ts';
+import { type PartKey, partKeys, type RunMembers } from './run-members.ts';
+
+/** The parts of one post or patch of one run. */
+interface RunParts {
+  readonly kind: 'post' | 'patch';
+  readonly id: string;
+  main: Part | undefined;
+  readonly fields: Map<PartKey, Part>;
+}
+
+/** Parts of a body, by what they are. */
+interface SortedParts {
+  readonly runs: Iterable<RunParts>;
+  readonly feedback: readonly Part[];
+  readonly attachments: readonly { readonly part: Part; readonly runId: string; readonly name: string }[];
+}
+
+/**
+ * `POST /runs/multipart`: runs, their large fields, feedback and attachments as parts, in any order.
+ * @throws INVALID_MULTIPART, TOO_MANY_PARTS of the body as a whole, and what `acceptDrafts` throws.
+ */
+export async function acceptMultipart(
+  sender: Sender,
+  { body, contentType }: { readonly body: Buffer; readonly contentType: string },
+  ports: AcceptPorts,
+): Promise<Acceptance> {
+  const { config, log } = ports;
+  const rejected: Rejection[] = [];
+  const sorted = sortParts(parseMultipart(body, contentType, config.maxParts), rejected);
+  const drafts: RunDraft[] = [];
+  for (const run of sorted.runs) {
+    try {
+      drafts.push(readRunParts(run, body, config.maxJsonDepth));
+    } catch (error) {
+      rejected.push(rejectionOf(run.id, error));
+    }
+  }
+  const feedback = collect(
+    sorted.feedback,
+    rejected,
+    ({ name }) => name,
+    (part) => readFeedbackPart(sender, body.subarray(part.start, part.end), { part: part.name, log, config }),
+  );
+  const attachments = collect(
+    sorted.attachments,
+    rejected,
+    ({ part }) => part.name,
+    ({ part, runId, name }) =>
+      readAttachment(
+        sender,
+        { runId, name, mimeType: part.contentType, content: body.subarray(part.start, part.end) },
+        { log, config },
+      ),
+  );
+  return acceptDrafts(sender, drafts, rejected, ports, [
+    { topic: feedbackEvents, messages: feedback },
+    { topic: attachmentEvents, messages: attachments },
+  ]);
+}
+
+/** What `read` makes of each item; items with a fault of the caller's are rejected by name. */
+function collect<Item, Result>(
+  items: readonly Item[],
+  rejected: Rejection[],
+  nameOf: (item: Item) => string,
+  read: (item: Item) => Result,
+): Result[] {
+  return items.flatMap((item) => {
+    try {
+      return [read(item)];
+    } catch (error) {
+      rejected.push(rejectionOf(nameOf(item), error));
+      return [];
+    }
+  });
+}
+
+function sortParts(parts: readonly Part[], rejected: Rejection[]): SortedParts {
+  const runs = new Map<string, RunParts>();
+  const feedback: Part[] = [];
+  const attachments: { part: Part; runId: string; name: string }[] = [];
+  for (const part of parts) {
+    try {
+      const [kind, id = '', ...rest] = part.name.split('.');
+      if (kind === 'feedback') feedback.push(part);
+      else if (kind === 'attachment') attachments.push({ part, runId: idOf(part, id), name: rest.join('.') });
+      else if (kind === 'post' || kind === 'patch') addToRun(runs, kind, idOf(part, id), rest.join('.'), part);
+      else throw misnamed(part, 'begins with none of post, patch, feedback and attachment');
+    } catch (error) {
+      rejected.push(rejectionOf(part.name, error));
+    }
+  }
+  return { runs: runs.values(), feedback, attachments };
+}
+
+function addToRun(runs: Map<string, RunParts>, kind: 'post' | 'patch', id: string, field: string, part: Part): void {
+  if (field !== '' && !isPartKey(field)) throw misnamed(part, `names none of the fields ${partKeys.join(', ')}`);
+  const key = `${kind}.${id}`;
+  const run = runs.get(key) ?? { kind, id, main: undefined, fields: new Map() };
+  runs.set(key, run);
+  if (field === '') run.main = part;
+  else run.fields.set(field as PartKey, part);
+}
+
+function readRunParts(run: RunParts, body: Buffer, maxDepth: number): RunDraft {
+  const { main, id, kind } = run;
+  if (main === undefined) {
+    throw fault('INVALID_RUN', { run: id, reason: `the part ${kind}.${id} is missing, only its fields came` });
+  }
+  const members: RunMembers = runMembers(body, main.start, main.end, { part: main.name, maxDepth });
+  for (const [key, part] of run.fields) {
+    const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
+    members[key] = { kind: value.kind, bytes: body.subarray(value.start, value.end) };
+  }
+  return draftOfBatch(readRun({ kind, run: id, idOutside: id, members }));
+}
+
+function idOf(part: Part, text: string): string {
+  const id = parseUuid(text);
+  if (id === undefined) throw misnamed(part, 'has no UUID after its first dot');
+  return id;
+}
+
+function isPartKey(field: string): field is PartKey {
+  return (partKeys as readonly string[]).includes(field);
+}
+
+function misnamed(part: Part, reason: string): Error {
+  return fault('INVALID_RUN', { run: part.name.slice(0, 200), reason: `the name of the part ${reason}` });
+}

@@ -1,0 +1,80 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
+import { timeOfUuid } from '../run-event/uuid.ts';
+import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
+import type { Acceptance, RunDraft } from './draft.ts';
+import type { Sender } from './publish-runs.ts';
+import { readJsonRun } from './read-json-run.ts';
+import type { ReadRun } from './read-run.ts';
+import type { RunPlace } from './run-places.ts';
+
+/**
+ * `POST /runs` and `PATCH /runs/{id}`: one run, which need not say its place. A post without dotted_order gets one; a patch
+ * by id alone takes the place of its run, waiting up to `patchWaitMs` for the run to appear.
+ *
+ * @throws INVALID_RUN, RUN_UNKNOWN and what `acceptDrafts` throws.
+ */
+export async function acceptSingle(
+  sender: Sender,
+  request: { kind: 'post' | 'patch'; idOutside?: string; body: Buffer },
+  ports: AcceptPorts,
+): Promise<Acceptance> {
+  const run = readJsonRun(request, ports.config);
+  const draft = await draftOfSingle(sender, run, ports);
+  const acceptance = await acceptDrafts(sender, [draft], [], ports);
+  if (run.kind === 'post') ports.runPlaces.remember(sender.workspaceId, run.runId, draft);
+  return acceptance;
+}
+
+async function draftOfSingle(sender: Sender, run: ReadRun, ports: AcceptPorts): Promise<RunDraft> {
+  const { dottedOrder, traceId, ...rest } = run;
+  if (dottedOrder !== undefined && traceId !== undefined) {
+    const { text, startTimeMicros, traceTimeMicros } = dottedOrder;
+    return { ...rest, traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
+  }
+  const waitMs = run.kind === 'patch' ? ports.config.patchWaitMs : 0;
+  const place = await ports.runPlaces.find(sender.workspaceId, run.runId, waitMs);
+  if (place !== undefined) return draftInPlace(run, place);
+  if (run.kind === 'patch') throw fault('RUN_UNKNOWN', { run: run.runId });
+  return newDraft(sender, run, ports);
+}
+
+/** A run that is known keeps its key, whatever the repeat or patch says of its start. */
+function draftInPlace({ dottedOrder: _none, ...run }: ReadRun, place: RunPlace): RunDraft {
+  if (run.traceId !== undefined && run.traceId !== place.traceId) {
+    throw fault('INVALID_RUN', {
+      run: run.runId,
+      reason: `trace_id ${run.traceId} is not that of the run, ${place.traceId}`,
+    });
+  }
+  const { traceId, startTimeMicros, traceTimeMicros } = place;
+  return { ...run, traceId, startTimeMicros, traceTimeMicros };
+}
+
+/**
+ * A first post without dotted_order. A root begins its own trace; a child takes the trace that it names, or its parent's.
+ * The key time is the start time; without one it is the time inside a version 7 id, so that a repeat finds the same key.
+ */
+async function newDraft(
+  sender: Sender,
+  { dottedOrder: _none, ...run }: ReadRun,
+  ports: AcceptPorts,
+): Promise<RunDraft> {
+  const { parentRunId, startedAtMicros } = run.values;
+  const startTimeMicros = startedAtMicros ?? timeOfUuid(run.runId) ?? Date.now() * 1_000;
+  if (parentRunId === undefined) {
+    if (run.traceId !== undefined && run.traceId !== run.runId) {
+      const reason = `trace_id is ${run.traceId}, but a run without parent_run_id begins its own trace`;
+      throw fault('INVALID_RUN', { run: run.runId, reason });
+    }
+    const dottedOrder = formatDottedOrderSegment(startTimeMicros, run.runId);
+    return { ...run, traceId: run.runId, startTimeMicros, traceTimeMicros: startTimeMicros, dottedOrder };
+  }
+  const parent = await ports.runPlaces.find(sender.workspaceId, parentRunId, 0);
+  const traceId = run.traceId ?? parent?.traceId;
+  if (traceId === undefined) {
+    const reason = `its parent ${parentRunId} is not known yet: send trace_id, or dotted_order`;
+    throw fault('INVALID_RUN', { run: run.runId, reason });
+  }
+  return { ...run, traceId, startTimeMicros, traceTimeMicros: parent?.traceTimeMicros ?? startTimeMicros };
+}

@@ -1,0 +1,70 @@
+import type { Config } from '../../../infra/config/settings.ts';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
+import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { runEvents } from '../../../schemas/topics.ts';
+import { encodeRunEvent } from '../run-event/encode.ts';
+import type { PlacedDraft } from './assign-projects.ts';
+import type { Rejection } from './draft.ts';
+import { rejectionOf } from './rejection.ts';
+
+/** Who sends, as it is stored with each run. */
+export interface Sender {
+  readonly workspaceId: string;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
+/**
+ * Encodes runs for the log. Those above the largest size are rejected, the others come back as messages, keyed by
+ * workspace and trace so that all events of a trace meet one sink in one order.
+ */
+export function encodeRuns(
+  sender: Sender,
+  placed: readonly PlacedDraft[],
+  log: EventLog,
+  { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
+  rejected: Rejection[],
+): LogMessage[] {
+  const prefix = wirePrefix(log.schemaId(runEvents));
+  const receivedAtMicros = Date.now() * 1_000;
+  const writer = new AvroWriter(estimateBytes(placed));
+  const messages: LogMessage[] = [];
+  for (const { draft, projectId } of placed) {
+    const start = writer.position;
+    writer.raw(prefix);
+    encodeRunEvent(writer, {
+      ...draft,
+      tenantId: sender.workspaceId,
+      userId: sender.userId,
+      keyId: sender.keyId,
+      projectId,
+      receivedAtMicros,
+    });
+    const value = writer.since(start);
+    if (value.length > maxRunBytes) {
+      writer.rewind(start);
+      const tooLarge = fault('RUN_TOO_LARGE', {
+        run: draft.runId,
+        limitBytes: maxRunBytes,
+        limit: 'RUNLAKE_MAX_RUN_BYTES',
+      });
+      rejected.push(rejectionOf(draft.runId, tooLarge));
+      continue;
+    }
+    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value });
+  }
+  return messages;
+}
+
+/** Close enough that the buffer rarely grows. */
+function estimateBytes(placed: readonly PlacedDraft[]): number {
+  let bytes = 1_024;
+  for (const { draft } of placed) {
+    const { inputs, outputs, events, extra, serialized, error, tags } = draft.values;
+    bytes += 512 + (draft.dottedOrder?.length ?? 0);
+    for (const value of [inputs, outputs, events, extra, serialized, error, tags]) bytes += value?.length ?? 0;
+  }
+  return bytes;
+}

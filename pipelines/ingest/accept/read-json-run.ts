@@ -1,0 +1,33 @@
+import type { Config } from '../../../infra/config/settings.ts';
+import { KeySet } from '../json/key-set.ts';
+import { type ScanOptions, scanObject } from '../json/scan.ts';
+import { type ReadRun, readRun } from './read-run.ts';
+import { type RunMembers, runKeys } from './run-members.ts';
+
+const known = new KeySet(runKeys);
+
+/** The members of a run that mean something, of the object in `body[start, end)`; of repeats the last one counts. */
+export function runMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
+  const ranges = scanObject(body, start, end, known, options);
+  const members: RunMembers = {};
+  for (const [index, key] of runKeys.entries()) {
+    const range = ranges[index];
+    if (range !== undefined) members[key] = { kind: range.kind, bytes: body.subarray(range.start, range.end) };
+  }
+  return members;
+}
+
+/** The run that a JSON body is. */
+export function readJsonRun(
+  request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
+  { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
+): ReadRun {
+  const { kind, idOutside, body } = request;
+  const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
+  return readRun({ kind, run: idOutside ?? nameOf(members) ?? 'of the body', idOutside, members });
+}
+
+/** The id as the body gives it, to name the run in a fault; bounded, because it may be anything. */
+export function nameOf({ id }: RunMembers): string | undefined {
+  return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
+}

@@ -1,0 +1,124 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { parseDottedOrder } from '../run-event/dotted-order.ts';
+import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
+import type { RunDraft } from './draft.ts';
+import { MemberReader } from './read-members.ts';
+import type { RunMembers } from './run-members.ts';
+import { readUsage } from './usage-of-run.ts';
+
+export interface RunSource {
+  readonly kind: 'post' | 'patch';
+  /** What the request calls the run, for faults: its id, part or index. */
+  readonly run: string;
+  /** The id outside the body: in the path, or in the name of a part. */
+  readonly idOutside?: string | undefined;
+  readonly members: RunMembers;
+}
+
+/** What a run says of its place, before anything is looked up. Without dotted_order its place may have to be. */
+export interface ReadRun {
+  readonly kind: 'post' | 'patch';
+  readonly runId: string;
+  readonly projectId?: string | undefined;
+  readonly projectName?: string | undefined;
+  readonly values: RunValues;
+  readonly traceId?: string | undefined;
+  readonly dottedOrder?: DottedOrderPlace | undefined;
+}
+
+interface DottedOrderPlace {
+  readonly text: string;
+  readonly startTimeMicros: number;
+  readonly traceTimeMicros: number;
+}
+
+/**
+ * Reads one post or patch, in itself consistent: types, ids that agree with each other and with dotted_order.
+ * @throws INVALID_RUN that names the member at fault.
+ */
+export function readRun(source: RunSource): ReadRun {
+  const reader = new MemberReader(source.run, source.members);
+  const idInside = reader.uuid('id');
+  const runId = idInside ?? source.idOutside;
+  if (runId === undefined) throw reader.misfit('id', 'is missing');
+  if (source.idOutside !== undefined && idInside !== undefined && idInside !== source.idOutside) {
+    throw reader.misfit('id', `${idInside} contradicts the id ${source.idOutside} that the request names it by`);
+  }
+  const parentRunId = reader.uuid('parent_run_id');
+  const dottedOrder = placeOf(reader, runId, parentRunId);
+  const values = readValues(reader, dottedOrder?.parentId ?? parentRunId);
+  return {
+    kind: source.kind,
+    runId,
+    traceId: dottedOrder?.traceId ?? reader.uuid('trace_id'),
+    dottedOrder,
+    projectId: reader.uuid('session_id'),
+    projectName: reader.text('session_name'),
+    values,
+  };
+}
+
+/** @throws INVALID_RUN where dotted_order is malformed or says something else than the ids beside it. */
+function placeOf(reader: MemberReader, runId: string, parentRunId: string | undefined) {
+  const text = reader.text('dotted_order');
+  if (text === undefined) return undefined;
+  const parsed = parseDottedOrder(text);
+  if ('reason' in parsed) throw reader.misfit('dotted_order', parsed.reason);
+  if (parsed.runId !== runId) throw reader.misfit('dotted_order', `ends with run ${parsed.runId}, not with ${runId}`);
+  const traceId = reader.uuid('trace_id');
+  if (traceId !== undefined && traceId !== parsed.traceId) {
+    throw reader.misfit('dotted_order', `begins with ${parsed.traceId}, but trace_id is ${traceId}`);
+  }
+  if (parentRunId !== undefined && parentRunId !== parsed.parentId) {
+    const said = parsed.parentId === undefined ? 'is that of a root run' : `names the parent ${parsed.parentId}`;
+    throw reader.misfit('dotted_order', `${said}, but parent_run_id is ${parentRunId}`);
+  }
+  return {
+    text: parsed.text,
+    traceId: parsed.traceId,
+    parentId: parsed.parentId,
+    startTimeMicros: parsed.runTimeMicros,
+    traceTimeMicros: parsed.traceTimeMicros,
+  };
+}
+
+function readValues(reader: MemberReader, parentRunId: string | undefined): RunValues {
+  const runType = reader.text('run_type');
+  if (runType !== undefined && !isRunType(runType)) {
+    throw reader.misfit('run_type', `'${runType.slice(0, 64)}' is not one of ${runTypes.join(', ')}`);
+  }
+  const values: RunValues = {};
+  assign(values, 'name', reader.text('name'));
+  assign(values, 'runType', runType);
+  assign(values, 'startedAtMicros', reader.time('start_time'));
+  assign(values, 'endedAtMicros', reader.time('end_time'));
+  assign(values, 'parentRunId', parentRunId);
+  assign(values, 'referenceExampleId', reader.uuid('reference_example_id'));
+  assign(values, 'tags', reader.json('tags', 'array'));
+  assign(values, 'inputs', reader.json('inputs'));
+  assign(values, 'outputs', reader.json('outputs'));
+  assign(values, 'error', reader.json('error', 'string'));
+  assign(values, 'events', reader.json('events'));
+  assign(values, 'extra', reader.json('extra'));
+  assign(values, 'serialized', reader.json('serialized'));
+  if (runType === undefined || runType === 'llm') readUsage(values);
+  return values;
+}
+
+function assign<K extends keyof RunValues>(values: RunValues, key: K, value: RunValues[K] | undefined): void {
+  if (value !== undefined) values[key] = value as RunValues[K];
+}
+
+function isRunType(text: string): text is RunType {
+  return (runTypes as readonly string[]).includes(text);
+}
+
+/** A run of a batch, where every run has to say its place itself. @throws INVALID_RUN where it does not. */
+export function draftOfBatch(run: ReadRun): RunDraft {
+  if (run.dottedOrder === undefined || run.traceId === undefined) {
+    const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
+    throw fault('INVALID_RUN', { run: run.runId, reason });
+  }
+  const { text, startTimeMicros, traceTimeMicros } = run.dottedOrder;
+  return { ...run, traceId: run.traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
+}

@@ -1,0 +1,30 @@
+import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Rejection } from './draft.ts';
+
+/** A caller's fault as the rejection of one run. @throws everything else, which the whole request has to hear of. */
+export function rejectionOf(run: string, error: unknown): Rejection {
+  if (!isRunlakeError(error) || error.class !== 'caller') throw error;
+  return { run, error };
+}
+
+/** The rejection of a run that contradicts itself. */
+export function inconsistent(run: string, reason: string): Rejection {
+  return { run, error: fault('INVALID_RUN', { run, reason }) };
+}
+
+/** How many rejections an answer spells out. */
+export const listedRejections = 100;
+
+/**
+ * The fault of a request of which nothing could be taken: the runs' own where all fail alike in form or size (413, 422),
+ * else ALL_RUNS_INVALID with status 400 that lists them.
+ */
+export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
+  const { error: first } = rejected[0] as Rejection;
+  if (first.code !== 'INVALID_RUN' && rejected.every(({ error }) => error.code === first.code)) return first;
+  const fields = rejected
+    .slice(0, listedRejections)
+    .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
+  const reason = rejected.slice(0, 3).map(({ error }) => error.message);
+  return fault('ALL_RUNS_INVALID', { reason: reason.join(' ') }, { fields });
+}

@@ -1,0 +1,122 @@
+import { findPath } from '../json/find.ts';
+import type { RunValues } from '../run-event/run-event.ts';
+import { parseTime } from '../run-event/times.ts';
+
+/** Where providers and SDKs put the usage of a model call, in the order in which it is believed. */
+const usagePaths = [
+  ['extra', 'metadata', 'usage_metadata'],
+  ['outputs', 'usage_metadata'],
+  ['outputs', 'llm_output', 'token_usage'],
+  ['outputs', 'usage'],
+] as const;
+
+/** Usage objects are small; anything larger is not one. */
+const maxUsageBytes = 64 * 1024;
+
+/**
+ * Reads token counts, explicit costs and the time of the first token out of a model call's `extra`, `outputs` and
+ * `events`, and adds them to `values`. What is malformed is left out: it is not the run's essence.
+ * Source: the public run format, `usage_metadata` and `new_token` events.
+ */
+export function readUsage(values: RunValues): void {
+  const usage = findUsage(values);
+  if (usage !== undefined) {
+    assignCount(values, 'promptTokens', usage['input_tokens'] ?? usage['prompt_tokens']);
+    assignCount(values, 'completionTokens', usage['output_tokens'] ?? usage['completion_tokens']);
+    assignCount(values, 'totalTokens', usage['total_tokens'] ?? sum(values.promptTokens, values.completionTokens));
+    assignCost(values, 'promptCost', usage['input_cost']);
+    assignCost(values, 'completionCost', usage['output_cost']);
+    assignCost(values, 'totalCost', usage['total_cost'] ?? sumCosts(usage['input_cost'], usage['output_cost']));
+    const details = detailsOf(usage);
+    if (details !== undefined) values.usageDetails = details;
+  }
+  const firstToken = firstTokenTime(values.events);
+  if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
+}
+
+function findUsage(values: RunValues): Record<string, unknown> | undefined {
+  for (const [member, ...path] of usagePaths) {
+    const json = values[member] as Buffer | undefined;
+    const last = path.at(-1) as string;
+    if (json === undefined || !json.includes(last)) continue;
+    const range = findPath(json, 0, json.length, path);
+    if (range === undefined || range.end - range.start > maxUsageBytes) continue;
+    const usage: unknown = JSON.parse(json.toString('utf8', range.start, range.end));
+    if (typeof usage === 'object' && usage !== null && !Array.isArray(usage)) return usage as Record<string, unknown>;
+  }
+  return undefined;
+}
+
+function assignCount(
+  values: RunValues,
+  key: 'promptTokens' | 'completionTokens' | 'totalTokens',
+  value: unknown,
+): void {
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) values[key] = value;
+}
+
+function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 'totalCost', value: unknown): void {
+  const text = decimalText(value);
+  if (text !== undefined) values[key] = text;
+}
+
+/** A decimal without exponent, as it is stored and answered: `0.0000012`. */
+function decimalText(value: unknown): string | undefined {
+  if (typeof value === 'string') return /^-?\d{1,20}(\.\d{1,20})?$/.test(value) ? value : undefined;
+  if (typeof value !== 'number' || !Number.isFinite(value) || Math.abs(value) >= 1e20) return undefined;
+  const text = String(value);
+  return text.includes('e') ? value.toFixed(20).replace(/\.?0+$/, '') : text;
+}
+
+function sum(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0);
+}
+
+function sumCosts(a: unknown, b: unknown): string | undefined {
+  const left = decimalText(a);
+  const right = decimalText(b);
+  if (left === undefined || right === undefined) return left ?? right;
+  const digits = Math.max(fraction(left), fraction(right));
+  const total = scaled(left, digits) + scaled(right, digits);
+  if (digits === 0) return total.toString();
+  const text = (total < 0n ? -total : total).toString().padStart(digits + 1, '0');
+  return `${total < 0n ? '-' : ''}${text.slice(0, -digits)}.${text.slice(-digits)}`.replace(/\.?0+$/, '');
+}
+
+function fraction(text: string): number {
+  return text.split('.')[1]?.length ?? 0;
+}
+
+function scaled(text: string, digits: number): bigint {
+  const [whole = '0', part = ''] = text.split('.');
+  return BigInt(`${whole}${part.padEnd(digits, '0')}`);
+}
+
+/** Details by kind of token, under the names that a run answers with. */
+const detailNames = [
+  ['input_token_details', 'prompt_token_details'],
+  ['output_token_details', 'completion_token_details'],
+  ['input_cost_details', 'prompt_cost_details'],
+  ['output_cost_details', 'completion_cost_details'],
+] as const;
+
+function detailsOf(usage: Record<string, unknown>): Buffer | undefined {
+  const details: Record<string, unknown> = {};
+  for (const [from, to] of detailNames) {
+    const value = usage[from];
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) details[to] = value;
+  }
+  return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
+}
+
+/** The time of the first `new_token` event. */
+function firstTokenTime(events: Uint8Array | undefined): number | undefined {
+  if (events === undefined || !(events as Buffer).includes('"new_token"')) return undefined;
+  const list: unknown = JSON.parse((events as Buffer).toString('utf8'));
+  if (!Array.isArray(list)) return undefined;
+  const first: unknown = list.find(
+    (event) => event !== null && typeof event === 'object' && event.name === 'new_token',
+  );
+  const time = (first as { time?: unknown } | undefined)?.time;
+  return typeof time === 'string' || typeof time === 'number' ? parseTime(time) : undefined;
+}
