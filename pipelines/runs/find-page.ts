@@ -1,12 +1,15 @@
 /**
  * Step 1 of reading a page: which runs are on it.
  *
- * `FINAL` cannot stop early, so it is only ever asked for a slice of time that holds about as many rows as are needed:
+ * `FINAL` cannot stop early, so it is asked for slices of time only, each holding about as many rows as are needed:
  *
- *   1. Windows follow each other from where reading begins, each wider than the last.
- *   2. A probe without `FINAL` reads start times in key order, stops after `rows` of them and tells where they end: the slice.
- *   3. The slice is read with `FINAL`, keys and filter columns only, conditions on values included.
- *   4. Not full: the next slice takes eight times the rows. So a page costs a bounded number of queries, however few match.
+ *   1. Windows follow each other from where reading begins, each wider than the last. A probe without `FINAL` reads the start
+ *      times of a window in key order, stops after a few thousand and tells how far they reach: that is the slice. A window
+ *      with fewer rows is a slice as a whole; an empty one is none.
+ *   2. A slice is read with `FINAL`, keys and filter columns only, conditions on values included.
+ *   3. Not full behind thousands of rows: few match. Further slices are no longer probed, each is eight times as wide.
+ *
+ * So a page costs a bounded number of queries, however few runs match and wherever they lie.
  */
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { PageCursor } from './page-cursor.ts';
@@ -31,8 +34,9 @@ export interface FoundRun extends RunKey {
   readonly bytes: number;
 }
 
-const firstProbeRows = 2_048;
-const probeGrowth = 8;
+const probedRows = 2_048;
+const sliceGrowth = 8;
+const leastGrownMicros = 1_000_000;
 
 /**
  * Keys of the runs of a page, in order: one more than asked for where there are more.
@@ -50,22 +54,41 @@ export async function findPage(warehouse: Warehouse, request: PageRequest): Prom
   // A trace is found through its index, however far apart its runs lie.
   if (filter.traceId !== undefined) return findKeys(warehouse, request, placeOfScope(scope, range), wanted);
   const found: FoundRun[] = [];
-  let rows = firstProbeRows;
   const begin = order === 'asc' && after === undefined ? await oldestOf(warehouse, range) : range;
-  for (const window of timeWindows(begin, order, Date.now() * 1_000)) {
-    let rest: TimeWindow | undefined = window;
-    while (rest !== undefined) {
-      const probe = await probeRows(warehouse, request, rest, rows);
-      if (probe.rows === 0) break;
-      const { slice, behind }: Slice =
-        probe.rows < rows ? { slice: rest, behind: undefined } : cut(rest, probe.edge, order);
-      found.push(...(await findKeys(warehouse, request, placeOfScope(scope, slice), wanted - found.length)));
-      if (found.length >= wanted) return found;
-      rest = behind;
-      rows *= probeGrowth;
-    }
+  for await (const slice of slices(warehouse, request, begin)) {
+    found.push(...(await findKeys(warehouse, request, placeOfScope(scope, slice), wanted - found.length)));
+    if (found.length >= wanted) break;
   }
   return found;
+}
+
+/** Slices of `range` in order, each asked for only when those before did not fill the page. */
+async function* slices(warehouse: Warehouse, request: PageRequest, range: TimeWindow): AsyncGenerator<TimeWindow> {
+  for (const window of timeWindows(range, request.order, Date.now() * 1_000)) {
+    const { rows, oldest, newest } = await probe(warehouse, request, window);
+    if (rows === 0) continue;
+    if (rows < probedRows) {
+      yield window;
+      continue;
+    }
+    let slice: TimeWindow | undefined = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
+    for (; slice !== undefined; slice = nextSlice(slice, range, request.order)) yield slice;
+    return;
+  }
+}
+
+/** The slice behind `slice`, wider; nothing at the end of `range`. */
+function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWindow | undefined {
+  const { fromMicros, untilMicrosExclusive } = slice;
+  const width = Math.max(untilMicrosExclusive - fromMicros, leastGrownMicros) * sliceGrowth;
+  const next =
+    order === 'desc'
+      ? { fromMicros: Math.max(fromMicros - width, range.fromMicros), untilMicrosExclusive: fromMicros }
+      : {
+          fromMicros: untilMicrosExclusive,
+          untilMicrosExclusive: Math.min(untilMicrosExclusive + width, range.untilMicrosExclusive),
+        };
+  return next.fromMicros < next.untilMicrosExclusive ? next : undefined;
 }
 
 /** Where matching runs can lie, by time alone. */
@@ -87,45 +110,19 @@ async function oldestOf(warehouse: Warehouse, range: TimeWindow): Promise<TimeWi
   return { ...range, fromMicros: Math.max(range.fromMicros, row?.micros ?? 0) };
 }
 
-/** How many rows, at most `rows`, the window holds where reading begins, and the time of the last of them. */
-async function probeRows(
-  warehouse: Warehouse,
-  { scope, filter, order }: PageRequest,
-  window: TimeWindow,
-  rows: number,
-) {
+/** How many rows, up to a few thousand, the window holds where reading begins, and between which times they lie. */
+async function probe(warehouse: Warehouse, { scope, filter, order }: PageRequest, window: TimeWindow) {
   const place = placeOfScope(scope, window);
   const conditions = keyConditions(filter);
-  const [row] = await warehouse.query<{ rows: number; edge: number }>({
-    ...bind(place, conditions.params, { probe_rows: rows }),
+  const [row] = await warehouse.query<{ rows: number; oldest: number; newest: number }>({
+    ...bind(place, conditions.params),
     name: 'probe-runs',
-    sql: `SELECT count() AS rows, toUnixTimestamp64Micro(${order === 'desc' ? 'min' : 'max'}(t)) AS edge FROM (
+    sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
             SELECT start_time AS t FROM runs
             WHERE ${[place.sql, ...conditions.sql].join(' AND ')}
-            ORDER BY start_time ${order} LIMIT {probe_rows:UInt64})`,
+            ORDER BY start_time ${order} LIMIT ${probedRows})`,
   });
-  return row ?? { rows: 0, edge: 0 };
-}
-
-interface Slice {
-  readonly slice: TimeWindow;
-  readonly behind: TimeWindow | undefined;
-}
-
-/** The slice up to and with `edgeMicros`, and what is left of the window behind it. */
-function cut(window: TimeWindow, edgeMicros: number, order: Order): Slice {
-  const { fromMicros, untilMicrosExclusive } = window;
-  const [slice, behind] =
-    order === 'desc'
-      ? [
-          { fromMicros: edgeMicros, untilMicrosExclusive },
-          { fromMicros, untilMicrosExclusive: edgeMicros },
-        ]
-      : [
-          { fromMicros, untilMicrosExclusive: edgeMicros + 1 },
-          { fromMicros: edgeMicros + 1, untilMicrosExclusive },
-        ];
-  return { slice, behind: behind.fromMicros < behind.untilMicrosExclusive ? behind : undefined };
+  return row ?? { rows: 0, oldest: 0, newest: 0 };
 }
 
 interface KeyRow {
