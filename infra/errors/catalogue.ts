@@ -154,11 +154,7 @@ export const catalogue = {
     'Postgres cannot be reached or did not answer in time.',
     'Try again; see `runlake doctor`.',
   ),
-  PART_SILENT: transient(
-    503,
-    '{part} did not answer within {limitMs} ms.',
-    'Try again; see `runlake doctor`.',
-  ),
+  PART_SILENT: transient(503, '{part} did not answer within {limitMs} ms.', 'Try again; see `runlake doctor`.'),
   WAREHOUSE_QUERY_FAILED: terminal(
     500,
     'ClickHouse refused a query of ours.',
@@ -198,6 +194,11 @@ export const catalogue = {
     500,
     'The data folder {folder} is in use by another runlake (process {pid}).',
     'Stop that process, or give this one another RUNLAKE_DATA_DIR.',
+  ),
+  DATA_FOLDER_UNUSABLE: terminal(
+    500,
+    'The data folder {folder} cannot be used: {reason}.',
+    'Make it a folder that this user can write to, or set RUNLAKE_DATA_DIR to one.',
   ),
   ENGINE_START_FAILED: terminal(500, 'The embedded {engine} did not start: {reason}', 'Run `runlake doctor`.'),
   ENGINE_PACKAGE_MISSING: terminal(

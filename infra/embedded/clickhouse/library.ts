@@ -1,0 +1,23 @@
+import { createRequire } from 'node:module';
+import { fault } from '../../errors/runlake-error.ts';
+
+/**
+ * Path of the engine's shared library, out of the npm package of this platform. Nothing is loaded into this process.
+ *
+ * @throws ENGINE_PACKAGE_MISSING where an optional dependency is not installed.
+ */
+export async function findLibrary(): Promise<string> {
+  const missing = (name: string, cause?: unknown) =>
+    fault('ENGINE_PACKAGE_MISSING', { package: name, variable: 'RUNLAKE_CLICKHOUSE_URL' }, { cause });
+  try {
+    createRequire(import.meta.url).resolve('ffi-rs');
+  } catch (error) {
+    throw missing('ffi-rs', error);
+  }
+  const chdb = await import('chdb/libchdb').catch((error: unknown) => {
+    throw missing('chdb', error);
+  });
+  const path = chdb.tryResolveLibchdb()?.path;
+  if (path === undefined) throw missing(`@chdb/lib-${process.platform}-${process.arch}`);
+  return path;
+}

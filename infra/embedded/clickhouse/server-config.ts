@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+
+export interface ServerFiles {
+  readonly data: string;
+  readonly config: string;
+  readonly users: string;
+  readonly errorLog: string;
+}
+
+/** Where the parts of the server lie inside its folder. */
+export function serverFiles(folder: string): ServerFiles {
+  return {
+    data: join(folder, 'data'),
+    config: join(folder, 'config.xml'),
+    users: join(folder, 'users.xml'),
+    errorLog: join(folder, 'error.log'),
+  };
+}
+
+/**
+ * Server settings for one machine that other programs share: small caches and pools, two bounded log files, no system log
+ * tables (they write all the time), no crash reports to anybody.
+ */
+export function serverConfig(folder: string, memoryLimitBytes: number): string {
+  const files = serverFiles(folder);
+  return `<clickhouse>
+  <log-level>warning</log-level>
+  <logger>
+    <log>${escapeXml(join(folder, 'server.log'))}</log>
+    <errorlog>${escapeXml(files.errorLog)}</errorlog>
+    <size>5M</size>
+    <count>1</count>
+  </logger>
+  <users_config>${escapeXml(files.users)}</users_config>
+  <user_files_path>${escapeXml(join(folder, 'user_files'))}</user_files_path>
+  <display_name>runlake</display_name>
+  <timezone>UTC</timezone>
+  <send_crash_reports><enabled>false</enabled></send_crash_reports>
+  <max_server_memory_usage>${memoryLimitBytes}</max_server_memory_usage>
+  <mark_cache_size>${Math.floor(memoryLimitBytes / 16)}</mark_cache_size>
+  <uncompressed_cache_size>0</uncompressed_cache_size>
+  <shutdown_wait_unfinished>2</shutdown_wait_unfinished>
+  <keep_alive_timeout>30</keep_alive_timeout>
+  <background_pool_size>4</background_pool_size>
+  <background_merges_mutations_concurrency_ratio>2</background_merges_mutations_concurrency_ratio>
+  <background_schedule_pool_size>8</background_schedule_pool_size>
+  <background_common_pool_size>2</background_common_pool_size>
+  <background_move_pool_size>1</background_move_pool_size>
+  <background_fetches_pool_size>1</background_fetches_pool_size>
+  <merge_tree>
+    <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
+    <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
+    <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
+  </merge_tree>
+</clickhouse>
+`;
+}
+
+/**
+ * Two users. `runlake` has the password and everything but access to other systems and to files of this machine. `default`
+ * is the start-up session, which cannot have a password: it may do only what that session needs, one query at a time.
+ */
+export function usersConfig(user: string, password: string): string {
+  const hash = createHash('sha256').update(password).digest('hex');
+  return `<clickhouse>
+  <profiles><default/><startup><max_concurrent_queries_for_user>1</max_concurrent_queries_for_user></startup></profiles>
+  <quotas><default/></quotas>
+  <users>
+    <default>
+      <password></password>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>startup</profile>
+      <quota>default</quota>
+      <grants>
+        <query>GRANT SYSTEM LISTEN ON *.*</query>
+        <query>GRANT SELECT ON system.numbers</query>
+      </grants>
+    </default>
+    <${user}>
+      <password_sha256_hex>${hash}</password_sha256_hex>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile>
+      <quota>default</quota>
+      <grants>
+        <query>GRANT SHOW, SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, TABLE ENGINE, KILL QUERY, SYSTEM, INTROSPECTION, dictGet ON *.*</query>
+      </grants>
+    </${user}>
+  </users>
+</clickhouse>
+`;
+}
+
+function escapeXml(text: string): string {
+  return text.replace(/[&<>]/g, (sign) => (sign === '&' ? '&amp;' : sign === '<' ? '&lt;' : '&gt;'));
+}

@@ -1,0 +1,69 @@
+import { randomBytes } from 'node:crypto';
+import { mkdirSync } from 'node:fs';
+import { totalmem } from 'node:os';
+import { join } from 'node:path';
+import type { Logger } from '../../telemetry/logger.ts';
+import { onFreePort } from '../free-port.ts';
+import { writePrivateFile } from '../private-file.ts';
+import { type EngineExit, superviseEngine } from '../supervise-engine.ts';
+import { launchServer } from './launch-server.ts';
+import { findLibrary } from './library.ts';
+import { serverConfig, serverFiles, usersConfig } from './server-config.ts';
+
+export interface EmbeddedClickhouse {
+  /** `http://user:password@127.0.0.1:port/database`; stays the same over restarts of the engine. */
+  readonly url: string;
+  readonly database: string;
+  /** Resolves when the engine has ended for good. Never rejects. */
+  readonly exited: Promise<EngineExit>;
+  stop(): Promise<void>;
+}
+
+const user = 'runlake';
+const database = 'runlake';
+const gib = 1024 ** 3;
+
+/**
+ * Starts a real ClickHouse server in a child process, on a free loopback port, with data in `<folder>/clickhouse` and a new
+ * password at each start. It answers when this resolves, and is started again when it ends by itself.
+ *
+ * @param memoryLimitBytes most memory of the server; default: half of the machine's, at least 1 GiB.
+ * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
+ */
+export async function startClickhouse(options: {
+  readonly folder: string;
+  readonly memoryLimitBytes?: number;
+  readonly logger?: Logger;
+}): Promise<EmbeddedClickhouse> {
+  const library = await findLibrary();
+  const folder = join(options.folder, 'clickhouse');
+  const files = serverFiles(folder);
+  const password = randomBytes(24).toString('base64url');
+  mkdirSync(files.data, { recursive: true, mode: 0o700 });
+  writePrivateFile(files.config, serverConfig(folder, options.memoryLimitBytes ?? defaultMemoryLimitBytes()));
+  writePrivateFile(files.users, usersConfig(user, password));
+
+  let port: number | undefined;
+  const launch = async () => {
+    const launchOn = (on: number) => launchServer({ library, folder, port: on, user, password, database });
+    if (port !== undefined) return launchOn(port);
+    return onFreePort(async (free) => {
+      const server = await launchOn(free);
+      port = free;
+      return server;
+    });
+  };
+  const engine = await superviseEngine('ClickHouse', launch, options.logger);
+  return {
+    url: `http://${user}:${password}@127.0.0.1:${port}/${database}`,
+    database,
+    exited: engine.exited,
+    stop: () => engine.stop(),
+  };
+}
+
+function defaultMemoryLimitBytes(): number {
+  // Zero or absurdly large where no limit is set.
+  const allowed = process.constrainedMemory() || totalmem();
+  return Math.max(gib, Math.floor(Math.min(allowed, totalmem()) / 2));
+}

@@ -1,0 +1,64 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chownSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { fault } from '../../errors/runlake-error.ts';
+import { isSystemError, writePrivateFile } from '../private-file.ts';
+import type { Account } from './account.ts';
+
+export const user = 'runlake';
+
+/**
+ * Makes the database cluster in `dataFolder` where there is none: UTF-8, texts ordered by code point alike on every machine,
+ * password logins only. It is made under another name and renamed, so that a start that was killed half-way leaves nothing
+ * that looks like a cluster.
+ *
+ * @throws ENGINE_START_FAILED with the last line that initdb wrote.
+ */
+export async function ensureCluster(options: {
+  readonly binaries: string;
+  readonly dataFolder: string;
+  readonly password: string;
+  readonly account: Account | undefined;
+}): Promise<void> {
+  const { binaries, dataFolder, password, account } = options;
+  const parent = dirname(dataFolder);
+  for (const name of readdirSync(parent)) {
+    if (name.startsWith('draft-')) rmSync(join(parent, name), { recursive: true, force: true });
+  }
+  if (existsSync(join(dataFolder, 'PG_VERSION'))) return;
+
+  const draft = join(parent, `draft-${randomBytes(6).toString('hex')}`);
+  mkdirSync(draft, { mode: 0o700 });
+  const passwordFile = join(draft, 'password');
+  writePrivateFile(passwordFile, password);
+  if (account) for (const path of [draft, passwordFile]) chownSync(path, account.uid, account.gid);
+  try {
+    await promisify(execFile)(
+      join(binaries, 'bin', 'initdb'),
+      [
+        `--pgdata=${join(draft, 'data')}`,
+        `--username=${user}`,
+        `--pwfile=${passwordFile}`,
+        '--auth=scram-sha-256',
+        '--encoding=UTF8',
+        '--locale-provider=builtin',
+        '--builtin-locale=C.UTF-8',
+        '--locale=C',
+        '--no-instructions',
+      ],
+      { cwd: draft, env: { LC_ALL: 'C', TZ: 'UTC' }, ...account },
+    );
+    renameSync(join(draft, 'data'), dataFolder);
+  } catch (error) {
+    if (isSystemError(error, 'ENOTEMPTY') || isSystemError(error, 'EEXIST')) {
+      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${dataFolder} holds other files` });
+    }
+    const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
+    const reason = stderr.split('\n').at(-1) || (error instanceof Error ? error.message : String(error));
+    throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `initdb: ${reason}` }, { cause: error });
+  } finally {
+    rmSync(draft, { recursive: true, force: true });
+  }
+}

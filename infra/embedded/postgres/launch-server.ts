@@ -1,0 +1,127 @@
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { fault } from '../../errors/runlake-error.ts';
+import { forkProgram } from '../child-program.ts';
+import { LastLines } from '../last-lines.ts';
+import type { EngineProcess } from '../supervise-engine.ts';
+import type { Account } from './account.ts';
+import { user } from './cluster.ts';
+
+export interface ServerLaunch {
+  readonly binaries: string;
+  readonly dataFolder: string;
+  readonly account: Account | undefined;
+  readonly port: number;
+  readonly password: string;
+  readonly database: string;
+  readonly onLine: (line: string) => void;
+}
+
+/** Recovery after a crash comes before the first answer. */
+const readyWithinMs = 120_000;
+const pollMs = 15;
+const stopWithinMs = 12_000;
+
+/** For one machine that other programs share, and one client: small memory, no replication, durable commits. */
+const settings = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  fsync: 'on',
+  synchronous_commit: 'on',
+  shared_buffers: '64MB',
+  max_connections: '200',
+  wal_level: 'minimal',
+  max_wal_senders: '0',
+  max_wal_size: '256MB',
+  max_parallel_workers_per_gather: '0',
+  log_min_messages: 'warning',
+  log_line_prefix: '%m ',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+} as const;
+
+/**
+ * Starts one server process and waits until it answers as the user with the password, and has the database.
+ *
+ * @throws ENGINE_START_FAILED; then no process is left.
+ */
+export async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
+  const { dataFolder, account } = launch;
+  const child = forkProgram({
+    program: './watchdog',
+    base: import.meta.url,
+    cwd: dataFolder,
+    args: [
+      join(launch.binaries, 'bin', 'postgres'),
+      dataFolder,
+      String(account?.uid ?? ''),
+      String(account?.gid ?? ''),
+      '-D',
+      dataFolder,
+      '-p',
+      String(launch.port),
+      ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+    ],
+  });
+  const output = new LastLines(child.stderr, launch.onLine);
+  let gone = false;
+  const exited = new Promise<string>((resolve) => {
+    child.once('error', (error) => resolve(error.message));
+    child.once('close', (code, signal) => {
+      resolve(output.last(/FATAL|PANIC|ERROR/) ?? `it ended with ${signal ?? `code ${code}`}`);
+    });
+  }).finally(() => {
+    gone = true;
+  });
+
+  const deadlineMs = Date.now() + readyWithinMs;
+  for (;;) {
+    const answer = await ensureDatabase(launch);
+    if (answer === 'done' && !gone) break;
+    if (gone) throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: await exited });
+    if (Date.now() > deadlineMs) {
+      child.kill('SIGTERM');
+      await exited;
+      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `it did not answer within 120 s: ${answer}` });
+    }
+    await delay(pollMs);
+  }
+
+  return {
+    exited,
+    async stop() {
+      if (gone) return;
+      const deadline = setTimeout(() => child.kill('SIGKILL'), stopWithinMs);
+      child.kill('SIGTERM');
+      await exited;
+      clearTimeout(deadline);
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+    },
+  };
+}
+
+/** `done`, or why not, in words. */
+async function ensureDatabase({ port, password, database }: ServerLaunch): Promise<string> {
+  const client = new pg.Client({
+    host: '127.0.0.1',
+    port,
+    user,
+    password,
+    database: 'postgres',
+    connectionTimeoutMillis: 5_000,
+  });
+  // A connection that breaks after it was made also fails the query under way, which says so.
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
+    if (found.rowCount === 0) await client.query(`CREATE DATABASE ${client.escapeIdentifier(database)}`);
+    return 'done';
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}

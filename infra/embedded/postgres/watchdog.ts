@@ -1,0 +1,33 @@
+/**
+ * The child process that owns the Postgres server, so that Postgres never outlives Runlake: the IPC channel closes when the
+ * parent ends, whatever ended it. Arguments: path of `postgres`, its data folder, user id and group id to run as (empty:
+ * those of this process), then the server's own arguments.
+ *
+ * Ends the server with a fast shutdown (SIGINT), after 5 s without one (SIGQUIT), after 8 s by force; then ends itself.
+ */
+import { spawn } from 'node:child_process';
+
+const [binary = '', cwd = '', uid = '', gid = '', ...args] = process.argv.slice(2);
+const server = spawn(binary, args, {
+  cwd,
+  env: { LC_ALL: 'C', TZ: 'UTC' },
+  stdio: ['ignore', 'ignore', 'inherit'],
+  ...(uid === '' ? {} : { uid: Number(uid), gid: Number(gid) }),
+});
+server.on('error', (error) => {
+  process.stderr.write(`FATAL: ${error.message}\n`, () => process.exit(1));
+});
+server.on('exit', (code) => process.exit(code ?? 1));
+
+let ending = false;
+function end(): void {
+  if (ending) return;
+  ending = true;
+  server.kill('SIGINT');
+  setTimeout(() => server.kill('SIGQUIT'), 5_000);
+  setTimeout(() => server.kill('SIGKILL'), 8_000);
+}
+process.on('disconnect', end);
+process.on('SIGTERM', end);
+process.on('SIGINT', () => {});
+if (!process.connected) end();

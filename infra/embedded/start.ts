@@ -1,0 +1,57 @@
+import type { Logger } from '../telemetry/logger.ts';
+import { startClickhouse } from './clickhouse/start-clickhouse.ts';
+import type { DataFolder } from './data-folder.ts';
+import { startPostgres } from './postgres/start-postgres.ts';
+import type { EngineExit } from './supervise-engine.ts';
+
+export interface EmbeddedEngines {
+  /** Present where it was needed, as for every client: `http://user:password@host:port/database`. */
+  readonly clickhouseUrl?: string;
+  /** Present where it was needed: `postgres://user:password@host:port/database`. */
+  readonly databaseUrl?: string;
+  /** Resolves when one of them has ended for good, with its name. Never, where none was needed. */
+  readonly exited: Promise<EngineExit & { readonly engine: string }>;
+  /** Stops what was started; resolves when it has gone. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts the needed engines side by side; each answers when this resolves. Where one fails, the other is stopped.
+ *
+ * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED.
+ */
+export async function startEmbedded(options: {
+  readonly folder: DataFolder;
+  readonly needs: { readonly clickhouse: boolean; readonly database: boolean };
+  readonly logger?: Logger;
+}): Promise<EmbeddedEngines> {
+  const { needs, logger } = options;
+  const settings = { folder: options.folder.path, ...(logger ? { logger } : {}) };
+  const [clickhouse, postgres] = await Promise.allSettled([
+    needs.clickhouse ? startClickhouse(settings) : undefined,
+    needs.database ? startPostgres(settings) : undefined,
+  ]);
+  const started = [clickhouse, postgres].flatMap((start) =>
+    start.status === 'fulfilled' && start.value ? [start.value] : [],
+  );
+  const stop = async () => void (await Promise.all(started.map((engine) => engine.stop())));
+  for (const start of [clickhouse, postgres]) {
+    if (start.status === 'rejected') {
+      await stop();
+      throw start.reason;
+    }
+  }
+  const clickhouseEngine = clickhouse.status === 'fulfilled' ? clickhouse.value : undefined;
+  const postgresEngine = postgres.status === 'fulfilled' ? postgres.value : undefined;
+  const named = (engine: string, exited: Promise<EngineExit> | undefined) =>
+    exited ? [exited.then((exit) => ({ ...exit, engine }))] : [];
+  return {
+    ...(clickhouseEngine ? { clickhouseUrl: clickhouseEngine.url } : {}),
+    ...(postgresEngine ? { databaseUrl: postgresEngine.url } : {}),
+    exited: Promise.race([
+      ...named('ClickHouse', clickhouseEngine?.exited),
+      ...named('Postgres', postgresEngine?.exited),
+    ]),
+    stop,
+  };
+}

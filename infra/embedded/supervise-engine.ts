@@ -1,0 +1,90 @@
+/**
+ * Keeps one engine running.
+ *
+ * Invariant: at most one incarnation of the engine runs at a time, and none after `stop` has resolved.
+ *
+ * 1. `launch` starts an incarnation and resolves when it answers; the first failure is the caller's.
+ * 2. The incarnation's `exited` is awaited. If `stop` was asked for, that is the end.
+ * 3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again, which takes the same address, so that
+ *    clients reconnect by themselves. An engine that ran for a minute starts again at 0.1 s.
+ * 4. After 30 failed launches in a row (about four minutes) give up: `exited` says why.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from '../telemetry/logger.ts';
+
+/** One process of an engine. */
+export interface EngineProcess {
+  /** Resolves with one line that says why, whenever the process has gone, for whatever cause. Never rejects. */
+  readonly exited: Promise<string>;
+  /** Ends it, gracefully at first, by force after a deadline. Resolves when it has gone. Never rejects. */
+  stop(): Promise<void>;
+}
+
+/** How an engine ended for good: because it was told to, or because it could not be started again. */
+export interface EngineExit {
+  readonly expected: boolean;
+  readonly reason: string;
+}
+
+export interface SupervisedEngine {
+  readonly exited: Promise<EngineExit>;
+  stop(): Promise<void>;
+}
+
+const firstDelayMs = 100;
+const longestDelayMs = 10_000;
+const healthyAfterMs = 60_000;
+const mostFailures = 30;
+
+export async function superviseEngine(
+  engine: string,
+  launch: () => Promise<EngineProcess>,
+  logger?: Logger,
+): Promise<SupervisedEngine> {
+  const ending = new AbortController();
+  let current = await launch();
+  let startedAtMs = Date.now();
+  let failures = 0;
+
+  const restart = async (): Promise<EngineProcess | string> => {
+    for (let reason = 'not started'; ; ) {
+      if (failures >= mostFailures) return reason;
+      const pauseMs = Math.min(firstDelayMs * 2 ** failures, longestDelayMs);
+      failures += 1;
+      try {
+        await delay(pauseMs, undefined, { signal: ending.signal });
+        return await launch();
+      } catch (error) {
+        reason = error instanceof Error ? error.message : String(error);
+        if (ending.signal.aborted) return reason;
+        logger?.error({ engine, failures, reason }, 'embedded engine did not start again');
+      }
+    }
+  };
+
+  const run = async (): Promise<EngineExit> => {
+    for (;;) {
+      const reason = await current.exited;
+      if (ending.signal.aborted) return { expected: true, reason: 'stopped' };
+      logger?.error({ engine, reason }, 'embedded engine ended, starting it again');
+      if (Date.now() - startedAtMs > healthyAfterMs) failures = 0;
+      const next = await restart();
+      if (typeof next === 'string') return { expected: ending.signal.aborted, reason: next };
+      current = next;
+      startedAtMs = Date.now();
+      // Asked to stop while it came up: nobody else knows this process yet.
+      if (ending.signal.aborted) await current.stop();
+      else logger?.info({ engine }, 'embedded engine runs again');
+    }
+  };
+
+  const exited = run();
+  return {
+    exited,
+    async stop() {
+      ending.abort();
+      await current.stop();
+      await exited;
+    },
+  };
+}

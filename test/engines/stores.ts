@@ -1,0 +1,74 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { inject } from 'vitest';
+import { openWarehouse, type Warehouse } from '../../infra/clickhouse/client.ts';
+import { migrate } from '../../infra/migrations/migrate.ts';
+import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import './global-setup.ts';
+
+export interface FreshStores {
+  readonly clickhouseUrl: string;
+  readonly databaseUrl: string;
+  /** Clients of both, open until `close`. */
+  readonly warehouse: Warehouse;
+  readonly database: Database;
+  /** Closes the clients and drops both databases. */
+  close(): Promise<void>;
+  /** The same as `close`. */
+  drop(): Promise<void>;
+}
+
+/**
+ * A ClickHouse database and a Postgres database of one's own on the shared engines of the test run, with the schema that
+ * this release knows, or empty.
+ */
+export async function freshStores({ migrated = true }: { readonly migrated?: boolean } = {}): Promise<FreshStores> {
+  const engines = inject('engines');
+  const name = `test_${randomBytes(8).toString('hex')}`;
+  const clickhouseUrl = new URL(engines.clickhouseUrl);
+  clickhouseUrl.pathname = `/${name}`;
+  const databaseUrl = new URL(engines.databaseUrl);
+  databaseUrl.pathname = `/${name}`;
+  await onEngines(engines, [`CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`]);
+
+  const logger = createLogger('silent', 'test');
+  const timeoutMs = 30_000;
+  const warehouse = openWarehouse({ url: clickhouseUrl.href, logger, timeoutMs });
+  const database = openDatabase({ url: databaseUrl.href, logger, timeoutMs });
+  let open = true;
+  const close = async () => {
+    if (!open) return;
+    open = false;
+    await Promise.all([warehouse.close(), database.close()]);
+    await onEngines(engines, [`DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`]);
+  };
+  try {
+    if (migrated) await migrate({ warehouse, database, logger });
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { clickhouseUrl: clickhouseUrl.href, databaseUrl: databaseUrl.href, warehouse, database, close, drop: close };
+}
+
+async function onEngines(
+  engines: { readonly clickhouseUrl: string; readonly databaseUrl: string },
+  [clickhouseSql, postgresSql]: [string, string],
+): Promise<void> {
+  const address = new URL(engines.clickhouseUrl);
+  const answer = await fetch(address.origin, {
+    method: 'POST',
+    body: clickhouseSql,
+    headers: { 'X-ClickHouse-User': address.username, 'X-ClickHouse-Key': address.password, Connection: 'close' },
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  await answer.arrayBuffer();
+  const client = new pg.Client(engines.databaseUrl);
+  await client.connect();
+  try {
+    await client.query(postgresSql);
+  } finally {
+    await client.end();
+  }
+}
