@@ -1,0 +1,186 @@
+import { embeddedJson } from './embedded-json.ts';
+import type { ProtobufReader } from './protobuf-reader.ts';
+import { AttributeList } from './span.ts';
+import type { SpanContext } from './span-context.ts';
+
+export type ValueKind = 'absent' | 'string' | 'bool' | 'int' | 'double' | 'array' | 'list' | 'bytes';
+
+/**
+ * An AnyValue's head: what kind it is and where or what its content is. The last field of the oneof counts.
+ * Source: opentelemetry/proto/common/v1/common.proto.
+ */
+export interface ValueHead {
+  kind: ValueKind;
+  start: number;
+  end: number;
+  low: number;
+  high: number;
+  number: number;
+}
+
+const head: ValueHead = { kind: 'absent', start: 0, end: 0, low: 0, high: 0, number: 0 };
+
+/** Reads an AnyValue in `[start, end)`. The answer is one object, valid until the next call. */
+export function readHead(reader: ProtobufReader, start: number, end: number): Readonly<ValueHead> {
+  head.kind = 'absent';
+  reader.seek(start, end);
+  while (reader.more) {
+    const tag = reader.tag();
+    switch (tag) {
+      case 0x0a:
+        delimited(reader, 'string');
+        break;
+      case 0x10:
+        reader.varint64();
+        head.kind = 'bool';
+        head.number = reader.low !== 0 || reader.high !== 0 ? 1 : 0;
+        break;
+      case 0x18:
+        reader.varint64();
+        head.kind = 'int';
+        head.low = reader.low;
+        head.high = reader.high;
+        break;
+      case 0x21:
+        head.number = reader.double();
+        head.kind = 'double';
+        break;
+      case 0x2a:
+        delimited(reader, 'array');
+        break;
+      case 0x32:
+        delimited(reader, 'list');
+        break;
+      case 0x3a:
+        delimited(reader, 'bytes');
+        break;
+      default:
+        reader.skip(tag);
+    }
+  }
+  return head;
+}
+
+function delimited(reader: ProtobufReader, kind: ValueKind): void {
+  head.start = reader.delimited();
+  head.end = reader.position;
+  head.kind = kind;
+}
+
+/**
+ * Writes an AnyValue as JSON: integers with all their digits, NaN and infinities as strings, bytes in base64, absent as null.
+ * `depth` counts the levels above; deeper than the limit rejects the span.
+ */
+export function writeValue(context: SpanContext, start: number, end: number, depth = 0): void {
+  const { reader, out } = context;
+  const value = readHead(reader, start, end);
+  switch (value.kind) {
+    case 'string':
+      context.writeString(value.start, value.end);
+      return;
+    case 'bool':
+      out.ascii(value.number === 1 ? 'true' : 'false');
+      return;
+    case 'int':
+      out.int64(value.low, value.high);
+      return;
+    case 'double':
+      out.double(value.number);
+      return;
+    case 'bytes':
+      out.ascii(`"${reader.source.toString('base64', value.start, value.end)}"`);
+      return;
+    case 'absent':
+      out.ascii('null');
+      return;
+    case 'array':
+      writeArray(context, value.start, value.end, depth + 1);
+      return;
+    case 'list':
+      writeList(context, value.start, value.end, depth + 1);
+      return;
+  }
+}
+
+/** As {@link writeValue}, but text that is a JSON object or array is written as such. */
+export function writeUnwrapped(context: SpanContext, start: number, end: number): void {
+  const { source } = context.reader;
+  const value = readHead(context.reader, start, end);
+  if (value.kind === 'string' || value.kind === 'bytes') {
+    if (embeddedJson(source, value.start, value.end, context.maxJsonDepth) !== undefined) {
+      context.out.copy(source, value.start, value.end);
+      return;
+    }
+  }
+  writeValue(context, start, end);
+}
+
+function writeArray(context: SpanContext, start: number, end: number, depth: number): void {
+  const { reader, out } = context;
+  if (depth > context.maxDepth) {
+    tooDeep(context);
+    return;
+  }
+  out.byte(0x5b);
+  let first = true;
+  for (let at = start; at < end; ) {
+    reader.seek(at, end);
+    const tag = reader.tag();
+    if (tag !== 0x0a) reader.skip(tag);
+    else {
+      const from = reader.delimited();
+      const to = reader.position;
+      if (!first) out.byte(0x2c);
+      first = false;
+      writeValue(context, from, to, depth);
+      at = to;
+      continue;
+    }
+    at = reader.position;
+  }
+  out.byte(0x5d);
+}
+
+function writeList(context: SpanContext, start: number, end: number, depth: number): void {
+  if (depth > context.maxDepth) {
+    tooDeep(context);
+    return;
+  }
+  writeObject(context, readAttributes(context.reader, start, end, 0x0a), depth);
+}
+
+/** Reads the repeated KeyValue field with `tag` out of the message in `[start, end)`. */
+export function readAttributes(reader: ProtobufReader, start: number, end: number, wanted: number): AttributeList {
+  const attributes = new AttributeList();
+  for (let at = start; at < end; ) {
+    reader.seek(at, end);
+    const tag = reader.tag();
+    if (tag === wanted) {
+      const from = reader.delimited();
+      at = reader.position;
+      attributes.add(reader, from, at);
+    } else {
+      reader.skip(tag);
+      at = reader.position;
+    }
+  }
+  return attributes;
+}
+
+/** Writes attributes as a JSON object. */
+export function writeObject(context: SpanContext, attributes: AttributeList, depth = 0): void {
+  const { out } = context;
+  out.byte(0x7b);
+  for (let index = 0; index < attributes.count; index++) {
+    if (index > 0) out.byte(0x2c);
+    context.writeString(attributes.keyStarts[index]!, attributes.keyEnds[index]!);
+    out.byte(0x3a);
+    writeValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!, depth);
+  }
+  out.byte(0x7d);
+}
+
+function tooDeep(context: SpanContext): void {
+  context.reject(`a value is nested deeper than ${context.maxDepth}`);
+  context.out.ascii('null');
+}

@@ -1,0 +1,110 @@
+import { writeUnwrapped, writeValue } from './any-value.ts';
+import type { RoleName } from './attribute-roles.ts';
+import type { AttributeList } from './span.ts';
+import type { SpanContext } from './span-context.ts';
+
+/** Names and indexes that were flattened into attribute names: `0.message.role`. A leaf is an attribute's index. */
+export type AttributeTree = Map<string, AttributeTree | number>;
+
+/** Names that only wrap the one object below an index: `0.message.role` is the role of element 0. */
+const wrappers = new Set(['message', 'message_content', 'tool_call', 'document']);
+const indexPattern = /^\d{1,9}$/;
+
+/** Adds a leaf under the path `0.message.role`; false where the path is too deep or runs into another leaf. */
+export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDepth: number): boolean {
+  const names = path.split('.');
+  if (names.length > maxDepth) return false;
+  const last = names.pop() as string;
+  let node = tree;
+  for (const name of names) {
+    const next: AttributeTree | number = node.get(name) ?? new Map();
+    if (typeof next === 'number') return false;
+    node.set(name, next);
+    node = next;
+  }
+  if (node.has(last)) return false;
+  node.set(last, leaf);
+  return true;
+}
+
+/** The tree of all attributes of a family, which are taken; undefined where there are none. */
+export function takeTree(context: SpanContext, role: RoleName): AttributeTree | undefined {
+  const { span } = context;
+  if (span.find(role) < 0) return undefined;
+  const tree: AttributeTree = new Map();
+  for (let index = span.find(role); index < span.attributes.count; index++) {
+    const { role: itsRole, prefixBytes } = span.roles[index]!;
+    if (itsRole !== role) continue;
+    if (addLeaf(tree, span.attributes.keys[index]!.slice(prefixBytes), index, context.maxDepth)) span.take(index);
+  }
+  return tree;
+}
+
+/** Writes a tree whose leaves are in `attributes`: names that are all numbers make an array in their order, gaps closed. */
+export function writeTree(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename): void {
+  const { out } = context;
+  if (!isList(tree)) {
+    out.byte(0x7b);
+    writeMembers(context, attributes, tree, rename);
+    out.byte(0x7d);
+    return;
+  }
+  out.byte(0x5b);
+  let first = true;
+  for (const [name, node] of [...tree].sort(([a], [b]) => Number(a) - Number(b))) {
+    if (!first) out.byte(0x2c);
+    first = false;
+    writeNode(context, attributes, name, typeof node === 'number' ? node : unwrapped(node), rename);
+  }
+  out.byte(0x5d);
+}
+
+/** Writes a tree's names and values without braces around them. */
+export function writeMembers(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename) {
+  const { out } = context;
+  let first = true;
+  for (const [name, node] of tree) {
+    if (!first) out.byte(0x2c);
+    first = false;
+    out.text(utf8(rename?.key.get(name) ?? name));
+    out.byte(0x3a);
+    writeNode(context, attributes, name, node, rename);
+  }
+}
+
+function writeNode(
+  context: SpanContext,
+  attributes: AttributeList,
+  name: string,
+  node: AttributeTree | number,
+  rename: Rename | undefined,
+): void {
+  if (typeof node !== 'number') {
+    writeTree(context, attributes, node, rename);
+    return;
+  }
+  const write = rename?.json.has(name) ? writeUnwrapped : writeValue;
+  write(context, attributes.valueStarts[node]!, attributes.valueEnds[node]!);
+}
+
+export interface Rename {
+  readonly key: ReadonlyMap<string, string>;
+  /** Names whose text may be JSON. */
+  readonly json: ReadonlySet<string>;
+}
+
+function isList(tree: AttributeTree): boolean {
+  if (tree.size === 0) return false;
+  for (const name of tree.keys()) if (!indexPattern.test(name)) return false;
+  return true;
+}
+
+function unwrapped(tree: AttributeTree): AttributeTree {
+  if (tree.size !== 1) return tree;
+  const [[name, node]] = [...tree] as [[string, AttributeTree | number]];
+  return wrappers.has(name) && typeof node !== 'number' ? node : tree;
+}
+
+function utf8(latin1: string): string {
+  return Buffer.from(latin1, 'latin1').toString('utf8');
+}

@@ -1,0 +1,164 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { scanJson } from '../json/scan.ts';
+import { isObject, JsonFields, type JsonObject } from './json-fields.ts';
+import { writeKeyValues } from './json-values.ts';
+import { ProtobufWriter } from './protobuf-writer.ts';
+import { valueDepth } from './span-context.ts';
+
+/** An OTLP/JSON request as protobuf, so that both encodings are mapped by one reader. */
+export interface TranscodedRequest {
+  readonly body: Buffer;
+  /** Why a span could not be transcoded, by its place among all spans; it is an empty message in `body`. */
+  readonly refused: ReadonlyMap<number, string>;
+}
+
+/** Integers of 16 digits and more, given as numbers, where 64-bit fields stand: a double would lose digits. */
+const longIntegers =
+  /("(?:intValue|int_value|(?:start|end)TimeUnixNano|(?:start|end)_time_unix_nano|timeUnixNano|time_unix_nano)"\s*:\s*)(-?\d{16,20})(?=\s*[,}])/g;
+
+const maxUint64 = 2n ** 64n - 1n;
+
+/**
+ * Turns an ExportTraceServiceRequest in JSON into protobuf. Unknown fields are left out.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; a span with a field of the wrong type is refused alone.
+ */
+export function decodeJson(body: Buffer, maxJsonDepth: number): TranscodedRequest {
+  const request = parse(body, maxJsonDepth);
+  const maxDepth = valueDepth(maxJsonDepth);
+  const writer = new ProtobufWriter(body.length + 1024);
+  const refused = new Map<number, string>();
+  let index = 0;
+  const fields = new JsonFields();
+  for (const resourceSpans of messages(fields, request, 'resourceSpans', 'resource_spans')) {
+    const outer = writer.begin(0x0a);
+    const resource = fields.object(resourceSpans, 'resource');
+    const shared = new JsonFields();
+    if (resource !== undefined) {
+      const mark = writer.begin(0x0a);
+      writeKeyValues(writer, 0x0a, shared, resource, maxDepth);
+      writer.end(mark);
+    }
+    for (const scopeSpans of messages(fields, resourceSpans, 'scopeSpans', 'scope_spans')) {
+      const inner = writer.begin(0x12);
+      writeScope(writer, shared, fields.object(scopeSpans, 'scope'), maxDepth);
+      for (const span of messages(fields, scopeSpans, 'spans', 'spans')) {
+        const mark = writer.begin(0x12);
+        const own = new JsonFields();
+        writeSpan(writer, own, span, maxDepth);
+        const reason = own.reason ?? shared.reason;
+        if (reason !== undefined) {
+          refused.set(index, reason);
+          writer.rewind(mark);
+        }
+        writer.end(mark);
+        index++;
+      }
+      writer.end(inner);
+    }
+    writer.end(outer);
+  }
+  if (fields.reason !== undefined) throw misshapen(fields.reason);
+  return { body: writer.bytes(), refused };
+}
+
+function parse(body: Buffer, maxJsonDepth: number): JsonObject {
+  // A level of an attribute's value is at most five levels of JSON, beside those of the messages around it.
+  const { kind } = scanJson(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth * 5 + 16 });
+  if (kind !== 'object') throw misshapen('it is not an object');
+  return JSON.parse(body.toString('utf8').replace(longIntegers, '$1"$2"')) as JsonObject;
+}
+
+/** The elements of a list of messages; the span, scope or resource that is none is the whole request's fault. */
+function messages(fields: JsonFields, object: JsonObject, name: string, protoName: string): JsonObject[] {
+  return fields.list(object, name, protoName).map((one) => {
+    if (!isObject(one)) throw misshapen(`an element of ${name} is not an object`);
+    return one;
+  });
+}
+
+function misshapen(reason: string) {
+  return fault('INVALID_JSON', { part: 'the body', offset: 0, reason });
+}
+
+function writeScope(writer: ProtobufWriter, fields: JsonFields, scope: JsonObject | undefined, maxDepth: number): void {
+  if (scope === undefined) return;
+  const mark = writer.begin(0x0a);
+  writeText(writer, 0x0a, fields.text(scope, 'name'));
+  writeText(writer, 0x12, fields.text(scope, 'version'));
+  writeKeyValues(writer, 0x1a, fields, scope, maxDepth);
+  writer.end(mark);
+}
+
+function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject, maxDepth: number): void {
+  writeId(writer, 0x0a, fields.id(span, 'traceId', 'trace_id'));
+  writeId(writer, 0x12, fields.id(span, 'spanId', 'span_id'));
+  writeText(writer, 0x1a, fields.text(span, 'traceState', 'trace_state'));
+  writeId(writer, 0x22, fields.id(span, 'parentSpanId', 'parent_span_id'));
+  writeText(writer, 0x2a, fields.text(span, 'name'));
+  writeCount(writer, 0x30, fields.uint32(span, 'kind'));
+  writeTime(writer, 0x39, fields, span, 'startTimeUnixNano', 'start_time_unix_nano');
+  writeTime(writer, 0x41, fields, span, 'endTimeUnixNano', 'end_time_unix_nano');
+  writeKeyValues(writer, 0x4a, fields, span, maxDepth);
+  writeCount(writer, 0x50, fields.uint32(span, 'droppedAttributesCount', 'dropped_attributes_count'));
+  for (const event of nested(fields, span, 'events')) {
+    const mark = writer.begin(0x5a);
+    writeTime(writer, 0x09, fields, event, 'timeUnixNano', 'time_unix_nano');
+    writeText(writer, 0x12, fields.text(event, 'name'));
+    writeKeyValues(writer, 0x1a, fields, event, maxDepth);
+    writer.end(mark);
+  }
+  writeCount(writer, 0x60, fields.uint32(span, 'droppedEventsCount', 'dropped_events_count'));
+  for (const link of nested(fields, span, 'links')) {
+    const mark = writer.begin(0x6a);
+    writeId(writer, 0x0a, fields.id(link, 'traceId', 'trace_id'));
+    writeId(writer, 0x12, fields.id(link, 'spanId', 'span_id'));
+    writeText(writer, 0x1a, fields.text(link, 'traceState', 'trace_state'));
+    writeKeyValues(writer, 0x22, fields, link, maxDepth);
+    writer.end(mark);
+  }
+  writeCount(writer, 0x70, fields.uint32(span, 'droppedLinksCount', 'dropped_links_count'));
+  const status = fields.object(span, 'status');
+  if (status !== undefined) {
+    const mark = writer.begin(0x7a);
+    writeText(writer, 0x12, fields.text(status, 'message'));
+    writeCount(writer, 0x18, fields.uint32(status, 'code'));
+    writer.end(mark);
+  }
+  const flags = fields.uint32(span, 'flags');
+  if (flags !== 0) writer.fixed32(0x85, flags);
+}
+
+/** Messages inside a span: one that is no object is that span's fault. */
+function nested(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
+  return fields.list(span, name).flatMap((one) => {
+    if (isObject(one)) return [one];
+    fields.refuse(`an element of ${name}`, 'an object');
+    return [];
+  });
+}
+
+function writeText(writer: ProtobufWriter, tag: number, value: string | undefined): void {
+  if (value !== undefined && value !== '') writer.text(tag, value);
+}
+
+function writeId(writer: ProtobufWriter, tag: number, value: Buffer | undefined): void {
+  if (value !== undefined) writer.data(tag, value);
+}
+
+function writeCount(writer: ProtobufWriter, tag: number, value: number): void {
+  if (value !== 0) writer.varint(tag, BigInt(value));
+}
+
+function writeTime(
+  writer: ProtobufWriter,
+  tag: number,
+  fields: JsonFields,
+  object: JsonObject,
+  name: string,
+  protoName: string,
+): void {
+  const value = fields.get(object, name, protoName);
+  if (value === undefined) return;
+  const nanos = fields.integer(value, name, 0n, maxUint64);
+  if (nanos !== undefined) writer.fixed64(tag, nanos);
+}

@@ -1,0 +1,39 @@
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type OnValue, scanJson } from '../json/scan.ts';
+import type { ByteRange } from './span.ts';
+
+const openBrace = 0x7b;
+const openBracket = 0x5b;
+/** JSON inside a string of the request: a whole object or array, nested at most `maxDepth` deep; else undefined. */
+export function embeddedJson(
+  source: Buffer,
+  start: number,
+  end: number,
+  maxDepth: number,
+  onValue?: OnValue,
+): 'object' | 'array' | undefined {
+  let first = start;
+  while (first < end && source[first]! <= 0x20) first++;
+  if (first === end || (source[first] !== openBrace && source[first] !== openBracket)) return undefined;
+  try {
+    scanJson(source, start, end, { part: 'an attribute', maxDepth }, onValue);
+  } catch (error) {
+    if (isRunlakeError(error)) return undefined;
+    throw error;
+  }
+  return source[first] === openBrace ? 'object' : 'array';
+}
+
+/** The members of a JSON object inside a string, as they stand, of one name the last; undefined where it is none. */
+export function embeddedMembers(
+  source: Buffer,
+  start: number,
+  end: number,
+  maxDepth: number,
+): ReadonlyMap<string, ByteRange> | undefined {
+  const members = new Map<string, ByteRange>();
+  const kind = embeddedJson(source, start, end, maxDepth, (_, from, to, key) => {
+    if (key !== undefined) members.set(key, { start: from, end: to });
+  });
+  return kind === 'object' ? members : undefined;
+}

@@ -1,0 +1,45 @@
+import { readHead } from './any-value.ts';
+import { flagOf } from './scalars.ts';
+import type { SpanContext } from './span-context.ts';
+import { findAttribute, type SpanEvent } from './span-events.ts';
+
+const statusOk = 1;
+const statusError = 2;
+
+/**
+ * Writes the run's error as a JSON string, or gives undefined where the span did not fail.
+ *
+ * A span failed when its status says so, or when it recorded an exception and its status does not say OK. The text is the
+ * last exception with its stack trace, else the status message, else `Error`. Spans of the LangSmith SDK differ: the SDK
+ * sets OK before it knows, and its exception message is the run's error, whole, with a stack trace of the SDK's own.
+ */
+export function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+  const { span, out } = context;
+  const traceable = span.find('traceable');
+  const isSdkSpan = traceable >= 0 && flagOf(context, traceable);
+  const exception = events.findLast(({ name }) => name === 'exception');
+  if (span.statusCode !== statusError && (exception === undefined || (span.statusCode === statusOk && !isSdkSpan))) {
+    return undefined;
+  }
+  const start = out.position;
+  out.text(errorText(context, exception, isSdkSpan));
+  return out.since(start);
+}
+
+function errorText(context: SpanContext, exception: SpanEvent | undefined, isSdkSpan: boolean): string {
+  const { start, end } = context.span.statusMessage;
+  const status = context.text(start, end);
+  const type = textAttribute(context, exception, 'exception.type');
+  const message = textAttribute(context, exception, 'exception.message');
+  const base = message || status || type || 'Error';
+  if (isSdkSpan) return base;
+  const stack = textAttribute(context, exception, 'exception.stacktrace');
+  return stack === '' ? base : `${base}\n\n${stack}`;
+}
+
+function textAttribute(context: SpanContext, event: SpanEvent | undefined, name: string): string {
+  const index = event === undefined ? -1 : findAttribute(event.attributes, name);
+  if (event === undefined || index < 0) return '';
+  const value = readHead(context.reader, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
+  return value.kind === 'string' ? context.text(value.start, value.end) : '';
+}

@@ -1,0 +1,182 @@
+import { readHead, writeUnwrapped, writeValue } from './any-value.ts';
+import type { RoleName } from './attribute-roles.ts';
+import { type Rename, takeTree, writeTree } from './attribute-tree.ts';
+import { embeddedJson } from './embedded-json.ts';
+import { writeChoiceEvents, writeMessageEvents } from './message-events.ts';
+import { textOf } from './scalars.ts';
+import type { AttributeList } from './span.ts';
+import type { SpanContext } from './span-context.ts';
+import { findAttribute, type SpanEvent } from './span-events.ts';
+
+/** Where one side of a run comes from, the most telling first. */
+interface Side {
+  /** The member for a value that is no object by itself. */
+  readonly key: 'input' | 'output';
+  /** Attributes that are lists of messages, whole or flattened into names. */
+  readonly messages: RoleName;
+  readonly messageParts: readonly RoleName[];
+  /** Attributes that are the whole side. */
+  readonly whole: readonly RoleName[];
+  readonly mimeType: RoleName;
+  readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
+  /** Events that carry the whole side, and their attribute for it. */
+  readonly contentEvents: ReadonlyArray<readonly [event: string, attribute: string]>;
+}
+
+const inputSide: Side = {
+  key: 'input',
+  messages: 'inputMessages',
+  messageParts: ['promptPart', 'inputMessagePart'],
+  whole: ['prompt', 'entityInput', 'inputValue', 'toolInput', 'sdkPrompt'],
+  mimeType: 'inputMimeType',
+  fromEvents: writeMessageEvents,
+  contentEvents: [
+    ['gen_ai.content.prompt', 'gen_ai.prompt'],
+    ['gen_ai.client.inference.operation.details', 'gen_ai.input.messages'],
+  ],
+};
+
+const outputSide: Side = {
+  key: 'output',
+  messages: 'outputMessages',
+  messageParts: ['completionPart', 'outputMessagePart'],
+  whole: ['completion', 'entityOutput', 'outputValue', 'toolOutput', 'sdkOutput'],
+  mimeType: 'outputMimeType',
+  fromEvents: writeChoiceEvents,
+  contentEvents: [
+    ['gen_ai.content.completion', 'gen_ai.completion'],
+    ['gen_ai.client.inference.operation.details', 'gen_ai.output.messages'],
+  ],
+};
+
+const documentNames: Rename = { key: new Map([['content', 'page_content']]), json: new Set(['metadata']) };
+
+/** The run's inputs as a JSON object, or undefined where the span has none. */
+export function writeInputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+  return writeSide(context, inputSide, events);
+}
+
+/** The run's outputs as a JSON object, or undefined where the span has none. */
+export function writeOutputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+  return writeSide(context, outputSide, events);
+}
+
+function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[]): Buffer | undefined {
+  const { out } = context;
+  const start = out.position;
+  const written =
+    writeMessages(context, side) || writeWholeAttribute(context, side) || writeFromEvents(context, side, events);
+  return written ? out.since(start) : undefined;
+}
+
+/** `{"messages":[…]}` with the documents, instructions and whole value beside it that the span has as well. */
+function writeMessages(context: SpanContext, side: Side): boolean {
+  const { span, out } = context;
+  const start = out.position;
+  const whole = span.find(side.messages);
+  if (whole >= 0) {
+    out.ascii('{"messages":');
+    writeAttribute(context, whole);
+  } else {
+    const family = side.messageParts.find((role) => span.find(role) >= 0);
+    const tree = family && takeTree(context, family);
+    if (tree) {
+      out.ascii('{"messages":');
+      writeTree(context, span.attributes, tree);
+    }
+  }
+  const documents = side.key === 'output' ? takeTree(context, 'documentPart') : undefined;
+  if (documents !== undefined) {
+    out.ascii(out.position === start ? '{"documents":' : ',"documents":');
+    writeTree(context, span.attributes, documents, documentNames);
+  }
+  const instructions = side.key === 'input' ? span.find('systemInstructions') : -1;
+  if (instructions >= 0) {
+    out.ascii(out.position === start ? '{"system_instructions":' : ',"system_instructions":');
+    writeAttribute(context, instructions);
+  }
+  if (out.position === start) return false;
+  const besides = findWhole(context, side);
+  if (besides >= 0) {
+    out.ascii(`,"${side.key}":`);
+    writeAttribute(context, besides);
+  }
+  out.byte(0x7d);
+  return true;
+}
+
+function writeAttribute(context: SpanContext, index: number): void {
+  const { attributes } = context.span;
+  writeUnwrapped(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+  context.span.take(index);
+}
+
+function findWhole({ span }: SpanContext, side: Side): number {
+  for (const role of side.whole) {
+    const index = span.find(role);
+    if (index >= 0) return index;
+  }
+  return -1;
+}
+
+/** The whole side in one attribute: an object as it stands, anything else as the member `input` or `output`. */
+function writeWholeAttribute(context: SpanContext, side: Side): boolean {
+  const { span } = context;
+  const index = findWhole(context, side);
+  if (index < 0) return false;
+  const { role } = span.roles[index]!;
+  const hasMimeType = role === 'inputValue' || role === 'outputValue';
+  const isPlainText = hasMimeType && takeMimeType(context, side) === 'text/plain';
+  writeWhole(context, side, span.attributes, index, isPlainText);
+  span.take(index);
+  return true;
+}
+
+function takeMimeType(context: SpanContext, { mimeType }: Side): string | undefined {
+  const index = context.span.find(mimeType);
+  if (index < 0) return undefined;
+  context.span.take(index);
+  return textOf(context, index);
+}
+
+function writeWhole(context: SpanContext, side: Side, from: AttributeList, index: number, isPlainText: boolean): void {
+  const { out, reader } = context;
+  const start = from.valueStarts[index]!;
+  const end = from.valueEnds[index]!;
+  const value = readHead(reader, start, end);
+  const isText = value.kind === 'string' || value.kind === 'bytes';
+  const json =
+    isText && !isPlainText ? embeddedJson(reader.source, value.start, value.end, context.maxJsonDepth) : undefined;
+  if (json === 'object') {
+    out.copy(reader.source, value.start, value.end);
+    return;
+  }
+  if (value.kind === 'list') {
+    writeValue(context, start, end);
+    return;
+  }
+  out.ascii(`{"${side.key}":`);
+  if (json === 'array') out.copy(reader.source, value.start, value.end);
+  else writeValue(context, start, end);
+  out.byte(0x7d);
+}
+
+function writeFromEvents(context: SpanContext, side: Side, events: readonly SpanEvent[]): boolean {
+  if (events.length === 0) return false;
+  if (side.fromEvents(context, events)) return true;
+  for (const [name, attribute] of side.contentEvents) {
+    const event = events.find((one) => one.name === name && findAttribute(one.attributes, attribute) >= 0);
+    if (event === undefined) continue;
+    const index = findAttribute(event.attributes, attribute);
+    if (attribute.endsWith('messages')) {
+      context.out.ascii('{"messages":');
+      writeUnwrapped(context, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
+      context.out.byte(0x7d);
+    } else {
+      writeWhole(context, side, event.attributes, index, false);
+      event.taken = event.attributes.count === 1;
+    }
+    return true;
+  }
+  return false;
+}

@@ -1,0 +1,134 @@
+import { isUtf8 } from 'node:buffer';
+
+const quote = 0x22;
+const backslash = 0x5c;
+const hex = Buffer.from('0123456789abcdef', 'latin1');
+const chunkBytes = 8 * 1024;
+/** Letters of the short escapes by control character; 0 where only \u00xx exists. */
+const shortEscape = new Uint8Array(32);
+for (const [code, letter] of [
+  [8, 'b'],
+  [9, 't'],
+  [10, 'n'],
+  [12, 'f'],
+  [13, 'r'],
+] as const) {
+  shortEscape[code] = letter.charCodeAt(0);
+}
+
+/**
+ * Writes JSON text into a buffer that grows, straight from the bytes of a request.
+ * Views given out by {@link since} stay valid: growing leaves the old buffer to those who hold it.
+ */
+export class JsonText {
+  #buffer: Buffer;
+  #position = 0;
+
+  constructor(initialBytes: number) {
+    this.#buffer = Buffer.allocUnsafe(initialBytes);
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  since(start: number): Buffer {
+    return this.#buffer.subarray(start, this.#position);
+  }
+
+  /** Forgets what was written after `position`. */
+  rewind(position: number): void {
+    this.#position = position;
+  }
+
+  byte(code: number): void {
+    this.#reserve(1);
+    this.#buffer[this.#position++] = code;
+  }
+
+  /** ASCII text as it stands: punctuation, numbers, literals. */
+  ascii(text: string): void {
+    this.#reserve(text.length);
+    this.#position += this.#buffer.write(text, this.#position, 'latin1');
+  }
+
+  /** Bytes that are JSON already. */
+  copy(source: Uint8Array, start: number, end: number): void {
+    this.#reserve(end - start);
+    this.#buffer.set(source.subarray(start, end), this.#position);
+    this.#position += end - start;
+  }
+
+  /** Writes bytes as a JSON string. False where they are not UTF-8. */
+  string(source: Buffer, start: number, end: number): boolean {
+    this.byte(quote);
+    let ascii = true;
+    for (let from = start; from < end; from += chunkBytes) {
+      ascii = this.#escape(source, from, Math.min(end, from + chunkBytes)) && ascii;
+    }
+    this.byte(quote);
+    return ascii || isUtf8(source.subarray(start, end));
+  }
+
+  /** Writes a JavaScript string as a JSON string; a lone surrogate becomes its escape. */
+  text(value: string): void {
+    this.json(JSON.stringify(value));
+  }
+
+  /** JSON in a JavaScript string. */
+  json(json: string): void {
+    this.#reserve(json.length * 3);
+    this.#position += this.#buffer.write(json, this.#position, 'utf8');
+  }
+
+  /** A signed 64-bit integer in full, from its unsigned halves. */
+  int64(low: number, high: number): void {
+    if (high < 0x20_0000) {
+      this.ascii(String(high * 0x1_0000_0000 + low));
+      return;
+    }
+    this.ascii(BigInt.asIntN(64, (BigInt(high) << 32n) | BigInt(low)).toString());
+  }
+
+  /** A double; what JSON has no number for becomes a string. */
+  double(value: number): void {
+    this.ascii(Number.isFinite(value) ? String(value) : `"${value}"`);
+  }
+
+  /** False where a byte is not ASCII; such bytes are copied. */
+  #escape(source: Buffer, start: number, end: number): boolean {
+    this.#reserve((end - start) * 6);
+    const target = this.#buffer;
+    let at = this.#position;
+    let seen = 0;
+    for (let index = start; index < end; index++) {
+      const byte = source[index]!;
+      seen |= byte;
+      if (byte >= 0x20) {
+        if (byte === quote || byte === backslash) target[at++] = backslash;
+        target[at++] = byte;
+        continue;
+      }
+      target[at++] = backslash;
+      const letter = shortEscape[byte]!;
+      if (letter !== 0) {
+        target[at++] = letter;
+        continue;
+      }
+      target.write('u00', at, 'latin1');
+      target[at + 3] = hex[byte >> 4]!;
+      target[at + 4] = hex[byte & 15]!;
+      at += 5;
+    }
+    this.#position = at;
+    return seen < 0x80;
+  }
+
+  #reserve(bytes: number): void {
+    const needed = this.#position + bytes;
+    if (needed <= this.#buffer.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
+    this.#buffer.copy(larger, 0, 0, this.#position);
+    this.#buffer = larger;
+  }
+}

@@ -1,0 +1,71 @@
+import { writeUnwrapped } from './any-value.ts';
+import { type AttributeTree, addLeaf, type Rename, writeMembers } from './attribute-tree.ts';
+import type { SpanContext } from './span-context.ts';
+import { findAttribute, type SpanEvent } from './span-events.ts';
+
+/** Events that carry one message of the prompt, and its role where no attribute says it. */
+const messageRoles: ReadonlyMap<string, string> = new Map([
+  ['gen_ai.system.message', 'system'],
+  ['gen_ai.user.message', 'user'],
+  ['gen_ai.assistant.message', 'assistant'],
+  ['gen_ai.tool.message', 'tool'],
+]);
+
+/** Attributes of message events that are no part of the message. */
+const besides: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
+const messageNames: Rename = { key: new Map(), json: new Set(['message', 'tool_calls']) };
+const toolMessageNames: Rename = { ...messageNames, key: new Map([['id', 'tool_call_id']]) };
+
+/**
+ * Writes the messages that came as span events, as `{"messages":[…]}`; false where there are none.
+ * All of these are what the model was given, the assistant's earlier turns too; what it said is `gen_ai.choice`.
+ * Source: GenAI semantic conventions up to 1.36, events.
+ */
+export function writeMessageEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
+  return writeAll(context, events, 'messages', (name) => messageRoles.has(name));
+}
+
+/** Writes `gen_ai.choice` events as `{"choices":[…]}`; false where there are none. */
+export function writeChoiceEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
+  return writeAll(context, events, 'choices', (name) => name === 'gen_ai.choice');
+}
+
+function writeAll(
+  context: SpanContext,
+  events: readonly SpanEvent[],
+  key: string,
+  wanted: (name: string) => boolean,
+): boolean {
+  const { out } = context;
+  let any = false;
+  for (const event of events) {
+    if (!wanted(event.name)) continue;
+    out.ascii(any ? ',' : `{"${key}":[`);
+    any = true;
+    event.taken = writeMessage(context, event);
+  }
+  if (any) out.ascii(']}');
+  return any;
+}
+
+/** False where an attribute found no place, so that the event has to be kept besides. */
+function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): boolean {
+  const whole = findAttribute(attributes, 'gen_ai.event.content');
+  if (whole >= 0) {
+    writeUnwrapped(context, attributes.valueStarts[whole]!, attributes.valueEnds[whole]!);
+    return attributes.count === 1;
+  }
+  const tree: AttributeTree = new Map();
+  let complete = true;
+  for (let index = 0; index < attributes.count; index++) {
+    const key = attributes.keys[index]!;
+    if (!besides.has(key)) complete = addLeaf(tree, key, index, context.maxDepth) && complete;
+  }
+  const role = messageRoles.get(name);
+  const { out } = context;
+  out.byte(0x7b);
+  if (role !== undefined && !tree.has('role')) out.ascii(`"role":"${role}"${tree.size > 0 ? ',' : ''}`);
+  writeMembers(context, attributes, tree, role === 'tool' ? toolMessageNames : messageNames);
+  out.byte(0x7d);
+  return complete;
+}

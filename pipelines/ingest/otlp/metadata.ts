@@ -1,0 +1,130 @@
+import { writeUnwrapped, writeValue } from './any-value.ts';
+import { embeddedMembers } from './embedded-json.ts';
+import { headOf } from './scalars.ts';
+import type { SharedMetadata } from './shared-metadata.ts';
+import type { SpanContext } from './span-context.ts';
+import { writeUsage } from './usage-metadata.ts';
+
+/**
+ * Writes the run's metadata as a JSON object whose keys are unique: what names itself metadata, then what a convention
+ * gives a key of its own, then every attribute that found no other place, then scope and resource. Of one key the
+ * first counts.
+ */
+export function writeMetadata(context: SpanContext, shared: SharedMetadata): void {
+  const { out } = context;
+  out.byte(0x7b);
+  const start = out.position;
+  writeFields(context, start);
+  writeRenamed(context, start);
+  writeModelName(context, start);
+  writeUsageMember(context, start);
+  writeMetadataObject(context, start);
+  writeRest(context, start);
+  writeShared(context, start, shared);
+  out.byte(0x7d);
+}
+
+function writeFields(context: SpanContext, start: number): void {
+  const { span } = context;
+  if (span.find('metadataField') < 0) return;
+  for (let index = span.find('metadataField'); index < span.attributes.count; index++) {
+    const { role, prefixBytes } = span.roles[index]!;
+    if (role !== 'metadataField') continue;
+    span.take(index);
+    if (!begin(context, start, span.attributes.keys[index]!.slice(prefixBytes))) continue;
+    context.writeString(span.attributes.keyStarts[index]! + (prefixBytes ?? 0), span.attributes.keyEnds[index]!);
+    context.out.byte(0x3a);
+    // The SDKs write objects as JSON text.
+    writeUnwrapped(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+  }
+}
+
+function writeRenamed(context: SpanContext, start: number): void {
+  const { span } = context;
+  if (span.find('renamedMetadata') < 0) return;
+  for (let index = span.find('renamedMetadata'); index < span.attributes.count; index++) {
+    const { role, key } = span.roles[index]!;
+    if (role !== 'renamedMetadata' || key === undefined || !begin(context, start, key)) continue;
+    context.out.ascii(`"${key}":`);
+    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    span.take(index);
+  }
+}
+
+/** The model that answered, else the one that was asked: what prices are looked up by. */
+function writeModelName(context: SpanContext, start: number): void {
+  const { span } = context;
+  const own = span.find('modelName');
+  const index =
+    own >= 0 ? own : span.find('responseModel') >= 0 ? span.find('responseModel') : span.find('requestModel');
+  if (index < 0 || headOf(context, index).kind !== 'string' || !begin(context, start, 'ls_model_name')) return;
+  context.out.ascii('"ls_model_name":');
+  writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+  if (own >= 0) span.take(own);
+}
+
+function writeUsageMember(context: SpanContext, start: number): void {
+  const { out, written } = context;
+  if (written.has('usage_metadata')) return;
+  const before = out.position;
+  out.ascii(before === start ? '"usage_metadata":' : ',"usage_metadata":');
+  if (writeUsage(context)) written.add('usage_metadata');
+  else out.rewind(before);
+}
+
+/** OpenInference's `metadata`: a JSON object whose members are metadata each. */
+function writeMetadataObject(context: SpanContext, start: number): void {
+  const { span, out, reader } = context;
+  const index = span.find('metadataObject');
+  if (index < 0) return;
+  const value = headOf(context, index);
+  if (value.kind !== 'string') return;
+  const members = embeddedMembers(reader.source, value.start, value.end, context.maxJsonDepth);
+  if (members === undefined) return;
+  span.take(index);
+  for (const [key, member] of members) {
+    if (!begin(context, start, latin1(key))) continue;
+    out.text(key);
+    out.byte(0x3a);
+    out.copy(reader.source, member.start, member.end);
+  }
+}
+
+function writeRest(context: SpanContext, start: number): void {
+  const { span } = context;
+  const { attributes } = span;
+  for (let index = 0; index < attributes.count; index++) {
+    if (span.taken[index] || !begin(context, start, attributes.keys[index]!)) continue;
+    context.writeString(attributes.keyStarts[index]!, attributes.keyEnds[index]!);
+    context.out.byte(0x3a);
+    writeValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+  }
+}
+
+function writeShared(context: SpanContext, start: number, shared: SharedMetadata): void {
+  const { out, written } = context;
+  if (shared.reason !== undefined) context.reject(shared.reason);
+  if (shared.keys.length === 0) return;
+  if (!shared.keys.some((key) => written.has(key))) {
+    if (out.position !== start) out.byte(0x2c);
+    out.copy(shared.whole, 0, shared.whole.length);
+    return;
+  }
+  for (const [index, key] of shared.keys.entries()) {
+    if (!begin(context, start, key)) continue;
+    const member = shared.members[index]!;
+    out.copy(member, 0, member.length);
+  }
+}
+
+/** Starts the member `key`, with a comma where it needs one; false where the key has a value already. */
+function begin({ out, written }: SpanContext, start: number, key: string): boolean {
+  if (written.has(key)) return false;
+  written.add(key);
+  if (out.position !== start) out.byte(0x2c);
+  return true;
+}
+
+function latin1(text: string): string {
+  return Buffer.from(text).toString('latin1');
+}

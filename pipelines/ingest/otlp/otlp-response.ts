@@ -1,0 +1,49 @@
+import { ProtobufWriter } from './protobuf-writer.ts';
+
+export interface OtlpAnswer {
+  readonly contentType: string;
+  readonly body: Buffer;
+}
+
+/** Which encoding a Content-Type names; undefined where it is none of OTLP's. */
+export function encodingOf(contentType: string | undefined): 'protobuf' | 'json' | undefined {
+  const type = contentType?.split(';', 1)[0]?.trim().toLowerCase();
+  if (type === 'application/x-protobuf' || type === 'application/protobuf') return 'protobuf';
+  return type === 'application/json' ? 'json' : undefined;
+}
+
+/**
+ * The ExportTraceServiceResponse to a request, in the request's encoding: `partial_success` only where spans were
+ * rejected or there is something to say. Source: OTLP specification, "Full Success" and "Partial Success".
+ */
+export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpAnswer {
+  const isPartial = rejectedCount > 0 || message !== '';
+  if (encodingOf(contentType) === 'json') {
+    const partialSuccess = { rejectedSpans: String(rejectedCount), errorMessage: message };
+    return json(isPartial ? { partialSuccess } : {});
+  }
+  const writer = new ProtobufWriter();
+  if (isPartial) {
+    const mark = writer.begin(0x0a);
+    if (rejectedCount > 0) writer.varint(0x08, BigInt(rejectedCount));
+    if (message !== '') writer.text(0x12, message);
+    writer.end(mark);
+  }
+  return protobuf(writer);
+}
+
+/** The google.rpc.Status that a failed request is answered with, in the request's encoding, JSON where that is neither. */
+export function otlpFailure(contentType: string | undefined, message: string): OtlpAnswer {
+  if (encodingOf(contentType) !== 'protobuf') return json({ message });
+  const writer = new ProtobufWriter();
+  writer.text(0x12, message);
+  return protobuf(writer);
+}
+
+function json(value: object): OtlpAnswer {
+  return { contentType: 'application/json', body: Buffer.from(JSON.stringify(value)) };
+}
+
+function protobuf(writer: ProtobufWriter): OtlpAnswer {
+  return { contentType: 'application/x-protobuf', body: writer.bytes() };
+}

@@ -1,0 +1,138 @@
+import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+
+/**
+ * Walks protobuf's wire format without building objects: the caller switches on tags and reads what it wants.
+ * Every read stays inside the message that was entered; a length or varint that leaves it, a group, and field number 0
+ * are INVALID_PROTOBUF with the offset in the body. Source: protobuf.dev, "Encoding".
+ */
+export class ProtobufReader {
+  readonly source: Buffer;
+  position = 0;
+  limit: number;
+  /** Halves of the last 64-bit value, unsigned. */
+  low = 0;
+  high = 0;
+
+  constructor(source: Buffer) {
+    this.source = source;
+    this.limit = source.length;
+  }
+
+  /** Reads on inside `[start, end)`. */
+  seek(start: number, end: number): void {
+    this.position = start;
+    this.limit = end;
+  }
+
+  get more(): boolean {
+    return this.position < this.limit;
+  }
+
+  /** Field number times eight plus wire type. */
+  tag(): number {
+    const at = this.position;
+    const value = this.uint32();
+    if (value >>> 3 === 0) throw this.#broken(at, 'field number 0');
+    return value;
+  }
+
+  /** A varint's low 32 bits; counts, enums and flags need no more. */
+  uint32(): number {
+    const first = this.source[this.position]!;
+    if (first < 0x80 && this.position < this.limit) {
+      this.position++;
+      return first;
+    }
+    this.varint64();
+    return this.low;
+  }
+
+  /** Leaves a varint of up to 64 bits in `low` and `high`. */
+  varint64(): void {
+    const start = this.position;
+    let low = 0;
+    let high = 0;
+    for (let shift = 0; shift < 70; shift += 7) {
+      if (this.position >= this.limit) throw this.#broken(start, 'truncated varint');
+      const byte = this.source[this.position++]!;
+      const bits = byte & 0x7f;
+      if (shift < 28) low |= bits << shift;
+      else if (shift === 28) {
+        low |= bits << 28;
+        high |= bits >>> 4;
+      } else high |= bits << (shift - 32);
+      if (byte < 0x80) {
+        this.low = low >>> 0;
+        this.high = high >>> 0;
+        return;
+      }
+    }
+    throw this.#broken(start, 'varint longer than ten bytes');
+  }
+
+  fixed32(): number {
+    const at = this.#take(4);
+    return this.source.readUInt32LE(at);
+  }
+
+  fixed64(): void {
+    const at = this.#take(8);
+    this.low = this.source.readUInt32LE(at);
+    this.high = this.source.readUInt32LE(at + 4);
+  }
+
+  double(): number {
+    const at = this.#take(8);
+    return this.source.readDoubleLE(at);
+  }
+
+  /** Steps over a length-delimited field; its bytes end at `position`, and the answer is where they start. */
+  delimited(): number {
+    const at = this.position;
+    this.#length();
+    const length = this.low;
+    if (this.high !== 0 || length > this.limit - this.position) throw this.#broken(at, 'length beyond its message');
+    const start = this.position;
+    this.position += length;
+    return start;
+  }
+
+  skip(tag: number): void {
+    switch (tag & 7) {
+      case 0:
+        this.varint64();
+        return;
+      case 1:
+        this.#take(8);
+        return;
+      case 2:
+        this.delimited();
+        return;
+      case 5:
+        this.#take(4);
+        return;
+      default:
+        throw this.#broken(this.position, (tag & 7) < 5 ? 'groups are not supported' : 'unknown wire type');
+    }
+  }
+
+  #length(): void {
+    const first = this.source[this.position]!;
+    if (first < 0x80 && this.position < this.limit) {
+      this.position++;
+      this.low = first;
+      this.high = 0;
+    } else this.varint64();
+  }
+
+  #take(bytes: number): number {
+    const at = this.position;
+    if (bytes > this.limit - at) throw this.#broken(at, 'truncated field');
+    this.position = at + bytes;
+    return at;
+  }
+
+  #broken(offset: number, reason: string): RunlakeError {
+    return fault('INVALID_PROTOBUF', { offset, reason });
+  }
+}

@@ -1,0 +1,62 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { decodeJson } from './decode-json.ts';
+import { decodeProtobuf } from './decode-protobuf.ts';
+import { JsonText } from './json-text.ts';
+import { type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
+import { encodingOf } from './otlp-response.ts';
+import { ProtobufReader } from './protobuf-reader.ts';
+import { settleBatch } from './settle-batch.ts';
+import { readShared } from './shared-metadata.ts';
+import { SpanContext } from './span-context.ts';
+
+export interface OtlpRequest {
+  readonly body: Buffer;
+  readonly contentType: string | undefined;
+  /** How deep attribute values may nest. */
+  readonly maxDepth: number;
+}
+
+/** A span that was not taken; the others of its request are. */
+export interface RejectedSpan {
+  /** The span's place among all spans of the request, from 0. */
+  readonly index: number;
+  readonly reason: string;
+}
+
+export interface OtlpRuns {
+  readonly drafts: OtlpDraft[];
+  readonly rejected: RejectedSpan[];
+}
+
+/**
+ * Reads an ExportTraceServiceRequest, in protobuf or JSON, into one post for each span, in the order of the request.
+ * The drafts' JSON shares the memory of the request.
+ * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 where the request as a whole cannot be read.
+ */
+export function readOtlp({ body, contentType, maxDepth }: OtlpRequest): OtlpRuns {
+  const encoding = encodingOf(contentType);
+  if (encoding === undefined) {
+    const expected = 'application/x-protobuf or application/json';
+    throw fault('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
+  }
+  const request = encoding === 'json' ? decodeJson(body, maxDepth) : { body, refused: undefined };
+  const reader = new ProtobufReader(request.body);
+  const scopes = decodeProtobuf(reader);
+  const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
+  const mapped: Array<Extract<MappedSpan, { draft: OtlpDraft }>> = [];
+  const rejected: RejectedSpan[] = [];
+  let index = 0;
+  for (const { resource, scope, spans } of scopes) {
+    const shared = readShared(context, resource, scope);
+    for (const { start, end } of spans) {
+      context.begin();
+      context.span.read(reader, start, end);
+      const refusal = request.refused?.get(index);
+      const result = refusal === undefined ? mapSpan(context, shared, index) : { reason: refusal };
+      if ('draft' in result) mapped.push(result);
+      else rejected.push({ index, reason: result.reason });
+      index++;
+    }
+  }
+  return { drafts: settleBatch(mapped, context.overrides), rejected };
+}

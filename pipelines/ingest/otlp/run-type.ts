@@ -1,0 +1,80 @@
+import { type RunType, runTypes } from '../run-event/run-event.ts';
+import type { RoleName } from './attribute-roles.ts';
+import { textOf } from './scalars.ts';
+import type { SpanContext } from './span-context.ts';
+
+const own = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
+
+/** Attributes that tell the run type, the plainest first, with what their values (in lower case) mean. */
+const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
+  { role: 'runType', types: mapOf(own) },
+  {
+    role: 'inferenceKind',
+    types: mapOf({ ...own, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
+  },
+  { role: 'traceloopKind', types: mapOf({ ...own, workflow: 'chain', task: 'chain', agent: 'chain' }) },
+  { role: 'requestType', types: mapOf({ embedding: 'embedding', rerank: 'retriever' }), otherwise: 'llm' },
+  {
+    role: 'operation',
+    types: mapOf({
+      ...own,
+      chat: 'llm',
+      completion: 'llm',
+      text_completion: 'llm',
+      generate_content: 'llm',
+      embeddings: 'embedding',
+      retrieval: 'retriever',
+      execute_tool: 'tool',
+      invoke_agent: 'chain',
+      create_agent: 'chain',
+      invoke_workflow: 'chain',
+    }),
+  },
+  {
+    role: 'sdkOperation',
+    types: mapOf({
+      'ai.generatetext.dogenerate': 'llm',
+      'ai.streamtext.dostream': 'llm',
+      'ai.generateobject.dogenerate': 'llm',
+      'ai.streamobject.dostream': 'llm',
+      'ai.embed.doembed': 'embedding',
+      'ai.embedmany.doembed': 'embedding',
+      'ai.toolcall': 'tool',
+      'ai.generatetext': 'chain',
+      'ai.streamtext': 'chain',
+      'ai.generateobject': 'chain',
+      'ai.streamobject': 'chain',
+    }),
+  },
+];
+
+/** What the mere presence of an attribute tells, where none of the above does. */
+const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
+  ['genAiToolName', 'tool'],
+  ['promptVariables', 'prompt'],
+  ['documentPart', 'retriever'],
+  ['requestModel', 'llm'],
+  ['modelName', 'llm'],
+  ['promptPart', 'llm'],
+];
+
+/** The run type of a span; `chain` where nothing says another. */
+export function runTypeOf(context: SpanContext): RunType {
+  const { span } = context;
+  for (const { role, types, otherwise } of sources) {
+    const index = span.find(role);
+    if (index < 0) continue;
+    const text = textOf(context, index);
+    const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? otherwise);
+    if (type === undefined) continue;
+    // The others say more than the run type keeps, so they stay in the metadata.
+    if (role === 'runType') span.take(index);
+    return type;
+  }
+  for (const [role, type] of hints) if (span.find(role) >= 0) return type;
+  return 'chain';
+}
+
+function mapOf(types: Record<string, RunType>): ReadonlyMap<string, RunType> {
+  return new Map(Object.entries(types));
+}

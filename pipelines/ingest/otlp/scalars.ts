@@ -1,0 +1,42 @@
+import { readHead } from './any-value.ts';
+import type { SpanContext } from './span-context.ts';
+
+/** The text of an attribute whose value is a string, or undefined. */
+export function textOf(context: SpanContext, index: number): string | undefined {
+  const value = headOf(context, index);
+  return value.kind === 'string' ? context.text(value.start, value.end) : undefined;
+}
+
+/** Text as {@link textOf}, of the first attribute with the role; taken where it is a string that is not empty. */
+export function takeText(context: SpanContext, role: Parameters<SpanContext['span']['find']>[0]): string | undefined {
+  const index = context.span.find(role);
+  if (index < 0) return undefined;
+  const text = textOf(context, index);
+  if (text === undefined || text === '') return undefined;
+  context.span.take(index);
+  return text;
+}
+
+/** A boolean, given as such or as text. */
+export function flagOf(context: SpanContext, index: number): boolean {
+  const value = headOf(context, index);
+  if (value.kind === 'bool') return value.number === 1;
+  return value.kind === 'string' && context.text(value.start, value.end).toLowerCase() === 'true';
+}
+
+/** A number that is not negative, whatever kind carries it, or undefined. */
+export function numberOf(context: SpanContext, index: number): number | undefined {
+  const value = headOf(context, index);
+  let number: number;
+  if (value.kind === 'int') number = value.high * 0x1_0000_0000 + value.low;
+  else if (value.kind === 'double') number = value.number;
+  else if (value.kind === 'string' && value.end - value.start < 32 && value.end > value.start) {
+    number = Number(context.text(value.start, value.end));
+  } else return undefined;
+  return number >= 0 && number <= Number.MAX_SAFE_INTEGER ? number : undefined;
+}
+
+export function headOf(context: SpanContext, index: number) {
+  const { attributes } = context.span;
+  return readHead(context.reader, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+}

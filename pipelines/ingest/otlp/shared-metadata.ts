@@ -1,0 +1,85 @@
+import { readAttributes, writeValue } from './any-value.ts';
+import type { ByteRange } from './span.ts';
+import type { SpanContext } from './span-context.ts';
+
+/** Metadata that all spans of one scope share, written once: the scope's own and the resource's attributes. */
+export interface SharedMetadata {
+  /** Latin-1, as names of attributes are kept; in the order of `members`. */
+  readonly keys: readonly string[];
+  /** `"key":value` each. */
+  readonly members: readonly Buffer[];
+  /** All members, joined by commas. */
+  readonly whole: Buffer;
+  /** Why no span with it can be taken. */
+  readonly reason: string | undefined;
+}
+
+/**
+ * Reads an InstrumentationScope and a Resource. Of one key the scope's value counts.
+ * Source: opentelemetry/proto/common/v1/common.proto, resource/v1/resource.proto.
+ */
+export function readShared(
+  context: SpanContext,
+  resource: ByteRange | undefined,
+  scope: ByteRange | undefined,
+): SharedMetadata {
+  context.begin();
+  const members = new Map<string, Buffer>();
+  if (scope !== undefined) {
+    readScopeText(context, scope, 0x0a, '"otel.scope.name":', members);
+    readScopeText(context, scope, 0x12, '"otel.scope.version":', members);
+    addAttributes(context, scope, 0x1a, members);
+  }
+  if (resource !== undefined) addAttributes(context, resource, 0x0a, members);
+  const fragments = [...members.values()];
+  const comma = Buffer.from(',');
+  return {
+    keys: [...members.keys()],
+    members: fragments,
+    whole: Buffer.concat(fragments.flatMap((member, index) => (index === 0 ? [member] : [comma, member]))),
+    reason: context.reason,
+  };
+}
+
+function readScopeText(
+  context: SpanContext,
+  { start, end }: ByteRange,
+  wanted: number,
+  key: string,
+  members: Map<string, Buffer>,
+): void {
+  const { reader, out } = context;
+  reader.seek(start, end);
+  while (reader.more) {
+    const tag = reader.tag();
+    if (tag !== wanted) {
+      reader.skip(tag);
+      continue;
+    }
+    const from = reader.delimited();
+    if (from === reader.position) continue;
+    const at = out.position;
+    out.ascii(key);
+    context.writeString(from, reader.position);
+    members.set(key.slice(1, -2), out.since(at));
+  }
+}
+
+function addAttributes(
+  context: SpanContext,
+  { start, end }: ByteRange,
+  wanted: number,
+  members: Map<string, Buffer>,
+): void {
+  const { reader, out } = context;
+  const attributes = readAttributes(reader, start, end, wanted);
+  for (let index = 0; index < attributes.count; index++) {
+    const key = attributes.keys[index]!;
+    if (members.has(key)) continue;
+    const at = out.position;
+    context.writeString(attributes.keyStarts[index]!, attributes.keyEnds[index]!);
+    out.byte(0x3a);
+    writeValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+    members.set(key, out.since(at));
+  }
+}

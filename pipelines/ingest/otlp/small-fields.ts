@@ -1,0 +1,64 @@
+import { parseUuid } from '../run-event/uuid.ts';
+import { writeValue } from './any-value.ts';
+import type { RoleName } from './attribute-roles.ts';
+import { headOf, takeText, textOf } from './scalars.ts';
+import type { SpanContext } from './span-context.ts';
+
+/** The run's name: one of its own, else the span's. */
+export function nameOf(context: SpanContext, isTool: boolean): string {
+  const own = takeText(context, 'name') ?? takeText(context, 'entityName') ?? (isTool && takeText(context, 'toolName'));
+  const { start, end } = context.span.name;
+  return own || context.text(start, end) || 'unknown';
+}
+
+/** The tags as a JSON array: a list, or the SDK's text with commas. */
+export function writeTags(context: SpanContext): Buffer | undefined {
+  const { span, out } = context;
+  const index = span.find('tags');
+  if (index < 0) return undefined;
+  const { kind } = headOf(context, index);
+  const start = out.position;
+  if (kind === 'array') {
+    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    span.take(index);
+    return out.since(start);
+  }
+  const text = textOf(context, index);
+  if (text === undefined) return undefined;
+  span.take(index);
+  const tags = text.split(',').flatMap((tag) => tag.trim() || []);
+  if (tags.length === 0) return undefined;
+  out.json(JSON.stringify(tags));
+  return out.since(start);
+}
+
+const serializedMembers: ReadonlyArray<readonly [RoleName, string]> = [
+  ['serializedName', 'name'],
+  ['serializedSignature', 'signature'],
+  ['serializedDoc', 'doc'],
+];
+
+/** What the SDK says of the code behind a run. */
+export function writeSerialized(context: SpanContext): Buffer | undefined {
+  const { span, out } = context;
+  const start = out.position;
+  for (const [role, key] of serializedMembers) {
+    const index = span.find(role);
+    if (index < 0) continue;
+    out.ascii(out.position === start ? `{"${key}":` : `,"${key}":`);
+    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    span.take(index);
+  }
+  if (out.position === start) return undefined;
+  out.byte(0x7d);
+  return out.since(start);
+}
+
+/** A UUID; an attribute that is none stays metadata. */
+export function takeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
+  const index = context.span.find(role);
+  if (index < 0) return undefined;
+  const id = parseUuid(textOf(context, index) ?? '');
+  if (id !== undefined) context.span.take(index);
+  return id;
+}

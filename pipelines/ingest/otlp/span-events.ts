@@ -1,0 +1,85 @@
+import { formatTime } from '../run-event/times.ts';
+import { writeObject } from './any-value.ts';
+import { AttributeList } from './span.ts';
+import type { SpanContext } from './span-context.ts';
+import { microsOfNanos } from './unix-nano.ts';
+
+/** One Event of a span. */
+export interface SpanEvent {
+  /** Latin-1, as names of attributes are kept. */
+  readonly name: string;
+  readonly nameStart: number;
+  readonly nameEnd: number;
+  /** 0 where the event has no time. */
+  readonly timeMicros: number;
+  readonly attributes: AttributeList;
+  /** True once it became part of inputs or outputs. */
+  taken: boolean;
+}
+
+/** Decodes the span's events. Throws INVALID_PROTOBUF. */
+export function readEvents(context: SpanContext): SpanEvent[] {
+  const { reader, span } = context;
+  return span.events.map(({ start, end }) => {
+    let nameStart = start;
+    let nameEnd = start;
+    let timeMicros = 0;
+    const attributes = new AttributeList();
+    reader.seek(start, end);
+    while (reader.more) {
+      const tag = reader.tag();
+      if (tag === 0x09) {
+        reader.fixed64();
+        timeMicros = microsOfNanos(reader.low, reader.high);
+      } else if (tag === 0x12) {
+        nameStart = reader.delimited();
+        nameEnd = reader.position;
+      } else if (tag === 0x1a) {
+        const from = reader.delimited();
+        const next = reader.position;
+        attributes.add(reader, from, next);
+        reader.seek(next, end);
+      } else reader.skip(tag);
+    }
+    const name = reader.source.toString('latin1', nameStart, nameEnd);
+    return { name, nameStart, nameEnd, timeMicros, attributes, taken: false };
+  });
+}
+
+/** Writes the events that are not part of something else as `[{name, time, kwargs}]`; undefined where there are none. */
+export function writeEvents(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+  if (events.every(({ taken }) => taken)) return undefined;
+  const { out } = context;
+  const start = out.position;
+  let first = true;
+  out.byte(0x5b);
+  for (const event of events) {
+    if (event.taken) continue;
+    out.ascii(first ? '{"name":' : ',{"name":');
+    first = false;
+    const firstToken = firstTokenEvents.has(event.name);
+    if (firstToken) out.ascii('"new_token"');
+    else context.writeString(event.nameStart, event.nameEnd);
+    if (event.timeMicros > 0 && event.timeMicros < latestMicros)
+      out.ascii(`,"time":"${formatTime(event.timeMicros)}Z"`);
+    if (event.attributes.count > 0) {
+      out.ascii(',"kwargs":');
+      writeObject(context, event.attributes);
+    }
+    out.byte(0x7d);
+  }
+  out.byte(0x5d);
+  return out.since(start);
+}
+
+/** Events by which instrumentations tell the first token, whose name in the run format is `new_token`. */
+const firstTokenEvents: ReadonlySet<string> = new Set(['ai.stream.firstChunk', 'First Token Stream Event']);
+
+/** The last time that formats with a year of four digits. */
+const latestMicros = Date.UTC(10_000, 0) * 1000;
+
+/** The index of an event's attribute by name, or -1. */
+export function findAttribute(attributes: AttributeList, name: string): number {
+  for (let index = 0; index < attributes.count; index++) if (attributes.keys[index] === name) return index;
+  return -1;
+}

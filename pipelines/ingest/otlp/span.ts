@@ -1,0 +1,208 @@
+import { type AttributeRole, type RoleName, roleOf } from './attribute-roles.ts';
+import type { ProtobufReader } from './protobuf-reader.ts';
+
+/** Bytes `[start, end)` of the body. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** A repeated message: an attribute as key and value, still encoded. Arrays in step, so that a span makes no object per attribute. */
+export class AttributeList {
+  count = 0;
+  readonly keys: string[] = [];
+  readonly keyStarts: number[] = [];
+  readonly keyEnds: number[] = [];
+  readonly valueStarts: number[] = [];
+  readonly valueEnds: number[] = [];
+
+  clear(): void {
+    this.count = 0;
+  }
+
+  /** Reads a KeyValue message. The name is kept as Latin-1, which is exact for every known name and unequal for unequal bytes. */
+  add(reader: ProtobufReader, start: number, end: number): void {
+    reader.seek(start, end);
+    let keyStart = start;
+    let keyEnd = start;
+    let valueStart = start;
+    let valueEnd = start;
+    while (reader.more) {
+      const tag = reader.tag();
+      if (tag === 0x0a) {
+        keyStart = reader.delimited();
+        keyEnd = reader.position;
+      } else if (tag === 0x12) {
+        valueStart = reader.delimited();
+        valueEnd = reader.position;
+      } else reader.skip(tag);
+    }
+    const index = this.count++;
+    this.keys[index] = reader.source.toString('latin1', keyStart, keyEnd);
+    this.keyStarts[index] = keyStart;
+    this.keyEnds[index] = keyEnd;
+    this.valueStarts[index] = valueStart;
+    this.valueEnds[index] = valueEnd;
+  }
+}
+
+const none: ByteRange = { start: 0, end: 0 };
+
+/**
+ * One decoded Span: where its fields lie in the body, what its attributes mean, and which of them have found a place.
+ * One object serves all spans of a request in turn. Field numbers: opentelemetry/proto/trace/v1/trace.proto.
+ */
+export class Span {
+  traceId = none;
+  spanId = none;
+  parentSpanId = none;
+  traceState = none;
+  name = none;
+  statusMessage = none;
+  kind = 0;
+  flags = 0;
+  statusCode = 0;
+  startLow = 0;
+  startHigh = 0;
+  endLow = 0;
+  endHigh = 0;
+  droppedAttributes = 0;
+  droppedEvents = 0;
+  droppedLinks = 0;
+  events: ByteRange[] = [];
+  links: ByteRange[] = [];
+  readonly attributes = new AttributeList();
+  readonly roles: AttributeRole[] = [];
+  /** By attribute: true once it became part of a field, so that it is not metadata as well. */
+  readonly taken: boolean[] = [];
+  readonly #first = new Map<RoleName, number>();
+
+  /** The first attribute with this role, or -1. */
+  find(role: RoleName): number {
+    return this.#first.get(role) ?? -1;
+  }
+
+  take(index: number): void {
+    this.taken[index] = true;
+  }
+
+  /** Decodes the Span message in `[start, end)`. Throws INVALID_PROTOBUF. */
+  read(reader: ProtobufReader, start: number, end: number): void {
+    this.#clear();
+    reader.seek(start, end);
+    while (reader.more) {
+      const tag = reader.tag();
+      switch (tag) {
+        case 0x0a:
+          this.traceId = range(reader);
+          break;
+        case 0x12:
+          this.spanId = range(reader);
+          break;
+        case 0x1a:
+          this.traceState = range(reader);
+          break;
+        case 0x22:
+          this.parentSpanId = range(reader);
+          break;
+        case 0x2a:
+          this.name = range(reader);
+          break;
+        case 0x30:
+          this.kind = reader.uint32();
+          break;
+        case 0x39:
+          reader.fixed64();
+          this.startLow = reader.low;
+          this.startHigh = reader.high;
+          break;
+        case 0x41:
+          reader.fixed64();
+          this.endLow = reader.low;
+          this.endHigh = reader.high;
+          break;
+        case 0x4a: {
+          const at = reader.delimited();
+          const next = reader.position;
+          this.#addAttribute(reader, at, next);
+          reader.seek(next, end);
+          break;
+        }
+        case 0x50:
+          this.droppedAttributes = reader.uint32();
+          break;
+        case 0x5a:
+          this.events.push(range(reader));
+          break;
+        case 0x60:
+          this.droppedEvents = reader.uint32();
+          break;
+        case 0x6a:
+          this.links.push(range(reader));
+          break;
+        case 0x70:
+          this.droppedLinks = reader.uint32();
+          break;
+        case 0x7a: {
+          const at = reader.delimited();
+          const next = reader.position;
+          this.#readStatus(reader, at, next);
+          reader.seek(next, end);
+          break;
+        }
+        case 0x85:
+          this.flags = reader.fixed32();
+          break;
+        default:
+          reader.skip(tag);
+      }
+    }
+  }
+
+  #addAttribute(reader: ProtobufReader, start: number, end: number): void {
+    const index = this.attributes.count;
+    this.attributes.add(reader, start, end);
+    const role = roleOf(this.attributes.keys[index]!);
+    this.roles[index] = role;
+    this.taken[index] = false;
+    if (role.role !== 'none' && !this.#first.has(role.role)) this.#first.set(role.role, index);
+  }
+
+  #readStatus(reader: ProtobufReader, start: number, end: number): void {
+    reader.seek(start, end);
+    while (reader.more) {
+      const tag = reader.tag();
+      if (tag === 0x12) this.statusMessage = range(reader);
+      else if (tag === 0x18) this.statusCode = reader.uint32();
+      else reader.skip(tag);
+    }
+  }
+
+  #clear(): void {
+    this.traceId = none;
+    this.spanId = none;
+    this.parentSpanId = none;
+    this.traceState = none;
+    this.name = none;
+    this.statusMessage = none;
+    this.kind = 0;
+    this.flags = 0;
+    this.statusCode = 0;
+    this.startLow = 0;
+    this.startHigh = 0;
+    this.endLow = 0;
+    this.endHigh = 0;
+    this.droppedAttributes = 0;
+    this.droppedEvents = 0;
+    this.droppedLinks = 0;
+    if (this.events.length > 0) this.events = [];
+    if (this.links.length > 0) this.links = [];
+    this.attributes.clear();
+    this.#first.clear();
+  }
+}
+
+function range(reader: ProtobufReader): ByteRange {
+  const start = reader.delimited();
+  return { start, end: reader.position };
+}

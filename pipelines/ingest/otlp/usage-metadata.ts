@@ -1,0 +1,103 @@
+import { writeUnwrapped } from './any-value.ts';
+import type { RoleName } from './attribute-roles.ts';
+import { embeddedJson } from './embedded-json.ts';
+import { headOf, numberOf } from './scalars.ts';
+import type { SpanContext } from './span-context.ts';
+
+const counts: ReadonlyArray<readonly [RoleName, string]> = [
+  ['inputTokens', 'input_tokens'],
+  ['outputTokens', 'output_tokens'],
+  ['totalTokens', 'total_tokens'],
+  ['inputCost', 'input_cost'],
+  ['outputCost', 'output_cost'],
+  ['totalCost', 'total_cost'],
+];
+
+const details: ReadonlyArray<{ whole: RoleName; key: string; counts: ReadonlyArray<readonly [RoleName, string]> }> = [
+  {
+    whole: 'inputDetails',
+    key: 'input_token_details',
+    counts: [
+      ['cacheReadTokens', 'cache_read'],
+      ['cacheCreationTokens', 'cache_creation'],
+      ['inputAudioTokens', 'audio'],
+    ],
+  },
+  {
+    whole: 'outputDetails',
+    key: 'output_token_details',
+    counts: [
+      ['reasoningTokens', 'reasoning'],
+      ['outputAudioTokens', 'audio'],
+    ],
+  },
+];
+
+const costs: ReadonlySet<RoleName> = new Set(['inputCost', 'outputCost', 'totalCost']);
+
+/**
+ * Writes the usage of a model call as `{"input_tokens":…}`, the shape of the public run format: the SDK's own object where
+ * the span has it, else one of the counts that the conventions spread over attributes. False where there is none.
+ */
+export function writeUsage(context: SpanContext): boolean {
+  const { span, out } = context;
+  const whole = span.find('usage');
+  if (whole >= 0 && isObject(context, whole)) {
+    writeUnwrapped(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
+    span.take(whole);
+    for (const [role] of counts) takeIfThere(context, role);
+    for (const { whole: object, counts: parts } of details) {
+      takeIfThere(context, object);
+      for (const [role] of parts) takeIfThere(context, role);
+    }
+    return true;
+  }
+  const start = out.position;
+  out.byte(0x7b);
+  const empty = out.position;
+  writeCounts(context, counts, empty);
+  for (const { whole: object, key, counts: parts } of details) {
+    const index = span.find(object);
+    const before = out.position;
+    out.ascii(before === empty ? `"${key}":` : `,"${key}":`);
+    if (index >= 0 && isObject(context, index)) {
+      writeUnwrapped(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+      span.take(index);
+      continue;
+    }
+    out.byte(0x7b);
+    const inner = out.position;
+    writeCounts(context, parts, inner);
+    if (out.position === inner) out.rewind(before);
+    else out.byte(0x7d);
+  }
+  if (out.position === empty) {
+    out.rewind(start);
+    return false;
+  }
+  out.byte(0x7d);
+  return true;
+}
+
+function writeCounts(context: SpanContext, roles: ReadonlyArray<readonly [RoleName, string]>, start: number): void {
+  const { span, out } = context;
+  for (const [role, key] of roles) {
+    const index = span.find(role);
+    if (index < 0) continue;
+    const number = numberOf(context, index);
+    if (number === undefined || !(costs.has(role) || Number.isInteger(number))) continue;
+    out.ascii(out.position === start ? `"${key}":${number}` : `,"${key}":${number}`);
+    span.take(index);
+  }
+}
+
+function takeIfThere({ span }: SpanContext, role: RoleName): void {
+  const index = span.find(role);
+  if (index >= 0) span.take(index);
+}
+
+function isObject(context: SpanContext, index: number): boolean {
+  const { kind, start, end } = headOf(context, index);
+  if (kind === 'list') return true;
+  return kind === 'string' && embeddedJson(context.reader.source, start, end, context.maxJsonDepth) === 'object';
+}
