@@ -1,7 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { finished } from 'node:stream';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -56,7 +62,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
 
   const server = Fastify({
     loggerInstance: logger as unknown as FastifyBaseLogger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     bodyLimit: config.maxBodyBytes,
     requestTimeout: config.requestTimeoutMs,

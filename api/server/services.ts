@@ -2,6 +2,7 @@ import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { RunExtras } from '../../pipelines/runs/run-extras.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -16,6 +17,8 @@ export interface Services {
   readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
   readonly projects: ProjectResolver;
+  /** Takes runs to the event log. */
+  readonly accept: AcceptPorts;
   /** Feedback and attachments of runs, for answers that want them. */
   readonly runExtras: RunExtras;
   /** Parts that have to be up for this process to serve; named in `/ready`. */

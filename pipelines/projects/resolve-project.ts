@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project-name.ts';
 
 /** How a run event names its project. Empty names count as absent. */
@@ -22,11 +23,11 @@ export interface ProjectReference {
  */
 export interface ProjectResolver {
   /**
-   * Undefined only for a patch that names no project.
+   * The nil UUID for a patch that names no project: it belongs to the one of its trace.
    *
    * @throws PROJECT_UNKNOWN where the workspace has no living project of that id, BAD_REQUEST for an impossible name.
    */
-  resolve(reference: ProjectReference): Promise<string | undefined>;
+  resolve(reference: ProjectReference): Promise<string>;
   /** After a project was renamed or deleted. */
   forget(): void;
 }
@@ -44,11 +45,13 @@ export function createProjectResolver(database: Database): ProjectResolver {
         if (found === undefined) throw fault('PROJECT_UNKNOWN', { project: id });
         return found;
       }
-      if (!sessionName && forPatch) return undefined;
+      if (!sessionName && forPatch) return nilUuid;
       const name = checkProjectName(sessionName || DEFAULT_PROJECT);
-      return known.get(`${workspaceId} ${forPatch ? 'patch' : 'post'} ${name}`, () =>
+      const kind = forPatch ? 'patch' : 'post';
+      const found = await known.get(`${workspaceId} ${kind} ${name}`, () =>
         findOrCreate(database, workspaceId, name, forPatch),
       );
+      return found!;
     },
     forget: () => known.clear(),
   };
@@ -63,12 +66,7 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 }
 
 /** The living project of that name; for patches else the one that had it last; else a new one, of which only one is made. */
-async function findOrCreate(
-  database: Database,
-  workspaceId: string,
-  name: string,
-  forPatch: boolean,
-): Promise<string | undefined> {
+async function findOrCreate(database: Database, workspaceId: string, name: string, forPatch: boolean): Promise<string> {
   const [row] = await database.query<{ id: string }>(
     `SELECT id FROM (
        SELECT id, 1 AS rank FROM projects WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL

@@ -1,0 +1,346 @@
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import type { FastifyInstance } from 'fastify';
+import { Type } from 'typebox';
+import { afterEach, describe, expect, it } from 'vitest';
+import { buildServer } from '../../../api/server/build-server.ts';
+import { Answer, defineOperation, type Operation } from '../../../api/server/operation.ts';
+import type { Services } from '../../../api/server/services.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+
+const open = { public: true, tenantScope: 'none' } as const;
+const base = { tag: 'test', summary: 'test', access: open };
+const JsonValue = Type.Unsafe<unknown>({});
+
+/** Requests to `/wait` stay under way until this is called. */
+let letGo: () => void = () => undefined;
+let waiting = 0;
+
+const toys: readonly Operation[] = [
+  defineOperation({
+    ...base,
+    operationId: 'echo',
+    method: 'POST',
+    path: '/echo/:name',
+    aliases: ['/old-echo/:name'],
+    unsupported: { query: ['filter'], body: ['later'] },
+    schema: {
+      params: Type.Object({ name: Type.String() }),
+      query: Type.Object({ limit: Type.Integer({ default: 7, maximum: 10 }) }),
+      body: Type.Object({ count: Type.Optional(Type.Integer()) }),
+      response: { 200: JsonValue },
+    },
+    handler: async ({ params, query, body }) => ({ params, query, body }),
+  }),
+  defineOperation({
+    ...base,
+    operationId: 'ingest',
+    method: 'POST',
+    path: '/ingest',
+    errorStyle: 'error',
+    rawBody: { contentTypes: ['application/json'], description: 'Anything.' },
+    schema: { response: { 202: Type.Object({ bytes: Type.Integer() }) } },
+    handler: async ({ request }) => {
+      const body = await text(request.raw);
+      if (body === 'busy') throw fault('OVERLOADED', { what: 'bytes' }, { retryAfterSeconds: 3 });
+      return { bytes: body.length };
+    },
+  }),
+  defineOperation({
+    ...base,
+    operationId: 'broken',
+    method: 'GET',
+    path: '/broken',
+    schema: { response: { 200: JsonValue } },
+    handler: async () => {
+      throw new TypeError('password=hunter2');
+    },
+  }),
+  defineOperation({
+    ...base,
+    operationId: 'lacking',
+    method: 'GET',
+    path: '/lacking',
+    schema: { response: { 200: Type.Object({ there: Type.String() }) } },
+    handler: async () => ({}) as { there: string },
+  }),
+  defineOperation({
+    ...base,
+    operationId: 'csv',
+    method: 'GET',
+    path: '/csv',
+    schema: { response: { 200: Type.String() }, produces: 'text/csv; charset=utf-8' },
+    handler: async () => new Answer({ headers: { 'content-disposition': 'attachment' }, body: Buffer.from('a,b\r\n') }),
+  }),
+  defineOperation({
+    ...base,
+    operationId: 'wait',
+    method: 'GET',
+    path: '/wait',
+    schema: { response: { 200: Type.Object({ done: Type.Boolean() }) } },
+    handler: async () => {
+      waiting++;
+      await new Promise<void>((resolve) => {
+        letGo = resolve;
+      });
+      return { done: true };
+    },
+  }),
+  defineOperation({
+    ...base,
+    operationId: 'alive',
+    method: 'GET',
+    path: '/alive',
+    mount: 'root',
+    whileDraining: true,
+    schema: { response: { 200: Type.Object({ ok: Type.Boolean() }) } },
+    handler: async () => ({ ok: true }),
+  }),
+];
+
+const started: FastifyInstance[] = [];
+afterEach(async () => {
+  letGo();
+  await Promise.all(started.splice(0).map((server) => server.close()));
+  waiting = 0;
+});
+
+async function start(config: Partial<Config> = {}): Promise<FastifyInstance> {
+  const server = await buildServer({
+    config: { ...loadConfig({}).config, ...config },
+    services: {} as Services,
+    logger: createLogger('silent', 'test'),
+    operations: toys,
+  });
+  started.push(server);
+  return server;
+}
+
+async function listen(config: Partial<Config> = {}): Promise<{ server: FastifyInstance; url: string; port: number }> {
+  const server = await start(config);
+  const url = await server.listen({ port: 0, host: '127.0.0.1' });
+  return { server, url, port: Number(new URL(url).port) };
+}
+
+/** What the server answers to these bytes before it closes the connection. */
+async function raw(port: number, bytes: string): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1' });
+  // The server may close before it has read everything.
+  socket.on('error', () => undefined);
+  socket.write(bytes);
+  return text(socket);
+}
+
+const json = { 'content-type': 'application/json' };
+
+describe('routes', () => {
+  it.each([
+    '/echo/x',
+    '/echo/x/',
+    '/api/echo/x',
+    '/api/v1/echo/x',
+    '/api/v1/echo/x/',
+    '/api/v1/api/v1/echo/x',
+    '/old-echo/x',
+    '/api/v1/old-echo/x/',
+  ])('%s', async (url) => {
+    const server = await start();
+    const answer = await server.inject({ method: 'POST', url, headers: json, payload: '{"count":1,"more":"kept"}' });
+    expect(answer.statusCode).toBe(200);
+    expect(answer.json()).toEqual({ params: { name: 'x' }, query: { limit: 7 }, body: { count: 1, more: 'kept' } });
+    expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  it.each([
+    ['GET', '/alive', 200],
+    ['GET', '/alive/', 200],
+    ['HEAD', '/alive', 200],
+    ['GET', '/api/v1/alive', 404],
+    ['GET', '/nowhere', 404],
+    ['GET', '/echo/x', 405],
+    ['GET', '/old-echo/x', 405],
+    ['OPTIONS', '/wait', 405],
+    ['DELETE', '/api/v1/ingest', 405],
+  ] as const)('%s %s: %i', async (method, url, status) => {
+    const server = await start();
+    const answer = await server.inject({ method, url });
+    expect(answer.statusCode).toBe(status);
+    if (status === 405) expect(answer.headers.allow).toMatch(/^(GET, HEAD|POST)$/);
+  });
+
+  it('names the path that was asked for, without its query', async () => {
+    const server = await start();
+    const answer = await server.inject('/api/nowhere?api_key=secret');
+    expect(answer.json()).toMatchObject({ detail: 'There is no GET /api/nowhere.', code: 'ROUTE_NOT_FOUND' });
+  });
+});
+
+describe('bodies and parameters', () => {
+  it.each([
+    ['/echo/x', '{"count":"1"}', 422, { detail: [{ loc: ['body', 'count'] }] }],
+    ['/echo/x', '{"count":1', 422, { code: 'INVALID_JSON' }],
+    ['/echo/x', '', 422, { detail: [{ loc: ['body'] }] }],
+    ['/echo/x?limit=11', '{}', 422, { detail: [{ loc: ['query', 'limit'] }] }],
+    ['/echo/x?limit=1&limit=2', '{}', 422, { detail: [{ loc: ['query', 'limit'] }] }],
+    ['/echo/x?limit=&filter=', '{}', 200, { query: { limit: 7 } }],
+    ['/echo/x?filter=eq(a,1)', '{}', 400, { code: 'PARAMETER_NOT_SUPPORTED', detail: /'filter'/ }],
+    ['/echo/x', '{"later":{"a":1}}', 400, { code: 'PARAMETER_NOT_SUPPORTED', detail: /'later'/ }],
+    ['/echo/x', '{"later":null}', 200, {}],
+    ['/echo/%zz', '{}', 400, { code: 'BAD_REQUEST' }],
+    ['/echo/x?limit=%zz', '{}', 400, { code: 'BAD_REQUEST' }],
+    [`/echo/${'y'.repeat(5_000)}`, '{}', 200, {}],
+  ])('%s %s: %i', async (url, payload, status, body) => {
+    const server = await start();
+    const answer = await server.inject({ method: 'POST', url, headers: json, payload });
+    expect([answer.statusCode, answer.body.slice(0, 300)]).toEqual([status, expect.anything()]);
+    for (const [key, value] of Object.entries(body)) {
+      if (value instanceof RegExp) expect(answer.json()[key]).toMatch(value);
+      else expect(answer.json()).toMatchObject({ [key]: value });
+    }
+  });
+
+  it('takes JSON only, and only plain', async () => {
+    const server = await start();
+    const send = (headers: Record<string, string>) =>
+      server.inject({ method: 'POST', url: '/echo/x', headers, payload: '{}' });
+    expect((await send({ 'content-type': 'text/plain' })).statusCode).toBe(415);
+    expect((await send({ 'content-type': 'nonsense' })).statusCode).toBe(400);
+    expect((await send({ ...json, 'content-encoding': 'br' })).json()).toMatchObject({ code: 'UNSUPPORTED_ENCODING' });
+    expect((await send({ 'content-type': 'application/merge-patch+json; charset=utf-8' })).statusCode).toBe(200);
+  });
+
+  it('refuses a body over the limit', async () => {
+    const server = await start({ maxBodyBytes: 1_024 });
+    const payload = JSON.stringify({ text: 'x'.repeat(2_000) });
+    const answer = await server.inject({ method: 'POST', url: '/echo/x', headers: json, payload });
+    expect(answer.statusCode).toBe(413);
+    expect(answer.json().detail).toContain('1024 bytes (RUNLAKE_MAX_BODY_BYTES)');
+  });
+
+  it('hands a raw body over untouched, whatever its type, also without a type', async () => {
+    const { url } = await listen({ maxBodyBytes: 1_024 });
+    for (const headers of [json, { 'content-type': 'multipart/form-data; boundary=x' }, {}]) {
+      const answer = await fetch(`${url}/ingest`, {
+        method: 'POST',
+        headers,
+        body: Buffer.from(`{"${'x'.repeat(5_000)}`),
+      });
+      expect([answer.status, await answer.json()]).toEqual([202, { bytes: 5_002 }]);
+    }
+  });
+});
+
+describe('answers', () => {
+  it('speaks of errors in the style of the operation', async () => {
+    const server = await start();
+    const answer = await server.inject({ method: 'POST', url: '/ingest', payload: 'busy' });
+    expect(answer.statusCode).toBe(503);
+    expect(answer.headers['retry-after']).toBe('3');
+    expect(answer.json()).toMatchObject({ error: 'Too much is waiting (bytes).', code: 'OVERLOADED' });
+  });
+
+  it.each(['/broken', '/lacking'])('hides what %s failed with', async (url) => {
+    const server = await start();
+    const answer = await server.inject(url);
+    expect(answer.statusCode).toBe(500);
+    expect(answer.body).not.toMatch(/hunter2|there/);
+    expect(answer.json()).toMatchObject({ code: 'INTERNAL', request_id: answer.headers['x-request-id'] });
+  });
+
+  it('sends other media types', async () => {
+    const server = await start();
+    const answer = await server.inject('/csv');
+    expect(answer.headers).toMatchObject({
+      'content-type': 'text/csv; charset=utf-8',
+      'content-disposition': 'attachment',
+    });
+    expect(answer.body).toBe('a,b\r\n');
+  });
+
+  it('counts requests by operation and status', async () => {
+    const { registry } = await import('../../../infra/telemetry/metrics.ts');
+    const server = await start();
+    await server.inject('/broken');
+    const count = /runlake_http_request_duration_seconds_count\{operation="broken",status="500"\} [1-9]/;
+    await expect.poll(() => registry.metrics()).toMatch(count);
+    expect(await registry.metrics()).toContain('runlake_process_cpu_seconds_total');
+  });
+});
+
+describe('the connection', () => {
+  it('answers 414 to a URL of 100 KB, and to each over the limit', async () => {
+    const { url } = await listen();
+    const answer = await fetch(`${url}/wait?x=${'y'.repeat(100_000)}`);
+    expect(answer.status).toBe(414);
+    expect(await answer.json()).toMatchObject({ code: 'URL_TOO_LONG' });
+  });
+
+  it('answers 431 to headers without end', async () => {
+    const { port } = await listen();
+    const answer = await raw(port, `GET /alive HTTP/1.1\r\nHost: x\r\nX-Long: ${'y'.repeat(3 * 1024 * 1024)}`);
+    expect(answer).toMatch(/^HTTP\/1\.1 431 [\s\S]*HEADERS_TOO_LARGE/);
+  });
+
+  it.each(['NONSENSE\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', 'GET /alive HTTP/1.1\r\nBad Header: x\r\n\r\n'])(
+    'answers 400 to %j',
+    async (bytes) => {
+      const { port } = await listen();
+      const answer = await raw(port, bytes);
+      expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n[\s\S]*"code":"BAD_REQUEST"/);
+    },
+  );
+
+  it('answers 408 to a request that does not arrive in time', async () => {
+    const { port } = await listen({ requestTimeoutMs: 100 });
+    const head = 'POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf';
+    expect(await raw(port, head)).toMatch(/^HTTP\/1\.1 408 [\s\S]*REQUEST_TIMEOUT/);
+  });
+
+  it('goes on after a client that leaves in the middle', async () => {
+    const { port, url } = await listen();
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.write('POST /echo/x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{');
+    socket.destroy();
+    expect((await fetch(`${url}/alive`)).status).toBe(200);
+  });
+});
+
+describe('drain', () => {
+  it('finishes what is under way, refuses what comes, lives to the end', async () => {
+    const { server, url } = await listen();
+    const underWay = fetch(`${url}/wait`);
+    await expect.poll(() => waiting).toBe(1);
+    const drained = server.drain();
+    const refused = await fetch(`${url}/echo/x`, { method: 'POST', headers: json, body: '{}' });
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect(refused.headers.get('connection')).toBe('close');
+    expect(await refused.json()).toMatchObject({ code: 'DRAINING' });
+    expect((await fetch(`${url}/alive`)).status).toBe(200);
+    letGo();
+    expect(await (await underWay).json()).toEqual({ done: true });
+    expect(await drained).toBe(0);
+    await expect(fetch(`${url}/alive`)).rejects.toThrow();
+  });
+
+  it('cuts off what takes longer than it may', async () => {
+    const { server, url } = await listen({ drainTimeoutMs: 100 });
+    const underWay = fetch(`${url}/wait`).catch((error: Error) => error);
+    await expect.poll(() => waiting).toBe(1);
+    expect(await server.drain()).toBe(1);
+    expect(await underWay).toBeInstanceOf(Error);
+  });
+
+  it('does not wait for those whose client has left', async () => {
+    const { server, url } = await listen();
+    const leave = new AbortController();
+    const underWay = fetch(`${url}/wait`, { signal: leave.signal }).catch(() => 'left');
+    await expect.poll(() => waiting).toBe(1);
+    leave.abort();
+    expect(await underWay).toBe('left');
+    expect(await server.drain()).toBe(0);
+  });
+});

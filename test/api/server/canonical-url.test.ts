@@ -1,0 +1,27 @@
+import { describe, expect, it } from 'vitest';
+import { canonicalUrl } from '../../../api/server/canonical-url.ts';
+
+const root = new Set(['docs', 'metrics', 'openapi.json']);
+
+describe('canonicalUrl', () => {
+  it.each([
+    ['/runs', '/api/v1/runs'],
+    ['/api/runs', '/api/v1/runs'],
+    ['/api/v1/runs', '/api/v1/runs'],
+    ['/api/v1/api/v1/runs', '/api/v1/runs'],
+    ['//api//v1/runs/', '/api/v1/runs/'],
+    ['/api/v1', '/api/v1'],
+    ['/', '/api/v1/'],
+    ['/api-key', '/api/v1/api-key'],
+    ['/api/api-key/current', '/api/v1/api-key/current'],
+    ['/apiary', '/api/v1/apiary'],
+    ['/otel/v1/traces', '/api/v1/otel/v1/traces'],
+    ['/sessions?next=/api/v1/x&name=', '/api/v1/sessions?next=/api/v1/x&name='],
+    ['/docs/static/index.css', '/docs/static/index.css'],
+    ['/metrics?x=1', '/metrics?x=1'],
+    ['/api/v1/metrics', '/api/v1/metrics'],
+    ['*', '*'],
+  ])('%s becomes %s', (url, canonical) => {
+    expect(canonicalUrl(url, root)).toBe(canonical);
+  });
+});

@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { errorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+
+const limits = { maxBodyBytes: 5 };
+
+describe('errorBody', () => {
+  const fields = [{ loc: ['body', 'name'], msg: 'Field required', type: 'missing' }];
+
+  it.each([
+    ['detail', fault('NOT_FOUND', { what: 'Session' }), { detail: 'Session not found.', code: 'NOT_FOUND' }],
+    ['error', fault('NOT_FOUND', { what: 'Run' }), { error: 'Run not found.', code: 'NOT_FOUND' }],
+    ['detail', fault('INVALID_REQUEST', {}, { fields }), { detail: fields }],
+    ['error', fault('INVALID_REQUEST', {}, { fields }), { details: fields }],
+    [
+      'detail',
+      fault('INVALID_UTF8', { part: 'body', offset: 3 }),
+      { detail: [{ loc: ['body'], msg: 'Invalid UTF-8 in body at byte 3.', type: 'invalid_utf8' }] },
+    ],
+    [
+      'detail',
+      fault('WORKSPACE_REQUIRED'),
+      { error: 'org_scoped_key_requires_workspace', detail: 'org_scoped_key_requires_workspace' },
+    ],
+    ['error', fault('FORBIDDEN', { permission: 'runs:write' }), { error: 'Forbidden' }],
+    ['detail', fault('INTERNAL'), { detail: 'Internal error.', request_id: 'r1' }],
+  ] as const)('in the style %s: %s', (style, error, body) => {
+    expect(errorBody(error, style, 'r1')).toMatchObject({ ...body, remedy: error.remedy });
+  });
+});
+
+describe('toRunlakeError', () => {
+  it.each([
+    [{ code: 'FST_ERR_CTP_BODY_TOO_LARGE' }, 'BODY_TOO_LARGE'],
+    [{ code: 'FST_ERR_BAD_URL' }, 'BAD_REQUEST'],
+    [{ code: 'ECONNRESET' }, 'BAD_REQUEST'],
+    [new TypeError('secret'), 'INTERNAL'],
+    ['thrown text', 'INTERNAL'],
+    [null, 'INTERNAL'],
+  ])('%o is %s', (raw, code) => {
+    const error = toRunlakeError(raw, limits);
+    expect(error.code).toBe(code);
+    expect(JSON.stringify(errorBody(error, 'detail', ''))).not.toContain('secret');
+  });
+
+  it('leaves an error of the catalogue as it is', () => {
+    const error = fault('CONFLICT', { reason: 'x' });
+    expect(toRunlakeError(error, limits)).toBe(error);
+  });
+});
+
+describe('retryAfterSeconds', () => {
+  it.each([
+    [fault('DRAINING'), 1],
+    [fault('OVERLOADED', {}, { retryAfterSeconds: 7 }), 7],
+    [fault('NOT_FOUND'), undefined],
+    [fault('INTERNAL'), undefined],
+  ])('%s: %s', (error, seconds) => {
+    expect(retryAfterSeconds(error)).toBe(seconds);
+  });
+});

@@ -1,0 +1,74 @@
+import { type TSchema, Type } from 'typebox';
+import { describe, expect, it } from 'vitest';
+import { acceptTimesOfClients, Text, Timestamp, Uuid } from '../../../api/server/formats.ts';
+import { compileCheck } from '../../../api/server/schema-check.ts';
+
+acceptTimesOfClients();
+
+function check(schema: TSchema, value: unknown, httpPart = 'body'): unknown {
+  const result = (compileCheck({ schema, httpPart, method: 'POST', url: '/' }) as (value: unknown) => object)(value);
+  return 'error' in result ? (result.error as { fields: unknown }).fields : 'fits';
+}
+
+describe('compileCheck', () => {
+  const schema = Type.Object({
+    name: Type.String({ maxLength: 3 }),
+    items: Type.Optional(Type.Array(Type.Object({ id: Uuid() }))),
+  });
+
+  it.each([
+    [{ name: 'abc', more: 1 }, 'fits'],
+    [{ name: 1 }, [{ loc: ['body', 'name'], msg: 'must be string', type: 'string_type' }]],
+    [{}, [{ loc: ['body', 'name'], msg: 'Field required', type: 'missing' }]],
+    [null, [{ loc: ['body'], msg: 'must be object', type: 'object_type' }]],
+    [
+      { name: 'a', items: [{ id: 'x' }] },
+      [{ loc: ['body', 'items', 0, 'id'], msg: 'must match format "uuid"', type: 'uuid_format' }],
+    ],
+  ])('%j', (value, result) => {
+    expect(check(schema, value)).toEqual(result);
+  });
+
+  it('names every fault, and at most a few of very many', () => {
+    expect(check(schema, { name: 'long', items: 1 })).toHaveLength(2);
+    const many = { name: 'a', items: Array.from({ length: 100_000 }, () => ({ id: 'x' })) };
+    expect((check(schema, many) as unknown[]).length).toBeLessThan(20);
+  });
+
+  it('says in which part of the request', () => {
+    expect(check(Type.Object({ limit: Type.Integer() }), { limit: 'x' }, 'querystring')).toMatchObject([
+      { loc: ['query', 'limit'] },
+    ]);
+    expect(check(Type.Object({ id: Uuid() }), { id: 'x' }, 'params')).toMatchObject([{ loc: ['path', 'id'] }]);
+  });
+});
+
+describe('formats', () => {
+  it.each([
+    ['2024-02-29T00:00:00Z', true],
+    ['2024-02-29T00:00:00.123456789+05:30', true],
+    ['2024-02-29 23:59:59.5', true],
+    ['2024-02-29T00:00', true],
+    ['2024-02-29T00:00:00-0800', true],
+    ['2023-02-29T00:00:00Z', false],
+    ['2024-13-01T00:00:00Z', false],
+    ['2024-04-31T00:00:00Z', false],
+    ['2024-01-01T24:00:00Z', false],
+    ['2024-01-01T00:60:00Z', false],
+    ['2024-01-01', false],
+    ['infinity', false],
+    ['0000-01-01T00:00:00Z', false],
+    ['1714351752000', false],
+  ])('time %s: %s', (text, fits) => {
+    expect(check(Timestamp(), text) === 'fits').toBe(fits);
+  });
+
+  it.each([
+    ['text 😀', true],
+    ['nul \0', false],
+    ['half \ud83d', false],
+    ['', true],
+  ])('text %j: %s', (text, fits) => {
+    expect(check(Text(), text) === 'fits').toBe(fits);
+  });
+});

@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
+import { operations as allOperations } from '../../api/main/operations.ts';
+import { buildServer } from '../../api/server/build-server.ts';
+import type { Operation } from '../../api/server/operation.ts';
+import type { Services } from '../../api/server/services.ts';
+import { loadConfig } from '../../infra/config/load.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
+import { freshStores } from '../engines/stores.ts';
+
+export interface ApiUnderTest {
+  readonly server: FastifyInstance;
+  readonly services: Services;
+  readonly database: Database;
+  /** Projects whose runs were handed to the deletion job. */
+  readonly deletions: { workspaceId: string; projectId: string }[];
+  close(): Promise<void>;
+}
+
+export interface ApiOptions {
+  readonly config?: Partial<Config>;
+  readonly services?: Partial<Services>;
+  readonly operations?: readonly Operation[];
+}
+
+/** A server on stores of its own. `inject` asks it without a socket; `listen({ port: 0 })` opens one. */
+export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> {
+  const stores = await freshStores();
+  const logger = createLogger('silent', 'test');
+  const config = { ...loadConfig({}).config, ...options.config };
+  const { database, warehouse } = stores;
+  const authenticator = createAuthenticator({ database, logger });
+  const deletions: ApiUnderTest['deletions'] = [];
+  const services = {
+    config,
+    database,
+    warehouse,
+    authenticator,
+    projects: createProjectResolver(database),
+    healthChecks: [{ name: 'postgres', check: () => database.ping() }],
+    enqueueProjectDeletion: async (project: (typeof deletions)[number]) => void deletions.push(project),
+    ...options.services,
+  } as Services;
+  const server = await buildServer({ config, services, logger, operations: options.operations ?? allOperations });
+  await server.ready();
+  return {
+    server,
+    services,
+    database,
+    deletions,
+    async close() {
+      await server.close();
+      await authenticator.close();
+      await stores.close();
+    },
+  };
+}
+
+export interface OrganizationUnderTest {
+  readonly id: string;
+  readonly workspaceIds: readonly [string, string];
+  readonly userId: string;
+  /** Reaches the whole organisation; requests that name no workspace are about the first one. */
+  readonly adminKey: string;
+  /** Reaches only the workspace of that place. */
+  readonly workspaceKeys: readonly [string, string];
+}
+
+/** An organisation with two workspaces, one user, one admin key and an admin key for each workspace. */
+export async function addOrganization(database: Database, name: string): Promise<OrganizationUnderTest> {
+  const id = randomUUID();
+  const userId = randomUUID();
+  const workspaceIds = [randomUUID(), randomUUID()] as const;
+  await database.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [id, name]);
+  for (const [index, workspaceId] of workspaceIds.entries()) {
+    await database.execute('INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3)', [
+      workspaceId,
+      id,
+      `${name} ${index + 1}`,
+    ]);
+  }
+  await database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
+    userId,
+    id,
+    `admin@${name}.example`,
+  ]);
+  const owner = { database, organizationId: id, userId };
+  return {
+    id,
+    workspaceIds,
+    userId,
+    adminKey: await addKey({ ...owner, defaultWorkspaceId: workspaceIds[0] }),
+    workspaceKeys: [
+      await addKey({ ...owner, workspaceIds: [workspaceIds[0]] }),
+      await addKey({ ...owner, workspaceIds: [workspaceIds[1]] }),
+    ],
+  };
+}
+
+/** Puts a key straight into the table: with everything, for the whole organisation, unless told otherwise. */
+export async function addKey(options: {
+  database: Database;
+  organizationId: string;
+  userId: string;
+  workspaceIds?: readonly string[] | null;
+  defaultWorkspaceId?: string;
+  permissions?: readonly string[];
+  readOnly?: boolean;
+  expiresAt?: string;
+}): Promise<string> {
+  const key = generateKey();
+  await options.database.execute(
+    `INSERT INTO api_keys (id, organization_id, workspace_ids, default_workspace_id, user_id, hash, short_key, description,
+       permissions, read_only, expires_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, 'test', $8, $9, $10)`,
+    [
+      randomUUID(),
+      options.organizationId,
+      options.workspaceIds ?? null,
+      options.defaultWorkspaceId ?? null,
+      options.userId,
+      hashKey(key),
+      shortKey(key),
+      options.permissions ?? ['*'],
+      options.readOnly ?? false,
+      options.expiresAt ?? null,
+    ],
+  );
+  return key;
+}

@@ -1,0 +1,98 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { createProject } from '../../../pipelines/projects/create-project.ts';
+import { deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
+import { readProject } from '../../../pipelines/projects/read-project.ts';
+import { createProjectResolver, type ProjectResolver } from '../../../pipelines/projects/resolve-project.ts';
+import { updateProject } from '../../../pipelines/projects/update-project.ts';
+import { addOrganization } from '../../api/start-api.ts';
+import { freshStores } from '../../engines/stores.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let workspaceId: string;
+let otherWorkspaceId: string;
+let projects: ProjectResolver;
+
+beforeAll(async () => {
+  stores = await freshStores();
+  [workspaceId, otherWorkspaceId] = (await addOrganization(stores.database, 'acme')).workspaceIds;
+  projects = createProjectResolver(stores.database);
+});
+afterAll(() => stores.close());
+
+const post = (sessionName?: string, resolver = projects) =>
+  resolver.resolve({ workspaceId, sessionName, forPatch: false });
+const patch = (sessionName?: string) => projects.resolve({ workspaceId, sessionName, forPatch: true });
+const rename = (id: string, name: string) =>
+  updateProject({ database: stores.database, projects }, workspaceId, id, { name });
+const remove = (id: string) =>
+  deleteProjects({ database: stores.database, projects, enqueueProjectDeletion: async () => undefined }, workspaceId, [
+    id,
+  ]);
+
+describe('by name', () => {
+  it('makes a project once, however many ask at once in however many processes', async () => {
+    const resolvers = Array.from({ length: 4 }, () => createProjectResolver(stores.database));
+    const ids = await Promise.all(resolvers.flatMap((resolver) => [post('race', resolver), post('race', resolver)]));
+    expect(new Set(ids).size).toBe(1);
+    expect(await readProject(stores.database, workspaceId, ids[0] as string)).toMatchObject({ name: 'race' });
+  });
+
+  it('is a project of its own in each workspace', async () => {
+    const there = await projects.resolve({ workspaceId: otherWorkspaceId, sessionName: 'same', forPatch: false });
+    expect(there).not.toBe(await post('same'));
+  });
+
+  it('is `default` where a post names none, and open where a patch names none', async () => {
+    expect(await post()).toBe(await post('default'));
+    expect(await post('')).toBe(await post('default'));
+    expect(await patch()).toBe(nilUuid);
+    expect(await patch('')).toBe(nilUuid);
+  });
+
+  it('leads a patch with a former name to its project, a post to a new one', async () => {
+    const id = await post('before');
+    await rename(id, 'after');
+    expect(await patch('before')).toBe(id);
+    expect(await patch('after')).toBe(id);
+    const next = await post('before');
+    expect(next).not.toBe(id);
+    // Since then the name is current again; what is remembered from before goes away by itself.
+    expect(
+      await createProjectResolver(stores.database).resolve({ workspaceId, sessionName: 'before', forPatch: true }),
+    ).toBe(next);
+  });
+
+  it('leads nobody to a deleted project', async () => {
+    const id = await post('short-lived');
+    await rename(id, 'renamed');
+    await remove(id);
+    expect(await patch('short-lived')).not.toBe(id);
+    expect(await post('renamed')).not.toBe(id);
+  });
+
+  it.each(['nul\0', 'half \ud800', 'x'.repeat(513)])('refuses an impossible name', async (name) => {
+    await expect(post(name)).rejects.toMatchObject({ code: 'BAD_REQUEST' });
+  });
+
+  it.each(["'; DROP TABLE projects; --", '😀'.repeat(256), ' ', '%_\\', 'a b'])('takes %j', async (name) => {
+    const id = await post(name);
+    expect(await readProject(stores.database, workspaceId, id)).toMatchObject({ name });
+  });
+});
+
+describe('by id', () => {
+  it('takes a living project of the workspace, and the id before the name', async () => {
+    const { id } = await createProject(stores.database, workspaceId, { name: 'by-id' }, { upsert: false });
+    const reference = { workspaceId, sessionId: id.toUpperCase(), sessionName: 'elsewhere', forPatch: false };
+    expect(await projects.resolve(reference)).toBe(id);
+    await expect(projects.resolve({ ...reference, workspaceId: otherWorkspaceId })).rejects.toMatchObject({
+      code: 'PROJECT_UNKNOWN',
+      message: expect.stringContaining(id),
+    });
+    await remove(id);
+    await expect(projects.resolve(reference)).rejects.toMatchObject({ code: 'PROJECT_UNKNOWN' });
+    await expect(projects.resolve({ ...reference, sessionId: randomUUID() })).rejects.toMatchObject({ status: 422 });
+  });
+});

@@ -1,0 +1,135 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type Authenticator, createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
+import { createWorkspace } from '../../../pipelines/tenants/create-workspace.ts';
+import { revokeKey } from '../../../pipelines/tenants/revoke-key.ts';
+import { addKey, addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
+import { freshStores } from '../../engines/stores.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let acme: OrganizationUnderTest;
+let other: OrganizationUnderTest;
+const open: Authenticator[] = [];
+
+function authenticator(): Authenticator {
+  const made = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });
+  open.push(made);
+  return made;
+}
+
+beforeAll(async () => {
+  stores = await freshStores();
+  acme = await addOrganization(stores.database, 'acme');
+  other = await addOrganization(stores.database, 'other');
+});
+afterEach(() => Promise.all(open.splice(0).map((made) => made.close())));
+afterAll(() => stores.close());
+
+describe('which workspace', () => {
+  it.each([
+    ['the only one', 1, undefined, 1],
+    ['the one that is named', 1, (): string => acme.workspaceIds[1], 1],
+    ['named in capitals', 1, (): string => acme.workspaceIds[1].toUpperCase(), 1],
+    ['the default of an organisation key', 'admin', undefined, 0],
+    ['another one of an organisation key', 'admin', (): string => acme.workspaceIds[1], 1],
+    ['not one beyond the key', 0, (): string => acme.workspaceIds[1], 'WORKSPACE_FORBIDDEN'],
+    ['not a foreign one', 'admin', (): string => other.workspaceIds[0], 'WORKSPACE_FORBIDDEN'],
+    ['not one that is no UUID', 'admin', () => "' OR 1=1 --", 'WORKSPACE_FORBIDDEN'],
+  ] as const)('%s', async (_, whose, workspace, expected) => {
+    const key = whose === 'admin' ? acme.adminKey : acme.workspaceKeys[whose];
+    const answer = authenticator().authenticate({ key, workspace: workspace?.() });
+    if (typeof expected === 'string') await expect(answer).rejects.toMatchObject({ code: expected });
+    else expect((await answer).workspaceId).toBe(acme.workspaceIds[expected]);
+  });
+
+  it('is open for an organisation key without default, and for a key of several', async () => {
+    const owner = { database: stores.database, organizationId: acme.id, userId: acme.userId };
+    const wide = await addKey(owner);
+    const several = await addKey({ ...owner, workspaceIds: acme.workspaceIds });
+    for (const key of [wide, several]) {
+      const caller = await authenticator().authenticate({ key });
+      expect(caller.workspaceId).toBeUndefined();
+      expect([...caller.readableWorkspaceIds]).toEqual(expect.arrayContaining([...acme.workspaceIds]));
+    }
+  });
+
+  it('finds one that was made a moment ago by another process', async () => {
+    const mine = authenticator();
+    const caller = await mine.authenticate({ key: acme.adminKey });
+    const made = await createWorkspace({ database: stores.database, authenticator: authenticator() }, caller, {
+      displayName: 'new',
+    });
+    expect((await mine.authenticate({ key: acme.adminKey, workspace: made.id })).workspaceId).toBe(made.id);
+  });
+
+  it('ends with the workspace, whose usage stays readable', async () => {
+    const gone = await addOrganization(stores.database, 'gone');
+    await stores.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [gone.workspaceIds[0]]);
+    const mine = authenticator();
+    await expect(mine.authenticate({ key: gone.workspaceKeys[0] })).rejects.toMatchObject({
+      code: 'WORKSPACE_FORBIDDEN',
+    });
+    const admin = await mine.authenticate({ key: gone.adminKey });
+    expect(admin.workspaceId).toBeUndefined();
+    expect(admin.readableWorkspaceIds).toContain(gone.workspaceIds[0]);
+  });
+});
+
+describe('which key', () => {
+  const owner = () => ({ database: stores.database, organizationId: acme.id, userId: acme.userId });
+
+  it.each(['', 'wrong', 'rlk_', "'; DROP TABLE api_keys; --", 'x'.repeat(100_000)])('%s is none', async (key) => {
+    await expect(authenticator().authenticate({ key })).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
+  });
+
+  it('refuses another organisation', async () => {
+    const credentials = { key: acme.adminKey, organization: other.id };
+    await expect(authenticator().authenticate(credentials)).rejects.toMatchObject({ code: 'FORBIDDEN' });
+    expect(await authenticator().authenticate({ ...credentials, organization: acme.id.toUpperCase() })).toBeDefined();
+  });
+
+  it('ends at its time, also while it is remembered', async () => {
+    const key = await addKey({ ...owner(), expiresAt: new Date(Date.now() + 400).toISOString() });
+    const mine = authenticator();
+    expect(await mine.authenticate({ key })).toBeDefined();
+    const code = () =>
+      mine.authenticate({ key }).then(
+        () => undefined,
+        (error) => error.code,
+      );
+    await expect.poll(code, { timeout: 5_000 }).toBe('API_KEY_INVALID');
+  });
+
+  it('ends at once where it is revoked, and elsewhere soon', async () => {
+    const key = await addKey(owner());
+    const [here, elsewhere] = [authenticator(), authenticator()];
+    const [caller] = await Promise.all([here.authenticate({ key }), elsewhere.authenticate({ key })]);
+    await revokeKey({ database: stores.database, authenticator: here }, caller, caller.keyId, null);
+    await expect(here.authenticate({ key })).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
+    const code = () =>
+      elsewhere.authenticate({ key }).then(
+        () => undefined,
+        (error) => error.code,
+      );
+    await expect.poll(code, { timeout: 5_000 }).toBe('API_KEY_INVALID');
+  });
+
+  it('notes its use once a minute at most', async () => {
+    const key = await addKey(owner());
+    const used = async () => {
+      const mine = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });
+      const { keyId } = await mine.authenticate({ key });
+      await mine.close();
+      const [row] = await stores.database.query<{ at: string }>(
+        'SELECT last_used_at AS at FROM api_keys WHERE id = $1',
+        [keyId],
+      );
+      return row?.at;
+    };
+    const first = await used();
+    expect(first).toMatch(/Z$/);
+    expect(await used()).toBe(first);
+    await stores.database.execute("UPDATE api_keys SET last_used_at = now() - interval '2 minutes'");
+    expect(new Date((await used()) as string).getTime()).toBeGreaterThan(Date.now() - 60_000);
+  });
+});

@@ -1,0 +1,30 @@
+import { describe, expect, it } from 'vitest';
+import { effectivePermissions, isPermission, permissions } from '../../../pipelines/tenants/permissions.ts';
+
+describe('effectivePermissions', () => {
+  const names = permissions.map(({ name }) => name);
+  const reading = permissions.filter(({ reads }) => reads).map(({ name }) => name);
+
+  it.each([
+    ['everything', ['*'], false, true, names],
+    ['everything, to read', ['*'], true, true, reading],
+    ['a few, some of them unknown', ['runs:write', 'moon:land'], false, true, ['runs:write']],
+    ['what writes, to read', ['runs:write'], true, true, []],
+    ['nothing', [], false, true, []],
+  ])('%s', (_, stored, readOnly, wide, granted) => {
+    expect([...effectivePermissions(stored, readOnly, wide)]).toEqual(granted);
+  });
+
+  it('keeps changes of the organisation from keys of single workspaces', () => {
+    const granted = effectivePermissions(['*'], false, false);
+    expect(granted).toContain('organization:read');
+    expect(granted).toContain('runs:write');
+    expect(granted).not.toContain('organization:manage');
+    expect(granted).not.toContain('workspaces:manage');
+  });
+
+  it('knows the names that clients rely on', () => {
+    for (const name of ['organization:read', 'runs:read', 'runs:write']) expect(isPermission(name)).toBe(true);
+    expect(isPermission('toString')).toBe(false);
+  });
+});
