@@ -5,12 +5,19 @@ import { listApiKeys } from './api-keys/list-api-keys.ts';
 import { listServiceKeys } from './api-keys/list-service-keys.ts';
 import { revokeApiKey } from './api-keys/revoke-api-key.ts';
 import { revokeServiceKey } from './api-keys/revoke-service-key.ts';
+import { exportGranularUsage } from './billing/export-granular-usage.ts';
+import { getGranularUsage } from './billing/granular-usage.ts';
+import { getOrganizationUsage } from './billing/organization-usage.ts';
 import { getMetrics } from './health/get-metrics.ts';
 import { getOk } from './health/get-ok.ts';
 import { getReady } from './health/get-ready.ts';
 import { getInfo } from './info/get-info.ts';
 import { getInfoHealth } from './info/get-info-health.ts';
 import { getSettings } from './info/get-settings.ts';
+import { createBatch } from './ingest/create-batch.ts';
+import { createMultipart } from './ingest/create-multipart.ts';
+import { createRun } from './ingest/create-run.ts';
+import { updateRun } from './ingest/update-run.ts';
 import { createMember } from './members/create-member.ts';
 import { listMembers } from './members/list-members.ts';
 import { getCurrentOrganization } from './organization/get-current-organization.ts';
@@ -67,7 +74,16 @@ export const operations: readonly Operation[] = [
   getSession,
   updateSession,
   deleteSession,
+  // ingest
+  createRun,
+  updateRun,
+  createBatch,
+  createMultipart,
   // runs
   getRun,
   queryRuns,
+  // billing
+  getGranularUsage,
+  exportGranularUsage,
+  getOrganizationUsage,
 ];

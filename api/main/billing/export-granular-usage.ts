@@ -18,6 +18,7 @@ export const exportGranularUsage = defineOperation({
     'has an apostrophe in front.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
+  errors: ['WAREHOUSE_UNAVAILABLE'],
   schema: {
     query: GranularUsageQuery,
     response: { 200: Type.String({ description: 'The file.' }) },

@@ -45,6 +45,7 @@ export const getGranularUsage = defineOperation({
     'from days on they begin at midnight UTC of the day of start_time. Every grouping and every stride sums to the same total.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
+  errors: ['WAREHOUSE_UNAVAILABLE'],
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const { stride, rows } = await granularUsage(

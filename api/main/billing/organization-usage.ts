@@ -16,6 +16,7 @@ export const getOrganizationUsage = defineOperation({
     'One metric, the traces of the whole range, equal to the sum of granular usage. Only workspaces that the API key can ' +
     'read are counted; those without traces are left out of the groups.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
+  errors: ['WAREHOUSE_UNAVAILABLE'],
   schema: {
     query: Type.Object({
       starting_on: UsageTime('Start of the range. The hour that it lies in is counted whole.'),

@@ -26,6 +26,8 @@ export function usageCsv(rows: readonly UsageRow[]): Readable {
     header: true,
     columns: columns.map(([header]) => header),
     record_delimiter: 'windows',
+    // By itself the library quotes only whole line ends.
+    quoted_match: /[\r\n]/,
   });
   const cells = Readable.from(cellsOf(rows));
   cells.on('error', (error) => lines.destroy(error));
