@@ -1,0 +1,43 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { loadMigrations } from '../../../infra/migrations/load.ts';
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
+});
+
+function folderWith(...names: string[]): string {
+  const folder = mkdtempSync(join(tmpdir(), 'migrations-'));
+  folders.push(folder);
+  for (const name of names) writeFileSync(join(folder, name), `-- ${name}`);
+  return folder;
+}
+
+describe('loadMigrations', () => {
+  it.each(['postgres', 'clickhouse'] as const)('those of %s have numbers without gaps', (store) => {
+    const migrations = loadMigrations(store);
+    expect(migrations.length).toBeGreaterThan(0);
+    expect(migrations.map(({ version }) => version)).toEqual(migrations.map((_, index) => index + 1));
+  });
+
+  it('reads name, number and contents', () => {
+    expect(loadMigrations('postgres', folderWith('0002_b.sql', '0001_a_1.sql'))).toEqual([
+      expect.objectContaining({ version: 1, name: '0001_a_1', sql: '-- 0001_a_1.sql' }),
+      expect.objectContaining({ version: 2, name: '0002_b', checksum: expect.stringMatching(/^[0-9a-f]{64}$/) }),
+    ]);
+  });
+
+  it.each([
+    ['a gap', ['0001_a.sql', '0003_c.sql'], '0003_c failed: number 2 is missing before it'],
+    ['a first that is not 1', ['0002_b.sql'], '0002_b failed: number 1 is missing before it'],
+    ['a number given twice', ['0001_a.sql', '0001_b.sql'], '0001_b failed: its number is given twice'],
+    ['a zero', ['0000_a.sql'], '0000_a failed: its number is given twice'],
+    ['another kind of name', ['0001_a.sql', '2_b.sql'], '2_b.sql failed: its name is not NNNN_name.sql'],
+    ['another kind of file', ['0001_a.sql.orig'], '0001_a.sql.orig failed: its name is not NNNN_name.sql'],
+  ])('%s is refused', (_, names, words) => {
+    expect(() => loadMigrations('postgres', folderWith(...names))).toThrow(words);
+  });
+});

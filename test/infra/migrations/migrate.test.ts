@@ -1,0 +1,181 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Warehouse } from '../../../infra/clickhouse/client.ts';
+import { checkMigrations, type MigrationFolders, migrate } from '../../../infra/migrations/migrate.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+
+const logger = createLogger('silent', 'test');
+const opened: FreshStores[] = [];
+afterEach(async () => {
+  for (const stores of opened.splice(0)) await stores.close();
+});
+
+async function emptyStores(): Promise<FreshStores> {
+  const stores = await freshStores({ migrated: false });
+  opened.push(stores);
+  return stores;
+}
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
+});
+
+/** Folders of migrations with these files. */
+function write(files: Record<string, string>): MigrationFolders {
+  const root = mkdtempSync(join(tmpdir(), 'migrations-'));
+  folders.push(root);
+  for (const store of ['postgres', 'clickhouse']) mkdirSync(join(root, store));
+  for (const [path, sql] of Object.entries(files)) writeFileSync(join(root, path), sql);
+  return { postgres: join(root, 'postgres'), clickhouse: join(root, 'clickhouse') };
+}
+
+const tablesOf = async ({ warehouse, database }: FreshStores) => ({
+  clickhouse: (
+    await warehouse.query<{ name: string }>({
+      name: 'test',
+      sql: 'SELECT name FROM system.tables WHERE database = currentDatabase() ORDER BY name',
+    })
+  ).map(({ name }) => name),
+  postgres: (
+    await database.query<{ name: string }>(
+      "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename",
+    )
+  ).map(({ name }) => name),
+});
+
+const table = (name: string) => `CREATE TABLE ${name} (n UInt64) ENGINE = MergeTree ORDER BY n;\n`;
+
+describe('the schemas of this release', () => {
+  it('apply to empty stores, once, and are then known', async () => {
+    const stores = await emptyStores();
+    const { pending } = await checkMigrations(stores);
+    expect(pending).toContain('clickhouse/0001_runs');
+    expect(pending).toContain('postgres/0001_tenants');
+    expect((await tablesOf(stores)).postgres).toEqual([]);
+    expect(await migrate({ ...stores, logger })).toEqual({ applied: pending });
+    expect(await migrate({ ...stores, logger })).toEqual({ applied: [] });
+    expect(await checkMigrations(stores)).toEqual({ pending: [] });
+    const { clickhouse, postgres } = await tablesOf(stores);
+    expect(clickhouse).toEqual(
+      expect.arrayContaining(['runs', 'traces', 'usage_hourly', 'feedback', 'runlake_migrations']),
+    );
+    expect(postgres).toEqual(
+      expect.arrayContaining(['organizations', 'projects', 'usage_notes', 'runlake_migrations']),
+    );
+  });
+
+  it('apply once where several processes start at the same moment', async () => {
+    const stores = await emptyStores();
+    const { pending } = await checkMigrations(stores);
+    const outcomes = await Promise.all(Array.from({ length: 4 }, () => migrate({ ...stores, logger })));
+    expect(outcomes.map(({ applied }) => applied).sort((a, b) => b.length - a.length)).toEqual([pending, [], [], []]);
+    expect(await stepsRecordedTwice(stores)).toEqual([]);
+  });
+});
+
+const stepsRecordedTwice = ({ warehouse }: FreshStores) =>
+  warehouse.query({
+    name: 'test',
+    sql: 'SELECT version, statement, state FROM runlake_migrations GROUP BY ALL HAVING count() > 1',
+  });
+
+describe('what is refused', () => {
+  it('a store that is newer than the code', async () => {
+    const stores = await emptyStores();
+    for (const store of ['postgres', 'clickhouse']) {
+      const sql = store === 'postgres' ? 'CREATE TABLE newer (n int);' : table('newer');
+      await migrate({ ...stores, logger }, write({ [`${store}/0001_newer.sql`]: sql }));
+      const older = migrate({ ...stores, logger }, write({}));
+      await expect(older).rejects.toMatchObject({ code: 'STORE_NEWER', message: expect.stringContaining(store) });
+      await expect(checkMigrations(stores, write({}))).rejects.toMatchObject({ code: 'STORE_NEWER' });
+      if (store === 'postgres') await stores.database.execute('DELETE FROM runlake_migrations');
+    }
+  });
+
+  it.each(['postgres', 'clickhouse'])('a migration of %s that was changed after it was applied', async (store) => {
+    const stores = await emptyStores();
+    const sql = store === 'postgres' ? 'CREATE TABLE kept (n int);' : table('kept');
+    await migrate({ ...stores, logger }, write({ [`${store}/0001_kept.sql`]: sql }));
+    const changed = migrate({ ...stores, logger }, write({ [`${store}/0001_kept.sql`]: `${sql}-- more` }));
+    await expect(changed).rejects.toMatchObject({
+      code: 'MIGRATION_CHANGED',
+      message: expect.stringContaining('0001_kept'),
+    });
+    const otherEnds = write({ [`${store}/0001_kept.sql`]: sql.replaceAll('\n', '\r\n') });
+    expect(await checkMigrations(stores, otherEnds)).toEqual({ pending: [] });
+  });
+
+  it('a migration of Postgres that fails leaves nothing, and resumes when it is corrected', async () => {
+    const stores = await emptyStores();
+    const files = { 'postgres/0001_first.sql': 'CREATE TABLE a (n int);' };
+    const failing = { ...files, 'postgres/0002_second.sql': 'CREATE TABLE b (n int); CREATE TABLE a (n int);' };
+    await expect(migrate({ ...stores, logger }, write(failing))).rejects.toMatchObject({
+      code: 'MIGRATION_FAILED',
+      message: expect.stringContaining('0002_second failed: relation "a" already exists'),
+    });
+    expect((await tablesOf(stores)).postgres).toEqual(['a', 'runlake_migrations']);
+    const corrected = { ...files, 'postgres/0002_second.sql': 'CREATE TABLE b (n int);' };
+    expect(await migrate({ ...stores, logger }, write(corrected))).toEqual({ applied: ['postgres/0002_second'] });
+  });
+
+  it('a migration of ClickHouse that fails keeps what it did, and resumes when the rest is corrected', async () => {
+    const stores = await emptyStores();
+    const one = 'clickhouse/0001_one.sql';
+    const failed = migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}SELECT nonsense;` }));
+    await expect(failed).rejects.toMatchObject({ code: 'MIGRATION_FAILED' });
+    // Changed where it was done already:
+    const changed = migrate({ ...stores, logger }, write({ [one]: `${table('other')}${table('c')}${table('d')}` }));
+    await expect(changed).rejects.toMatchObject({ code: 'MIGRATION_CHANGED' });
+    // Corrected where it was not:
+    await migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}${table('d')}` }));
+    expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'c', 'd', 'runlake_migrations']);
+  });
+
+  it('a table that somebody else made is no progress', async () => {
+    const stores = await emptyStores();
+    await stores.warehouse.command({ name: 'test', sql: table('a').replace(';', '') });
+    await expect(
+      migrate({ ...stores, logger }, write({ 'clickhouse/0001_one.sql': table('a') })),
+    ).rejects.toMatchObject({
+      code: 'MIGRATION_FAILED',
+    });
+  });
+});
+
+describe('a process that dies', () => {
+  const files = {
+    'clickhouse/0001_one.sql': `${table('a')}-- a comment; with a semicolon\n${table('b')}ALTER TABLE a ADD COLUMN s String;`,
+  };
+
+  /** Dies at its command number `last`: before ClickHouse gets it, or after it was done and before its answer. */
+  function dying({ command, ...rest }: Warehouse, last: number, moment: 'before' | 'after'): Warehouse {
+    let commands = 0;
+    return {
+      ...rest,
+      command: async (query) => {
+        commands += 1;
+        if (commands > last || (commands === last && moment === 'before')) throw new Error('dead');
+        await command(query);
+        if (commands === last) throw new Error('dead');
+      },
+    };
+  }
+
+  const moments = (['before', 'after'] as const).flatMap((moment) =>
+    Array.from({ length: 11 }, (_, index) => ({ moment, command: index + 1 })),
+  );
+  it.each(moments)('$moment command $command: the next one finishes the work', async ({ moment, command }) => {
+    const stores = await emptyStores();
+    const written = write(files);
+    const dead = migrate({ ...stores, logger, warehouse: dying(stores.warehouse, command, moment) }, written);
+    await expect(dead).rejects.toThrow('dead');
+    await migrate({ ...stores, logger }, written);
+    expect(await checkMigrations(stores, written)).toEqual({ pending: [] });
+    expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'b', 'runlake_migrations']);
+    await stores.warehouse.query({ name: 'test', sql: 'SELECT n, s FROM a' });
+  });
+});

@@ -1,0 +1,210 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { violatedConstraint } from '../../../infra/postgres/faults.ts';
+import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { openTcpProxy } from '../tcp-proxy.ts';
+import { until } from '../until.ts';
+
+const logger = createLogger('silent', 'test');
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let database: Database;
+
+beforeAll(async () => {
+  stores = await freshStores();
+  database = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 1_000, maxConnections: 2 });
+  await database.execute(
+    'CREATE TABLE things (id integer PRIMARY KEY, name text, CONSTRAINT things_by_name UNIQUE (name))',
+  );
+});
+afterAll(async () => {
+  await database?.close();
+  await stores?.close();
+});
+
+const one = async (expression: string, params: unknown[] = []) =>
+  (await database.query<{ v: unknown }>(`SELECT ${expression} AS v`, params))[0]?.v;
+
+const thing = (id: number) => one('(SELECT count(*) FROM things WHERE id = $1)', [id]);
+
+describe('values', () => {
+  it.each<[string, unknown]>([
+    ["timestamptz '2026-01-02 03:04:05.123456+02'", '2026-01-02T01:04:05.123456Z'],
+    ["timestamptz '2026-01-02 03:04:05.1+00'", '2026-01-02T03:04:05.100000Z'],
+    ["timestamptz '2026-01-02 03:04:05+00'", '2026-01-02T03:04:05.000000Z'],
+    ["timestamptz 'infinity'", 'infinity'],
+    ["timestamptz '12026-01-02 03:04:05+00'", '12026-01-02T03:04:05.000000Z'],
+    ["ARRAY[timestamptz '2026-01-02 03:04:05+00', NULL]", ['2026-01-02T03:04:05.000000Z', null]],
+    ["timestamp '2026-01-02 03:04:05.5'", '2026-01-02 03:04:05.5'],
+    ["date '2026-01-02'", '2026-01-02'],
+    ['9007199254740991::int8', 9_007_199_254_740_991],
+    ['9007199254740993::int8', '9007199254740993'],
+    ['-1::int8', -1],
+    ['ARRAY[1::int8, 9007199254740993, NULL]', [1, '9007199254740993', null]],
+    ['1.50::numeric', '1.50'],
+    ['\'{"a":[1,null]}\'::jsonb', { a: [1, null] }],
+    ["'\\x00ff'::bytea", Buffer.from([0, 255])],
+    ["'00000000-0000-0000-0000-00000000000A'::uuid", '00000000-0000-0000-0000-00000000000a'],
+    ["ARRAY['a', 'b,c', '\"']", ['a', 'b,c', '"']],
+    ['NULL', null],
+    ['true', true],
+  ])('%s comes back', async (expression, expected) => {
+    expect(await one(expression)).toEqual(expected);
+  });
+
+  it.each<[string, unknown, unknown]>([
+    ['timestamptz', '2026-01-02T03:04:05.123456Z', '2026-01-02T03:04:05.123456Z'],
+    ['text[]', ['a', '"b"', 'c,d'], ['a', '"b"', 'c,d']],
+    ['jsonb', { a: "it's" }, { a: "it's" }],
+    ['bytea', Buffer.from([0, 1, 255]), Buffer.from([0, 1, 255])],
+    ['int8', 9_007_199_254_740_991, 9_007_199_254_740_991],
+    ['text', "'; DROP TABLE things; --", "'; DROP TABLE things; --"],
+  ])('a parameter of type %s goes in as it is', async (type, value, expected) => {
+    expect(await one(`$1::${type}`, [value])).toEqual(expected);
+  });
+
+  it('says how many rows a statement changed', async () => {
+    expect(await database.execute('INSERT INTO things VALUES (1, $1), (2, $2)', ['a', 'b'])).toBe(2);
+    expect(await database.execute('DELETE FROM things')).toBe(2);
+  });
+
+  it('a named statement is prepared once', async () => {
+    for (const value of [1, 2]) {
+      await database.query('SELECT $1::int AS v', [value], { name: 'prepared-by-test' });
+    }
+    const prepared = await database.query(
+      "SELECT generic_plans + custom_plans AS uses FROM pg_prepared_statements WHERE name = 'prepared-by-test'",
+    );
+    expect(prepared).toEqual([{ uses: 2 }]);
+  });
+});
+
+describe('transaction', () => {
+  it('commits what was done', async () => {
+    const result = await database.transaction(async (tx) => {
+      await tx.execute("INSERT INTO things VALUES (10, 'ten')");
+      return 'done';
+    });
+    expect(result).toBe('done');
+    expect(await thing(10)).toBe(1);
+  });
+
+  it('undoes everything when the work rejects, and rejects with the same error', async () => {
+    const reason = new Error('changed my mind');
+    const work = database.transaction(async (tx) => {
+      await tx.execute("INSERT INTO things VALUES (11, 'eleven')");
+      throw reason;
+    });
+    await expect(work).rejects.toBe(reason);
+    expect(await thing(11)).toBe(0);
+  });
+
+  it('does not pass for committed when a failure inside was swallowed', async () => {
+    const work = database.transaction(async (tx) => {
+      await tx.execute("INSERT INTO things VALUES (12, 'twelve')");
+      await tx.execute('SELECT 1 / 0').catch(() => undefined);
+    });
+    await expect(work).rejects.toMatchObject({ code: 'DATABASE_QUERY_FAILED' });
+    expect(await thing(12)).toBe(0);
+  });
+
+  it('a limit of its own holds inside and nowhere else', async () => {
+    const inside = await database.transaction((tx) => tx.query("SELECT current_setting('statement_timeout') AS v"), {
+      timeoutMs: 60_000,
+    });
+    expect(inside).toEqual([{ v: '1min' }]);
+    expect(await one("current_setting('statement_timeout')")).toBe('1s');
+  });
+});
+
+describe('failures', () => {
+  it('a unique violation names its constraint, and leaves the connection usable', async () => {
+    await database.execute("INSERT INTO things VALUES (20, 'twenty')");
+    const before = await one('pg_backend_pid()');
+    const error = await database.execute("INSERT INTO things VALUES (21, 'twenty')").catch((raw) => raw);
+    expect(error).toMatchObject({ code: 'DATABASE_QUERY_FAILED' });
+    expect(violatedConstraint(error)).toBe('things_by_name');
+    expect(`${error.message} ${JSON.stringify(error)}`).not.toContain('twenty');
+    expect(await one('pg_backend_pid()')).toBe(before);
+  });
+
+  it('a statement that takes too long is cancelled', async () => {
+    await expect(database.query('SELECT pg_sleep(30)')).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+  });
+
+  it('waits for a free connection no longer than the time', async () => {
+    let free = () => {};
+    const held = new Promise<void>((resolve) => {
+      free = resolve;
+    });
+    const holders = [1, 2].map(() => database.transaction(() => held));
+    await expect(database.ping()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+    free();
+    await Promise.all(holders);
+    await database.ping();
+  });
+
+  it.each([
+    ['a database that is not there', (url: URL) => (url.pathname = '/nowhere'), 'ACCESS_DENIED_BY_STORE'],
+    ['a closed port', (url: URL) => (url.port = '1'), 'DATABASE_UNAVAILABLE'],
+    ['a host that does not exist', (url: URL) => (url.hostname = 'nowhere.invalid'), 'DATABASE_UNAVAILABLE'],
+  ])('%s', async (_, change, code) => {
+    const url = new URL(stores.databaseUrl);
+    change(url);
+    const other = openDatabase({ url: url.href, logger, timeoutMs: 1_000 });
+    await expect(other.ping()).rejects.toMatchObject({ code });
+    await other.close();
+  });
+});
+
+describe('when Postgres ends connections', () => {
+  const endOthers = () =>
+    stores.database.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'runlake' AND datname = current_database() AND pid <> pg_backend_pid()",
+    );
+  const connections = async () =>
+    Number(
+      (
+        await stores.database.query<{ n: number }>(
+          "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'runlake' AND datname = current_database() AND pid <> pg_backend_pid()",
+        )
+      )[0]?.n,
+    );
+
+  it('idle ones are replaced by the next calls', async () => {
+    await Promise.all([database.ping(), database.ping()]);
+    await endOthers();
+    await until('the connections are gone', async () => (await connections()) === 0);
+    await until('a call passes', () =>
+      database.ping().then(
+        () => true,
+        () => false,
+      ),
+    );
+  });
+
+  it('a transaction between two statements fails and undoes, and the process goes on', async () => {
+    const work = database.transaction(async (tx) => {
+      await tx.execute("INSERT INTO things VALUES (30, 'thirty')");
+      await endOthers();
+      await until('the connection is gone', async () => (await connections()) === 0);
+      await tx.query('SELECT 1');
+    });
+    await expect(work).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+    expect(await thing(30)).toBe(0);
+  });
+
+  it('a server that falls silent is given up after the time', async () => {
+    const url = new URL(stores.databaseUrl);
+    const proxy = await openTcpProxy(url.hostname, Number(url.port));
+    url.host = `127.0.0.1:${proxy.port}`;
+    const proxied = openDatabase({ url: url.href, logger, timeoutMs: 300 });
+    await proxied.ping();
+    proxy.freeze(true);
+    await expect(proxied.ping()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+    proxy.freeze(false);
+    await proxied.ping();
+    await proxied.close();
+    await proxy.close();
+  });
+});
