@@ -1,31 +1,53 @@
-import { type JsonKind, scanJson } from './scan.ts';
-
-export interface FoundValue {
-  readonly kind: JsonKind;
-  readonly start: number;
-  readonly end: number;
-}
+import { type JsonRange, kindOf } from './scan.ts';
+import { skipSpace } from './scan-any.ts';
+import { skipColon, skipString, skipValue } from './skip.ts';
+import { textOfString } from './text.ts';
 
 /**
- * The value at `path` in valid JSON, going through objects only; of members with one name the last counts, as in
- * `JSON.parse`. `undefined` where there is none.
+ * The value at `path` in the validated JSON at `start` to `end`, going through objects only; of members with one key the
+ * last one counts, as in `JSON.parse`. `undefined` where there is none. Values off the path are jumped over.
  */
-export function findPath(bytes: Buffer, start: number, end: number, path: readonly string[]): FoundValue | undefined {
-  let found: FoundValue | undefined = { kind: 'object', start, end };
-  for (const name of path) {
-    const from: FoundValue = found;
-    found = undefined;
-    if (from.kind !== 'object') return undefined;
-    const { kind } = scanJson(
-      bytes,
-      from.start,
-      from.end,
-      { part: 'stored JSON', maxDepth: 2 ** 30 },
-      (kind, at, until, key) => {
-        if (key === name) found = { kind, start: at, end: until };
-      },
-    );
-    if (kind !== 'object' || found === undefined) return undefined;
+export function findPath(bytes: Buffer, start: number, end: number, path: readonly string[]): JsonRange | undefined {
+  let from = skipSpace(bytes, start, end);
+  let to = end;
+  for (const key of path) {
+    if (from >= to || bytes[from] !== 0x7b) return undefined;
+    from = findMember(bytes, from, to, key);
+    if (from < 0) return undefined;
+    to = skipValue(bytes, from, to);
+  }
+  if (path.length === 0) to = skipValue(bytes, from, to);
+  return { kind: kindOf(bytes[from]!), start: from, end: to };
+}
+
+/** The index of the value of `key` in the object at `from`; -1 where it has none. */
+function findMember(bytes: Buffer, from: number, end: number, key: string): number {
+  let found = -1;
+  let index = skipSpace(bytes, from + 1, end);
+  while (index < end && bytes[index] === 0x22) {
+    const keyEnd = skipString(bytes, index);
+    const value = skipColon(bytes, keyEnd, end);
+    if (isKey(bytes, index, keyEnd, key)) found = value;
+    index = skipSpace(bytes, skipValue(bytes, value, end), end);
+    if (index >= end || bytes[index] !== 0x2c) break;
+    index = skipSpace(bytes, index + 1, end);
   }
   return found;
+}
+
+/** Whether the string at `start` to `end`, quotes included, says `key`. */
+function isKey(bytes: Buffer, start: number, end: number, key: string): boolean {
+  const length = end - start - 2;
+  // Neither escapes nor UTF-8 make a text shorter than its number of UTF-16 units.
+  if (length < key.length) return false;
+  let isPlain = true;
+  for (let at = 0; at < length; at++) {
+    const byte = bytes[start + 1 + at]!;
+    if (byte === 0x5c || byte >= 0x80) {
+      isPlain = false;
+      break;
+    }
+    if (byte !== key.charCodeAt(at)) return false;
+  }
+  return isPlain ? length === key.length : textOfString(bytes, start, end) === key;
 }

@@ -1,0 +1,102 @@
+import { scanNumber } from './scan-number.ts';
+import type { ScanOrigin } from './scan-origin.ts';
+import { scanString } from './scan-string.ts';
+
+/** Kind of the container at each open level, 1 for an object. Shared: a scan is synchronous and never starts another. */
+let levels = new Uint8Array(1_024);
+
+/** The first index from `from` on that is not white space, or `end`. */
+export function skipSpace(bytes: Uint8Array, from: number, end: number): number {
+  let index = from;
+  while (index < end) {
+    const byte = bytes[index]!;
+    if (byte > 0x20 || (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)) break;
+    index++;
+  }
+  return index;
+}
+
+/**
+ * Checks one JSON value that begins at `from`, at nesting depth `depth`; gives the index after it. Iterative: nesting costs
+ * a byte a level, whatever the depth.
+ *
+ * @throws INVALID_JSON with the offset and the reason, TOO_DEEP.
+ */
+export function scanAny(origin: ScanOrigin, from: number, depth: number): number {
+  const { bytes, end } = origin;
+  let index = from;
+  let level = depth;
+  let isObject = false;
+  for (;;) {
+    // A value begins at `index`.
+    const byte = index < end ? bytes[index]! : 0;
+    if (byte === 0x22) {
+      index = scanString(origin, index + 1);
+    } else if (byte === 0x7b || byte === 0x5b) {
+      if (level >= origin.maxDepth) origin.tooDeep();
+      if (level >= levels.length) growLevels();
+      levels[level++] = isObject ? 1 : 0;
+      isObject = byte === 0x7b;
+      index = skipSpace(bytes, index + 1, end);
+      const isEmpty = index < end && bytes[index] === (isObject ? 0x7d : 0x5d);
+      if (!isEmpty) {
+        if (isObject) index = scanKey(origin, index, "a key or '}'");
+        else if (index >= end) origin.unexpected(index, "a value or ']'");
+        continue;
+      }
+      index++;
+      isObject = levels[--level] === 1;
+    } else if ((byte >= 0x30 && byte <= 0x39) || byte === 0x2d) {
+      index = scanNumber(origin, index);
+    } else {
+      index = scanLiteral(origin, index, byte);
+    }
+    // A value ended at `index`: close what ends with it, then go to the next one.
+    for (;;) {
+      if (level === depth) return index;
+      index = skipSpace(bytes, index, end);
+      const next = index < end ? bytes[index]! : 0;
+      if (next === 0x2c) {
+        index = skipSpace(bytes, index + 1, end);
+        if (isObject) index = scanKey(origin, index, 'a key');
+        break;
+      }
+      if (next !== (isObject ? 0x7d : 0x5d)) origin.unexpected(index, isObject ? "',' or '}'" : "',' or ']'");
+      index++;
+      isObject = levels[--level] === 1;
+    }
+  }
+}
+
+/** Checks a key at `index` and its colon; gives the index of the value. */
+function scanKey(origin: ScanOrigin, index: number, expected: string): number {
+  const { bytes, end } = origin;
+  if (index >= end || bytes[index] !== 0x22) origin.unexpected(index, expected);
+  return scanColon(origin, scanString(origin, index + 1));
+}
+
+/** Checks the colon after a key that ends at `index`; gives the index of the value. */
+export function scanColon(origin: ScanOrigin, index: number): number {
+  const { bytes, end } = origin;
+  const colon = skipSpace(bytes, index, end);
+  if (colon >= end || bytes[colon] !== 0x3a) origin.unexpected(colon, "':'");
+  return skipSpace(bytes, colon + 1, end);
+}
+
+function scanLiteral(origin: ScanOrigin, index: number, byte: number): number {
+  const { bytes, end } = origin;
+  const word = byte === 0x74 ? 'true' : byte === 0x66 ? 'false' : byte === 0x6e ? 'null' : '';
+  if (word === '') return origin.unexpected(index, 'a value');
+  for (let at = 1; at < word.length; at++) {
+    if (index + at >= end || bytes[index + at] !== word.charCodeAt(at)) {
+      return origin.unexpected(index + at, `the rest of '${word}'`);
+    }
+  }
+  return index + word.length;
+}
+
+function growLevels(): void {
+  const grown = new Uint8Array(levels.length * 2);
+  grown.set(levels);
+  levels = grown;
+}

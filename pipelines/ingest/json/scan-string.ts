@@ -1,0 +1,89 @@
+import type { ScanOrigin } from './scan-origin.ts';
+
+const quote = 0x22;
+const backslash = 0x5c;
+
+/** 1 for bytes that end a plain stretch of a string: quote, backslash, control characters. */
+const isSpecial = new Uint8Array(256).fill(1, 0, 0x20);
+isSpecial[quote] = 1;
+isSpecial[backslash] = 1;
+
+/** 1 for bytes that may follow a backslash, 2 for `u`. */
+const escapeKind = new Uint8Array(256);
+for (const byte of Buffer.from('"\\/bfnrt')) escapeKind[byte] = 1;
+escapeKind[0x75] = 2;
+
+const isHex = new Uint8Array(256);
+for (const byte of Buffer.from('0123456789abcdefABCDEF')) isHex[byte] = 1;
+
+/** Plain bytes read one by one before words are tried: most strings are shorter. */
+const shortStretch = 24;
+
+/**
+ * Checks a string whose first byte after the opening quote is at `from`; gives the index after the closing quote.
+ * @throws INVALID_JSON
+ */
+export function scanString(origin: ScanOrigin, from: number): number {
+  const { bytes, end } = origin;
+  let index = from;
+  for (;;) {
+    const near = Math.min(index + shortStretch, end);
+    while (index < near && isSpecial[bytes[index]!] === 0) index++;
+    if (index === near && index < end) {
+      index = skipPlainWords(origin, index);
+      while (index < end && isSpecial[bytes[index]!] === 0) index++;
+    }
+    if (index >= end) return origin.fail(end, 'the text ends inside a string');
+    const byte = bytes[index]!;
+    if (byte === quote) return index + 1;
+    if (byte !== backslash) return failControl(origin, index, byte);
+    index = scanEscape(origin, index);
+  }
+}
+
+/**
+ * Skips plain bytes four at a time. A word has a byte below n where `(word - n each) & ~word` has a high bit set; equality
+ * is the same question about `word ^ byte` and 1.
+ */
+function skipPlainWords(origin: ScanOrigin, from: number): number {
+  const { bytes, end, words } = origin;
+  const base = bytes.byteOffset;
+  let index = from;
+  while (((base + index) & 3) !== 0) {
+    if (index >= end || isSpecial[bytes[index]!] !== 0) return index;
+    index++;
+  }
+  let word = (base + index) >>> 2;
+  const lastWord = (base + end) >>> 2;
+  while (word < lastWord) {
+    const four = words[word]!;
+    const quotes = four ^ 0x22222222;
+    const backslashes = four ^ 0x5c5c5c5c;
+    const found =
+      (((four - 0x20202020) & ~four) |
+        ((quotes - 0x01010101) & ~quotes) |
+        ((backslashes - 0x01010101) & ~backslashes)) &
+      0x80808080;
+    if (found !== 0) break;
+    word++;
+  }
+  return Math.max(index, word * 4 - base);
+}
+
+/** Checks the escape whose backslash is at `index`; gives the index after it. */
+function scanEscape(origin: ScanOrigin, index: number): number {
+  const { bytes, end } = origin;
+  if (index + 1 >= end) return origin.fail(end, 'the text ends inside a string');
+  const kind = escapeKind[bytes[index + 1]!];
+  if (kind === 1) return index + 2;
+  if (kind === 0) return origin.fail(index, 'an escape that JSON does not know');
+  for (let digit = index + 2; digit < index + 6; digit++) {
+    if (digit >= end) return origin.fail(end, 'the text ends inside a string');
+    if (isHex[bytes[digit]!] === 0) return origin.fail(index, 'a \\u escape without four hexadecimal digits');
+  }
+  return index + 6;
+}
+
+function failControl(origin: ScanOrigin, index: number, byte: number): never {
+  return origin.fail(index, `the control character 0x${byte.toString(16).padStart(2, '0')} inside a string`);
+}

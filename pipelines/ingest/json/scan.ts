@@ -1,0 +1,176 @@
+import type { KeySet } from './key-set.ts';
+import { scanAny, scanColon, skipSpace } from './scan-any.ts';
+import { type ScanOptions, ScanOrigin } from './scan-origin.ts';
+import { scanString } from './scan-string.ts';
+import { textOfString } from './text.ts';
+
+export type { ScanOptions } from './scan-origin.ts';
+
+export type JsonKind = 'object' | 'array' | 'string' | 'number' | 'true' | 'false' | 'null';
+
+/** A value in JSON text: from its first byte up to, not including, `end`, without white space around it. */
+export interface JsonRange {
+  readonly kind: JsonKind;
+  readonly start: number;
+  readonly end: number;
+}
+
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+const comma = 0x2c;
+const quote = 0x22;
+
+/** Hears of each member of the outermost object, in order and with repeats, or of each item of the outermost array. */
+export type OnValue = (kind: JsonKind, start: number, end: number, key: string | undefined) => void;
+
+/**
+ * Checks that the bytes from `start` to `end` are one JSON value in UTF-8 as RFC 8259 says, and gives its range. Whatever
+ * passes, `JSON.parse` takes, and the other way round, save for nesting.
+ *
+ * @throws INVALID_UTF8 and INVALID_JSON with the offset from `start`, TOO_DEEP.
+ */
+export function scanValue(bytes: Buffer, start: number, end: number, options: ScanOptions): JsonRange {
+  const origin = new ScanOrigin(bytes, start, end, options);
+  const first = skipSpace(bytes, start, end);
+  const last = scanAny(origin, first, 0);
+  requireEnd(origin, last);
+  return { kind: kindOf(bytes[first]!), start: first, end: last };
+}
+
+/**
+ * As {@link scanValue}; tells `onValue` of what is directly in the outermost object or array, while the scan goes on: what
+ * comes after may still turn out to be invalid.
+ */
+export function scanJson(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  options: ScanOptions,
+  onValue?: OnValue,
+): JsonRange {
+  const first = skipSpace(bytes, start, end);
+  const isContainer = first < end && (bytes[first] === openBrace || bytes[first] === openBracket);
+  if (onValue === undefined || !isContainer) return scanValue(bytes, start, end, options);
+  const origin = new ScanOrigin(bytes, start, end, options);
+  const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
+    onValue(kindOf(bytes[from]!), from, to, keyEnd > keyStart ? textOfString(bytes, keyStart, keyEnd) : undefined);
+    return true;
+  });
+  requireEnd(origin, last);
+  return { kind: kindOf(bytes[first]!), start: first, end: last };
+}
+
+/**
+ * As {@link scanValue}, for a text that has to be an object: gives the ranges of the members named in `keys`, each at the
+ * position that its key has there. Other members are checked and left out, without a string being made of their keys. Of
+ * members with one key the last one counts.
+ *
+ * @throws INVALID_UTF8 and INVALID_JSON (also where the value is no object) with the offset from `start`, TOO_DEEP.
+ */
+export function scanObject(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  keys: KeySet,
+  options: ScanOptions,
+): (JsonRange | undefined)[] {
+  const origin = new ScanOrigin(bytes, start, end, options);
+  const members = new Array<JsonRange | undefined>(keys.keys.length).fill(undefined);
+  const first = requireOpening(origin, openBrace, 'an object');
+  const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
+    const position = keys.find(bytes, keyStart + 1, keyEnd - 1);
+    if (position >= 0) members[position] = { kind: kindOf(bytes[from]!), start: from, end: to };
+    return true;
+  });
+  requireEnd(origin, last);
+  return members;
+}
+
+/**
+ * As {@link scanValue}, for a text that has to be an array: gives the ranges of its items. Stops after `maxItems` and one
+ * more, by which the caller sees that there are too many; what comes after is not checked then.
+ *
+ * @throws INVALID_UTF8 and INVALID_JSON (also where the value is no array) with the offset from `start`, TOO_DEEP.
+ */
+export function scanArrayItems(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  maxItems: number,
+  options: ScanOptions,
+): JsonRange[] {
+  const origin = new ScanOrigin(bytes, start, end, options);
+  const items: JsonRange[] = [];
+  const first = requireOpening(origin, openBracket, 'an array');
+  const last = scanChildren(origin, first, (_keyStart, _keyEnd, from, to) => {
+    items.push({ kind: kindOf(bytes[from]!), start: from, end: to });
+    return items.length <= maxItems;
+  });
+  if (items.length <= maxItems) requireEnd(origin, last);
+  return items;
+}
+
+/** Called with the range of the key, quotes included (empty in an array), and that of the value; false ends the scan. */
+type OnChild = (keyStart: number, keyEnd: number, start: number, end: number) => boolean;
+
+/** Checks the object or array that begins at `first`, telling of each child; gives the index after it. */
+function scanChildren(origin: ScanOrigin, first: number, onChild: OnChild): number {
+  const { bytes, end } = origin;
+  if (origin.maxDepth < 1) origin.tooDeep();
+  const isObject = bytes[first] === openBrace;
+  const closing = isObject ? closeBrace : closeBracket;
+  let index = skipSpace(bytes, first + 1, end);
+  if (index < end && bytes[index] === closing) return index + 1;
+  let expected = isObject ? "a key or '}'" : "a value or ']'";
+  for (;;) {
+    const keyStart = index;
+    let keyEnd = index;
+    if (isObject) {
+      if (index >= end || bytes[index] !== quote) origin.unexpected(index, expected);
+      keyEnd = scanString(origin, keyStart + 1);
+      index = scanColon(origin, keyEnd);
+    } else if (index >= end) origin.unexpected(index, expected);
+    const valueEnd = scanAny(origin, index, 1);
+    if (!onChild(keyStart, keyEnd, index, valueEnd)) return valueEnd;
+    index = skipSpace(bytes, valueEnd, end);
+    const byte = index < end ? bytes[index]! : 0;
+    if (byte === closing) return index + 1;
+    if (byte !== comma) origin.unexpected(index, isObject ? "',' or '}'" : "',' or ']'");
+    index = skipSpace(bytes, index + 1, end);
+    expected = isObject ? 'a key' : 'a value';
+  }
+}
+
+/** The kind of the value that begins with `byte`, in validated JSON. */
+export function kindOf(byte: number): JsonKind {
+  switch (byte) {
+    case openBrace:
+      return 'object';
+    case openBracket:
+      return 'array';
+    case quote:
+      return 'string';
+    case 0x74:
+      return 'true';
+    case 0x66:
+      return 'false';
+    case 0x6e:
+      return 'null';
+    default:
+      return 'number';
+  }
+}
+
+/** The index of the opening `bracket` of the text. */
+function requireOpening(origin: ScanOrigin, bracket: number, expected: string): number {
+  const first = skipSpace(origin.bytes, origin.start, origin.end);
+  if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);
+  return first;
+}
+
+function requireEnd(origin: ScanOrigin, index: number): void {
+  const rest = skipSpace(origin.bytes, index, origin.end);
+  if (rest < origin.end) origin.fail(rest, 'text after the end of the value');
+}
