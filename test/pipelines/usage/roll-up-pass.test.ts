@@ -287,7 +287,7 @@ describe('a pass that dies', () => {
 });
 
 describe('processes', () => {
-  const script = fileURLToPath(new URL('./pass-process.ts', import.meta.url));
+  const script = fileURLToPath(new URL('./pass-process.fixture.ts', import.meta.url));
   const children = new Set<ChildProcess>();
   afterEach(() => {
     for (const child of children) child.kill('SIGKILL');

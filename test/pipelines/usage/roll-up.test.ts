@@ -45,7 +45,7 @@ const untilCounted = (traces: number, timeout: number) =>
 it('counts what it finds at the start', async () => {
   await ingest(runRow({}));
   start({});
-  await untilCounted(1, 1_500);
+  await untilCounted(1, 5_000);
 });
 
 it('shows new traces soon after it was woken', async () => {
@@ -54,7 +54,7 @@ it('shows new traces soon after it was woken', async () => {
   for (let round = 1; round <= 3; round++) {
     await ingest(runRow({}));
     wake();
-    await untilCounted(round, 1_500);
+    await untilCounted(round, 5_000);
   }
 });
 
@@ -62,7 +62,7 @@ it('finds what another process noted, by itself', async () => {
   const { passNow } = start({ intervalMs: 50 });
   await passNow();
   await ingest(runRow({}));
-  await untilCounted(1, 1_500);
+  await untilCounted(1, 5_000);
 });
 
 it('makes few passes out of many wakes', async () => {
@@ -77,12 +77,13 @@ it('makes few passes out of many wakes', async () => {
     },
   });
   await passNow();
+  const startedMs = performance.now();
   for (let round = 0; round < 30; round++) {
     await ingest(runRow({}));
     wake();
   }
-  await untilCounted(30, 3_000);
-  expect(counts).toBeLessThan(12);
+  await untilCounted(30, 10_000);
+  expect(counts).toBeLessThanOrEqual((performance.now() - startedMs) / 400 + 2);
 });
 
 it('asks one question an interval while nothing happens, and ClickHouse none', async () => {
