@@ -1,14 +1,17 @@
 import { randomBytes } from 'node:crypto';
-import { chownSync, mkdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { fault } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import { BoundedLog } from '../bounded-log.ts';
 import { onFreePort } from '../free-port.ts';
 import { readFileIfThere, writePrivateFile } from '../private-file.ts';
 import { type EngineExit, superviseEngine } from '../supervise-engine.ts';
-import { nobody } from './account.ts';
-import { findBinaries, linkLibraries } from './binaries.ts';
+import { findBinaries, type PostgresBinaries } from './binaries.ts';
 import { ensureCluster, user } from './cluster.ts';
 import { launchServer } from './launch-server.ts';
+import { endLeftovers } from './leftovers.ts';
+import { choosePlace } from './place.ts';
 
 export interface EmbeddedPostgres {
   /** `postgres://user:password@127.0.0.1:port/database`; stays the same over restarts of the engine. */
@@ -18,37 +21,39 @@ export interface EmbeddedPostgres {
   stop(): Promise<void>;
 }
 
-const database = 'runlake';
-
-export async function startPostgres(options: {
+export interface PostgresOptions {
+  /** The data folder, whose lock the caller holds. */
   readonly folder: string;
   readonly logger?: Logger;
-}): Promise<EmbeddedPostgres> {
-  const { folder, logger } = options;
-  const { folder: binaries } = findBinaries();
-  linkLibraries(binaries);
-  const account = process.getuid?.() === 0 ? nobody : undefined;
-  const passwordFile = join(folder, 'postgres.password');
-  const password = readFileIfThere(passwordFile) ?? randomBytes(24).toString('base64url');
-  writePrivateFile(passwordFile, password);
-  const parent = account ? `/var/lib/runlake/${folder.replaceAll('/', '_')}` : join(folder, 'postgres');
-  mkdirSync(parent, { recursive: true, mode: account ? 0o755 : 0o700 });
-  if (account) chownSync(parent, account.uid, account.gid);
-  const dataFolder = join(parent, 'data');
-  await ensureCluster({ binaries, dataFolder, password, account });
+  /** Default: the npm package. */
+  readonly build?: PostgresBinaries;
+  /** Folders that another account can reach, for a process of root; see `place.ts`. */
+  readonly sharedFolders?: readonly string[];
+}
 
+const database = 'runlake';
+const logBytes = 5 * 1024 * 1024;
+
+/**
+ * Starts a real Postgres server in a child process, on a free loopback port, with durable data in the data folder and a
+ * password that is kept beside them. It answers when this resolves, and is started again when it ends by itself.
+ *
+ * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
+ */
+export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
+  const { folder, logger } = options;
+  const place = choosePlace(folder, options.build ?? findBinaries(), options.sharedFolders);
+  const { dataFolder } = place;
+  const password = keepPassword(folder, dataFolder);
+  await ensureCluster({ ...place, password });
+  place.remember();
+
+  const log = new BoundedLog(join(folder, 'postgres.log'), logBytes);
   let port: number | undefined;
   const launch = async () => {
+    await endLeftovers(dataFolder);
     const launchOn = (on: number) =>
-      launchServer({
-        binaries,
-        dataFolder,
-        account,
-        port: on,
-        password,
-        database,
-        onLine: (line) => logger?.debug({ engine: 'Postgres', line }, 'embedded engine says'),
-      });
+      launchServer({ ...place, port: on, password, database, onLine: (line) => log.write(line) });
     if (port !== undefined) return launchOn(port);
     return onFreePort(async (free) => {
       const server = await launchOn(free);
@@ -62,4 +67,17 @@ export async function startPostgres(options: {
     exited: engine.exited,
     stop: () => engine.stop(),
   };
+}
+
+/** Written before the cluster is made with it, so that there is never a cluster whose password nobody knows. */
+function keepPassword(folder: string, dataFolder: string): string {
+  const path = join(folder, 'postgres.password');
+  const kept = readFileIfThere(path)?.trim();
+  if (kept) return kept;
+  if (existsSync(dataFolder)) {
+    throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${path} is gone, and with it the password` });
+  }
+  const made = randomBytes(24).toString('base64url');
+  writePrivateFile(path, `${made}\n`);
+  return made;
 }
