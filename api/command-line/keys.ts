@@ -1,0 +1,71 @@
+import { loadConfig } from '../../infra/config/load.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { createKey as makeKey } from '../../pipelines/tenants/create-key.ts';
+import { listKeys as readKeys } from '../../pipelines/tenants/list-keys.ts';
+import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { revokeKey as endKey } from '../../pipelines/tenants/revoke-key.ts';
+import { findStores, openStores } from './open-stores.ts';
+
+export interface CreateKeyOptions {
+  readonly description: string;
+  readonly workspace?: string;
+  readonly organization?: boolean;
+  readonly email?: string;
+  readonly readOnly?: boolean;
+}
+
+/** `runlake keys list` */
+export async function listKeys(): Promise<void> {
+  await asOperator(async (database, operator) => {
+    for (const key of await readKeys(database, operator, null)) {
+      const where = key.workspace_names?.join(', ') ?? 'whole organisation';
+      console.log(
+        [key.id, key.short_key, key.user_email, where, key.read_only ? 'read only' : 'full', key.description].join(
+          '  ',
+        ),
+      );
+    }
+  });
+}
+
+/** `runlake keys create` prints the key, and nothing else on standard output. */
+export async function createKey(options: CreateKeyOptions): Promise<void> {
+  await asOperator(async (database, operator) => {
+    const workspaceId = options.workspace ?? operator.workspaceId;
+    const made = await makeKey(database, operator, {
+      description: options.description,
+      readOnly: options.readOnly === true,
+      organizationWide: options.organization === true,
+      ...(options.organization !== true && workspaceId !== undefined && { workspaceIds: [workspaceId] }),
+      ...(options.email !== undefined && { userEmail: options.email }),
+    });
+    console.error(`Key ${made.id} (${made.description}) for ${made.user_email}, shown this once:`);
+    console.log(made.key);
+  });
+}
+
+/** `runlake keys revoke <id>` */
+export async function revokeKey(id: string): Promise<void> {
+  if (!/^[0-9a-f-]{36}$/i.test(id))
+    throw fault('BAD_REQUEST', { reason: `'${id}' is no id of a key: see \`runlake keys list\`.` });
+  await asOperator(async (database, operator) => {
+    const authenticator = createAuthenticator({ database, logger: createLogger('error', 'keys') });
+    const ended = await endKey({ database, authenticator }, operator, id, null);
+    await authenticator.close();
+    console.log(`Key ${ended.short_key} is revoked.`);
+  });
+}
+
+async function asOperator(act: (database: Database, operator: Caller) => Promise<void>): Promise<void> {
+  const { config } = loadConfig();
+  const stores = openStores(await findStores(config), config, createLogger('error', 'keys'));
+  try {
+    await act(stores.database, await operatorOf(stores.database));
+  } finally {
+    await stores.close();
+  }
+}

@@ -1,0 +1,22 @@
+import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
+
+/** Says on standard output where Runlake answers and, at the first start, the admin key: the only time it is shown. */
+export function printFirstKey(outcome: BootstrapOutcome, url: string): void {
+  console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
+  switch (outcome.kind) {
+    case 'created':
+      if (outcome.chosen) console.log('The admin key is the one of RUNLAKE_BOOTSTRAP_API_KEY.');
+      else console.log(`Admin key, shown this once: ${outcome.key}`);
+      break;
+    case 'key-added':
+      console.log('RUNLAKE_BOOTSTRAP_API_KEY was added as one more admin key.');
+      break;
+    case 'key-revoked':
+      console.log('RUNLAKE_BOOTSTRAP_API_KEY names a key that was revoked; it stays revoked.');
+      break;
+    case 'present':
+      break;
+    default:
+      outcome satisfies never;
+  }
+}

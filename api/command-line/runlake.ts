@@ -1,0 +1,57 @@
+#!/usr/bin/env node
+import { Command } from 'commander';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { releaseVersion } from '../server/release.ts';
+import { printConfiguration } from './config.ts';
+import { diagnose } from './doctor.ts';
+import { createKey, listKeys, revokeKey } from './keys.ts';
+import { migrateStores } from './migrate.ts';
+import { type Role, runRole } from './run-role.ts';
+
+const program = new Command('runlake')
+  .description('Self-hosted backend for LLM agents: traces in, exact usage out.')
+  .version(releaseVersion)
+  .addHelpText(
+    'after',
+    '\nEverything is set through variables: see `runlake config`, or docs/reference/configuration.md.',
+  );
+
+const roles: readonly (readonly [Role, string])[] = [
+  ['all', 'run everything in one process; starts the engines that have no address (default)'],
+  ['api', 'answer HTTP and publish to the event log'],
+  ['ingest', 'take events from the log into ClickHouse and count usage'],
+];
+for (const [role, about] of roles) {
+  program
+    .command(role, { isDefault: role === 'all' })
+    .description(about)
+    .action(() => runRole(role));
+}
+
+program.command('migrate').description('bring the stores to the schema of this release').action(migrateStores);
+program
+  .command('config')
+  .description('print every setting, redacted, with where its value comes from')
+  .action(printConfiguration);
+program.command('doctor').description('say what is up, what is not, and what to do').action(diagnose);
+
+const keys = program.command('keys').description('API keys, also beside a running instance');
+keys.command('list').description('list the keys of the organisation').action(listKeys);
+keys
+  .command('create')
+  .description('make a key and print it once')
+  .option('--description <text>', 'what the key is for', 'Made on the command line')
+  .option('--workspace <id>', 'workspace that the key belongs to; default: the first one')
+  .option('--organization', 'a key for the whole organisation: requests then name the workspace in X-Tenant-Id')
+  .option('--email <email>', 'user that the key belongs to; default: the first user')
+  .option('--read-only', 'a key that cannot write')
+  .action(createKey);
+keys.command('revoke <id>').description('end a key; it stops working within seconds everywhere').action(revokeKey);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  process.exitCode = 1;
+  if (isRunlakeError(error)) console.error(`runlake: ${error.message}\n${error.remedy}`);
+  else console.error('runlake: an unexpected fault:', error);
+}

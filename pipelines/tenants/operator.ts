@@ -1,0 +1,39 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import type { Caller } from './caller.ts';
+import { EVERYTHING, effectivePermissions } from './permissions.ts';
+
+interface FirstRow {
+  readonly organization_id: string;
+  readonly user_id: string;
+  readonly email: string;
+  readonly workspaces: string[];
+}
+
+/**
+ * The operator at the command line, who has the store in hand and so every right: a caller for the first organisation,
+ * in the name of its first user. @throws NOT_FOUND before the first start.
+ */
+export async function operatorOf(database: Database): Promise<Caller> {
+  const [first] = await database.query<FirstRow>(
+    `SELECT o.id AS organization_id, u.id AS user_id, u.email,
+       ARRAY(SELECT id FROM workspaces WHERE organization_id = o.id AND deleted_at IS NULL ORDER BY created_at, id) AS workspaces
+     FROM organizations o JOIN users u ON u.organization_id = o.id
+     ORDER BY o.created_at, o.id, u.created_at, u.id LIMIT 1`,
+  );
+  if (first === undefined) throw fault('NOT_FOUND', { what: 'Organisation (start `runlake all` once)' });
+  return {
+    organizationId: first.organization_id,
+    workspaceId: first.workspaces[0],
+    keyId: nilUuid,
+    userId: first.user_id,
+    userEmail: first.email,
+    permissions: effectivePermissions([EVERYTHING], false, true),
+    organizationWide: true,
+    readableWorkspaceIds: new Set(first.workspaces),
+    readOnly: false,
+    storedPermissions: [EVERYTHING],
+    expiresAt: undefined,
+  };
+}
