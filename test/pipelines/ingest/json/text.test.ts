@@ -1,0 +1,27 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { parseRange, textOfString } from '../../../../pipelines/ingest/json/text.ts';
+
+describe('text of a JSON string', () => {
+  it.each(['""', '"a"', '"größe"', '"\\u0000\\n\\/"', '"\\ud800"', '"\\ud83d\\ude00"', '"a\\\\"'])(
+    'is that of %s',
+    (json) => {
+      const bytes = Buffer.from(`[${json}]`);
+      expect(textOfString(bytes, 1, bytes.length - 1)).toBe(JSON.parse(json));
+    },
+  );
+
+  it('is whatever was written', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        const bytes = Buffer.from(JSON.stringify(text));
+        expect(textOfString(bytes, 0, bytes.length)).toBe(text);
+      }),
+    );
+  });
+});
+
+it('parses a range', () => {
+  const bytes = Buffer.from('{"usage": {"input_tokens": 3} }');
+  expect(parseRange(bytes, 10, 29)).toEqual({ input_tokens: 3 });
+});

@@ -1,0 +1,44 @@
+import { isUtf8 } from 'node:buffer';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { scanValue } from '../../../../pipelines/ingest/json/scan.ts';
+import { invalidUtf8Offset } from '../../../../pipelines/ingest/json/utf8.ts';
+
+describe('invalid UTF-8', () => {
+  it.each<[string, number[], number]>([
+    ['a continuation byte first', [0x80], 0],
+    ['a continuation byte after text', [0x61, 0xbf], 1],
+    ['a lead byte last', [0x61, 0xc3], 1],
+    ['two bytes of three at the end', [0x61, 0xe2, 0x82], 1],
+    ['three bytes of four at the end', [0xf0, 0x9f, 0x98], 0],
+    ['an overlong slash', [0xc0, 0xaf], 0],
+    ['an overlong form of three bytes', [0xe0, 0x9f, 0xbf], 0],
+    ['an overlong form of four bytes', [0xf0, 0x8f, 0xbf, 0xbf], 0],
+    ['an encoded high surrogate', [0x61, 0xed, 0xa0, 0x80], 1],
+    ['an encoded low surrogate', [0xed, 0xbf, 0xbf], 0],
+    ['a code point above the last', [0xf4, 0x90, 0x80, 0x80], 0],
+    ['a byte that never occurs', [0xc3, 0xa9, 0xff], 2],
+    ['a lead byte cut short by text', [0xc3, 0x61], 0],
+    ['a third byte that does not continue', [0x61, 0x61, 0xe2, 0x82, 0x61], 2],
+  ])('is found: %s', (_, bytes, offset) => {
+    expect(isUtf8(Buffer.from(bytes))).toBe(false);
+    const padded = Buffer.from([0xff, ...bytes, 0xff]);
+    expect(invalidUtf8Offset(padded, 1, 1 + bytes.length)).toBe(1 + offset);
+    const part = Buffer.concat([Buffer.from('xx"'), Buffer.from(bytes), Buffer.from('"')]);
+    expect(() => scanValue(part, 2, part.length, { part: 'patch.2', maxDepth: 5 })).toThrow(
+      `Invalid UTF-8 in patch.2 at byte ${offset + 1}.`,
+    );
+  });
+
+  it('is where isUtf8 says that text stops being valid', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.uint8Array({ maxLength: 6 }), (text, tail) => {
+        const bytes = Buffer.concat([Buffer.from(text), tail]);
+        const offset = invalidUtf8Offset(bytes, 0, bytes.length);
+        expect(offset === bytes.length).toBe(isUtf8(bytes));
+        expect(isUtf8(bytes.subarray(0, offset))).toBe(true);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
