@@ -8,7 +8,7 @@ import { readAnswer } from './read-answer.ts';
 import { type Profile, profiles } from './settings.ts';
 import type { InsertBody, Query, Warehouse } from './warehouse.ts';
 
-export type { ExternalTable, InsertBody, Query, QueryParameter, Warehouse } from './warehouse.ts';
+export type { Warehouse } from './warehouse.ts';
 
 export interface WarehouseOptions {
   /** `http(s)://user:password@host:port/database`; without a path the database `default`. */

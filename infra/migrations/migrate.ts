@@ -5,7 +5,7 @@
  *   1. Both stores are asked what they have; where nothing is missing, that is all.
  *   2. A transaction takes an advisory lock in Postgres and holds it to the end; a process that dies loses it.
  *   3. Under the lock both are asked again: another process may have done the work meanwhile.
- *   4. Postgres first, then ClickHouse, one migration after the other, in connections of their own.
+ *   4. Postgres first, then ClickHouse, one migration after the other, in connections of their own (so `database` needs two).
  */
 import type { Warehouse } from '../clickhouse/client.ts';
 import type { Database } from '../postgres/pool.ts';

@@ -6,7 +6,7 @@ import { databaseFault } from './faults.ts';
 import { runTransaction } from './transaction.ts';
 import { valueTypes } from './value-types.ts';
 
-export type { Database, QueryOptions, Sql, TransactionOptions } from './database.ts';
+export type { Database, Sql } from './database.ts';
 
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database` */

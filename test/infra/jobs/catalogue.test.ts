@@ -1,0 +1,42 @@
+import { describe, expect, it } from 'vitest';
+import { checkPayload, entryOf, rulesOf } from '../../../infra/jobs/rules.ts';
+import { jobCatalogue } from '../../../schemas/jobs/catalogue.ts';
+
+const id = '00000000-0000-4000-8000-000000000001';
+
+/** Payloads as released: a job that waits in a queue while a new release starts must still be read. */
+const released: readonly [keyof typeof jobCatalogue, unknown][] = [
+  ['expire-parked-events', {}],
+  ['delete-project-runs', { workspace_id: id, project_id: id }],
+];
+
+describe('the catalogue of jobs', () => {
+  it.each(released)('%s: a released payload is still read', (name, payload) => {
+    expect(() => checkPayload(jobCatalogue, name, payload)).not.toThrow();
+  });
+
+  it('has a released payload of every kind in this test', () => {
+    expect(new Set(released.map(([name]) => name))).toEqual(new Set(Object.keys(jobCatalogue)));
+  });
+
+  it.each([
+    {},
+    { workspace_id: id },
+    { workspace_id: id, project_id: 'x' },
+    { workspace_id: id, project_id: id, more: 1 },
+    null,
+  ])('delete-project-runs refuses %j', (payload) => {
+    expect(() => checkPayload(jobCatalogue, 'delete-project-runs', payload)).toThrow(
+      /delete-project-runs was not well formed/,
+    );
+  });
+
+  it('puts rules into the words of BullMQ', () => {
+    expect(rulesOf(entryOf(jobCatalogue, 'delete-project-runs'))).toMatchObject({
+      attempts: 20,
+      backoff: { type: 'exponential', delay: 5_000 },
+      removeOnComplete: true,
+    });
+    expect(rulesOf(entryOf(jobCatalogue, 'expire-parked-events')).backoff.type).toBe('fixed');
+  });
+});

@@ -1,0 +1,229 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { Jobs } from '../../../infra/jobs/jobs.ts';
+import { openJobs } from '../../../infra/jobs/open-jobs.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { until } from '../until.ts';
+import { testCatalogue } from './test-catalogue.ts';
+
+const logger = createLogger('silent', 'test');
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores({ migrated: false });
+});
+afterAll(() => stores?.close());
+
+const opened: Jobs<typeof testCatalogue>[] = [];
+async function open() {
+  const jobs = await openJobs({ databaseUrl: stores.databaseUrl, logger, catalogue: testCatalogue });
+  opened.push(jobs);
+  return jobs;
+}
+afterEach(async () => {
+  for (const jobs of opened.splice(0)) await jobs.close();
+  await stores.database.execute('DELETE FROM bullmq.job');
+});
+
+/** What BullMQ stores of the jobs of a kind. */
+const stored = (kind: string) =>
+  stores.database.query<{ state: string; attempts_made: number }>(
+    'SELECT state::text AS state, attempts_made FROM bullmq.job WHERE queue = $1',
+    [kind],
+  );
+
+describe('a job', () => {
+  it('reaches its handler with its payload, and is gone when it succeeded', async () => {
+    const jobs = await open();
+    const seen: unknown[] = [];
+    jobs.work('quick', async (payload, { number }) => {
+      seen.push([payload, number]);
+    });
+    await jobs.enqueue('quick', { n: 7 });
+    await until('the job runs', () => seen.length > 0);
+    expect(seen).toEqual([[{ n: 7 }, 1]]);
+    await until('the job is gone', async () => (await stored('quick')).length === 0);
+  });
+
+  it('enqueued in one process runs in another', async () => {
+    const [here, there] = [await open(), await open()];
+    const seen: number[] = [];
+    there.work('quick', async ({ n }) => {
+      seen.push(n);
+    });
+    for (const n of [1, 2, 3]) await here.enqueue('quick', { n });
+    await until('all run', () => seen.length === 3);
+    expect(seen.sort()).toEqual([1, 2, 3]);
+  });
+
+  it('runs no more at once than its kind allows', async () => {
+    const jobs = await open();
+    let running = 0;
+    let most = 0;
+    let done = 0;
+    jobs.work('single', async () => {
+      most = Math.max(most, ++running);
+      await new Promise(setImmediate);
+      running -= 1;
+      done += 1;
+    });
+    for (let n = 0; n < 10; n++) await jobs.enqueue('single', { n });
+    await until('all run', () => done === 10);
+    expect(most).toBe(1);
+  });
+
+  it('is not added while one of the same id waits, and is added again after that one ran', async () => {
+    const jobs = await open();
+    const seen: number[] = [];
+    await jobs.enqueue('quick', { n: 1 }, { jobId: 'same', delayMs: 50 });
+    await jobs.enqueue('quick', { n: 2 }, { jobId: 'same' });
+    await jobs.enqueue('quick', { n: 3 }, { jobId: 'other' });
+    jobs.work('quick', async ({ n }) => {
+      seen.push(n);
+    });
+    await until('both run', async () => seen.length === 2 && (await stored('quick')).length === 0);
+    expect(seen.sort()).toEqual([1, 3]);
+    await jobs.enqueue('quick', { n: 4 }, { jobId: 'same' });
+    await until('it runs again', () => seen.includes(4));
+  });
+
+  it('with a delay starts no earlier', async () => {
+    const jobs = await open();
+    const started = performance.now();
+    let seenAt = 0;
+    jobs.work('quick', async () => {
+      seenAt = performance.now();
+    });
+    await jobs.enqueue('quick', { n: 1 }, { delayMs: 300 });
+    await until('the job runs', () => seenAt > 0);
+    expect(seenAt - started).toBeGreaterThanOrEqual(295);
+  });
+
+  it('with a delay survives the death of the process that enqueued it', async () => {
+    const fixture = fileURLToPath(new URL('./enqueue-and-die.fixture.ts', import.meta.url));
+    const child = spawn(process.execPath, ['--import', 'tsx', fixture, stores.databaseUrl, '42'], { stdio: 'inherit' });
+    expect(await once(child, 'exit')).toEqual([null, 'SIGKILL']);
+    const jobs = await open();
+    const seen: number[] = [];
+    jobs.work('quick', async ({ n }) => {
+      seen.push(n);
+    });
+    await until('the job runs', () => seen.length > 0);
+    expect(seen).toEqual([42]);
+  });
+});
+
+describe('a handler that fails', () => {
+  it('is tried again by the rule of its kind, then the job stays as failed', async () => {
+    const jobs = await open();
+    const attempts: number[] = [];
+    jobs.work('quick', async (_, { number }) => {
+      attempts.push(number);
+      throw new Error('not today');
+    });
+    await jobs.enqueue('quick', { n: 1 });
+    await until('the job failed', async () => (await stored('quick')).some(({ state }) => state === 'failed'));
+    expect(attempts).toEqual([1, 2, 3]);
+    expect(await stored('quick')).toEqual([{ state: 'failed', attempts_made: 3 }]);
+  });
+
+  it('and then succeeds is done', async () => {
+    const jobs = await open();
+    const attempts: number[] = [];
+    jobs.work('quick', async (_, { number }) => {
+      attempts.push(number);
+      if (number < 3) throw new Error('not yet');
+    });
+    await jobs.enqueue('quick', { n: 1 });
+    await until('the job is gone', async () => attempts.length === 3 && (await stored('quick')).length === 0);
+    expect(attempts).toEqual([1, 2, 3]);
+  });
+
+  it('by taking too long hears so and counts as failed, whether it heeds that or not', async () => {
+    const jobs = await open();
+    const reasons: unknown[] = [];
+    jobs.work('hasty', async (_, { signal }) => {
+      signal.addEventListener('abort', () => reasons.push(signal.reason));
+      await new Promise(() => {});
+    });
+    await jobs.enqueue('hasty', {});
+    await until('the job failed', async () => (await stored('hasty')).some(({ state }) => state === 'failed'));
+    expect(reasons).toEqual([1, 2].map(() => expect.objectContaining({ code: 'JOB_TIMED_OUT' })));
+  });
+});
+
+describe('every', () => {
+  it('runs again and again, once however many processes ask', async () => {
+    const all = [await open(), await open()];
+    const seen: number[] = [];
+    const started = performance.now();
+    for (const jobs of all) {
+      await jobs.every('quick', 200, { n: 1 });
+      jobs.work('quick', async () => {
+        seen.push(performance.now() - started);
+      });
+    }
+    await until('it ran four times', () => seen.length >= 4);
+    expect(performance.now() - started).toBeGreaterThan(400);
+  });
+});
+
+describe('what is refused', () => {
+  it.each<[string, never, never]>([
+    ['a payload of the wrong shape', 'quick' as never, { n: 'one' } as never],
+    ['a payload with more than the schema has', 'quick' as never, { n: 1, m: 2 } as never],
+    ['no payload', 'quick' as never, undefined as never],
+    ['a kind that the catalogue lacks', 'unknown' as never, {} as never],
+  ])('%s', async (_, name, payload) => {
+    const jobs = await open();
+    await expect(jobs.enqueue(name, payload)).rejects.toMatchObject({ code: 'INVALID_JOB' });
+  });
+
+  it('a database that cannot be reached', async () => {
+    const databaseUrl = 'postgres://runlake@127.0.0.1:1/none';
+    await expect(openJobs({ databaseUrl, logger })).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+  });
+});
+
+describe('close', () => {
+  it('lets running jobs finish and takes no further ones', async () => {
+    const jobs = await open();
+    let begun = () => {};
+    const running = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
+    let free = () => {};
+    const held = new Promise<void>((resolve) => {
+      free = resolve;
+    });
+    const seen: number[] = [];
+    jobs.work('single', async ({ n }) => {
+      begun();
+      await held;
+      seen.push(n);
+    });
+    await jobs.enqueue('single', { n: 1 });
+    await running;
+    const closed = opened.pop()!.close();
+    const other = await open();
+    await other.enqueue('single', { n: 2 });
+    free();
+    await closed;
+    expect(seen).toEqual([1]);
+    expect(await stored('single')).toEqual([expect.objectContaining({ state: 'waiting' })]);
+  });
+
+  it('leaves no connection behind', async () => {
+    const jobs = await open();
+    jobs.work('quick', async () => {});
+    await jobs.enqueue('quick', { n: 1 });
+    await opened.pop()!.close();
+    const left = () =>
+      stores.database.query(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'runlake'",
+      );
+    await until('they are closed', async () => (await left()).length === 0);
+  });
+});
