@@ -43,7 +43,7 @@ export const runColumns = {
   totalCost: merged('total_cost'),
   usageDetails: merged('usage_details'),
   firstTokenTimeMicros: micros(merged('first_token_time')),
-  /** The conversation that a run belongs to; the first of three keys of its metadata that is text and not empty. */
+  /** The conversation that a run belongs to; the first of three keys of its metadata that is not null or empty. */
   threadId: `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`,
 } as const satisfies Record<string, string>;
 

@@ -6,11 +6,17 @@ import type { Operation } from '../../api/server/operation.ts';
 import type { Services } from '../../api/server/services.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import { InProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
+import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
+import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import { locateRun } from '../../pipelines/runs/locate-run.ts';
+import { noExtras } from '../../pipelines/runs/run-extras.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
+import { topics } from '../../schemas/topics.ts';
 import { freshStores } from '../engines/stores.ts';
 
 export interface ApiUnderTest {
@@ -28,24 +34,35 @@ export interface ApiOptions {
   readonly operations?: readonly Operation[];
 }
 
-/** A server on stores of its own. `inject` asks it without a socket; `listen({ port: 0 })` opens one. */
+/**
+ * A server with log and sink on stores of its own; usage is rolled up by whoever wants it. `inject` asks it without a socket,
+ * `listen({ port: 0 })` opens one.
+ */
 export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> {
   const stores = await freshStores();
   const logger = createLogger('silent', 'test');
   const config = { ...loadConfig({}).config, ...options.config };
   const { database, warehouse } = stores;
+  const { logPartitions: partitions, maxPendingBytes } = config;
+  const log = new InProcessLog({ database, topics, partitions, maxPendingBytes, logger });
+  const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted: () => undefined });
+  await sink.start(topics);
   const authenticator = createAuthenticator({ database, logger });
+  const projects = createProjectResolver(database);
+  const runPlaces = new RunPlaces((workspaceId, runId) => locateRun(warehouse, workspaceId, runId));
   const deletions: ApiUnderTest['deletions'] = [];
-  const services = {
+  const services: Services = {
     config,
     database,
     warehouse,
     authenticator,
-    projects: createProjectResolver(database),
+    projects,
+    runExtras: noExtras,
+    accept: { log, projects, runPlaces, config, count: () => undefined },
     healthChecks: [{ name: 'postgres', check: () => database.ping() }],
-    enqueueProjectDeletion: async (project: (typeof deletions)[number]) => void deletions.push(project),
+    enqueueProjectDeletion: async (project) => void deletions.push(project),
     ...options.services,
-  } as Services;
+  };
   const server = await buildServer({ config, services, logger, operations: options.operations ?? allOperations });
   await server.ready();
   return {
@@ -55,6 +72,8 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     deletions,
     async close() {
       await server.close();
+      await log.close();
+      sink.stop();
       await authenticator.close();
       await stores.close();
     },

@@ -1,0 +1,44 @@
+import { describe, expect, it } from 'vitest';
+import { ancestorIds, dottedOrderOf, type Unplaced } from '../../../pipelines/runs/dotted-orders.ts';
+import { noonMicros, uuidOf } from './run-events.ts';
+
+const [root, a, b, c] = ['root', 'a', 'b', 'c'].map((name) => uuidOf(name)) as [string, string, string, string];
+const segment = (second: number, id: string) => `20260305T12000${second}000000Z${id}`;
+
+function run(runId: string, second: number, parentRunId?: string, dottedOrder?: string): Unplaced {
+  const startTimeMicros = noonMicros + second * 1_000_000;
+  return { runId, traceId: root, startTimeMicros, traceTimeMicros: noonMicros, parentRunId, dottedOrder };
+}
+
+function orderOf(wanted: Unplaced, ...others: Unplaced[]): string {
+  return dottedOrderOf(wanted, new Map([wanted, ...others].map((member) => [member.runId, member])));
+}
+
+describe('a run without dotted_order', () => {
+  const inRoot = [segment(0, root), segment(1, a)].join('.');
+  it.each<[string, string, string]>([
+    ['its own stays', orderOf(run(a, 1, root, 'as it came'), run(root, 0)), 'as it came'],
+    ['a root', orderOf(run(root, 2)), segment(2, root)],
+    ['a child of the root', orderOf(run(a, 1, root), run(root, 0)), inRoot],
+    ['a child of a root that never came', orderOf(run(a, 1, root)), inRoot],
+    ['a child without parent', orderOf(run(a, 1)), inRoot],
+    ['a child of a parent that never came', orderOf(run(a, 1, b)), inRoot],
+    ['a grandchild', orderOf(run(b, 2, a), run(a, 1, root), run(root, 0)), [inRoot, segment(2, b)].join('.')],
+    ['a parent that has one', orderOf(run(b, 2, a), run(a, 1, c, 'x.y')), `x.y.${segment(2, b)}`],
+    ['the root has one', orderOf(run(a, 1, root), run(root, 5, undefined, 'r')), `r.${segment(1, a)}`],
+    ['parents in a circle', orderOf(run(a, 1, b), run(b, 2, a)), inRoot],
+    ['its own parent', orderOf(run(a, 1, a)), inRoot],
+  ])('%s', (_name, order, expected) => {
+    expect(order).toBe(expected);
+  });
+
+  it('whose parents are too many hangs on the root', () => {
+    const chain = [...Array(2_000).keys()].map((n) => run(uuidOf('chain', n), 1, uuidOf('chain', n + 1)));
+    expect(orderOf(chain[0] as Unplaced, ...chain)).toBe([segment(0, root), segment(1, uuidOf('chain', 0))].join('.'));
+  });
+});
+
+it('ancestors are the ids of the segments before the last', () => {
+  expect(ancestorIds([segment(0, root), segment(1, a), segment(2, b)].join('.'))).toEqual([root, a]);
+  expect(ancestorIds(segment(0, root))).toEqual([]);
+});

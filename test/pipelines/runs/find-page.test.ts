@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Query } from '../../../infra/clickhouse/warehouse.ts';
+import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { openReading, type Reading } from './reading.ts';
+import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from './run-events.ts';
+
+let reading: Reading;
+beforeAll(async () => {
+  reading = await openReading();
+});
+afterAll(async () => {
+  await reading?.stores.close();
+});
+
+async function newProject(id: string = randomUUID()): Promise<string> {
+  await reading.stores.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
+    id,
+    tenantId,
+    id,
+  ]);
+  return id;
+}
+
+const dayMicros = 86_400_000_000;
+const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.warehouse, events);
+
+/** Few distinct times, so that many runs share one; months between some; one ahead of now. */
+const times = [0, 1, 2, 3_600_000_000, dayMicros, 30 * dayMicros, 200 * dayMicros].map((micros) => noonMicros - micros);
+const anyTime = fc.constantFrom(...times, Date.now() * 1_000 + 3_600_000_000);
+
+interface Planned {
+  readonly startTimeMicros: number;
+  readonly patched: boolean;
+  readonly failed: boolean;
+  readonly deleted: boolean;
+  readonly late: boolean;
+}
+
+const plan = fc.record({
+  startTimeMicros: anyTime,
+  patched: fc.boolean(),
+  failed: fc.boolean(),
+  deleted: fc.integer({ min: 0, max: 9 }).map((n) => n === 0),
+  late: fc.boolean(),
+});
+
+function eventsOf(run: Planned & { runId: string; projectId: string }): { posts: RunEvent[]; patches: RunEvent[] } {
+  const base = { runId: run.runId, projectId: run.projectId, startTimeMicros: run.startTimeMicros };
+  const error = run.failed ? { error: Buffer.from('"boom"') } : {};
+  const deletion = run.deleted ? [runEvent({ ...base, kind: 'patch', deletedAtMicros: noonMicros })] : [];
+  return {
+    posts: [runEvent({ ...base, values: { name: 'run', ...(run.patched ? {} : error) } })],
+    patches: [...(run.patched ? [runEvent({ ...base, kind: 'patch', values: error })] : []), ...deletion],
+  };
+}
+
+describe('pages', () => {
+  it('hold each run once and in order, whatever the limit, order and condition, while newer runs arrive', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(plan, { minLength: 1, maxLength: 40 }),
+        fc.integer({ min: 1, max: 15 }),
+        fc.constantFrom('asc' as const, 'desc' as const),
+        fc.constantFrom(undefined, true, false),
+        async (planned, limitRows, order, hasError) => {
+          const projectId = await newProject();
+          const runs = planned.map((run) => ({ ...run, runId: randomUUID(), projectId }));
+          const events = runs.map(eventsOf);
+          await store(events.flatMap(({ posts }) => posts));
+          await store(events.flatMap(({ patches }) => patches));
+          const expected = runs.filter((run) => !run.deleted && (hasError ?? run.failed) === run.failed);
+
+          const read: { id: string; time: string }[] = [];
+          const newer: string[] = [];
+          for (let cursor: string | undefined; ; ) {
+            const page = await reading.page({
+              projectIds: [projectId],
+              filter: { hasError },
+              order,
+              limitRows,
+              cursor,
+              select: ['end_time'],
+            });
+            expect(page.runs.length).toBeLessThanOrEqual(limitRows);
+            read.push(...page.runs.map((run) => ({ id: String(run.id), time: String(run.start_time) })));
+            if (page.cursors.next === null) break;
+            expect(page.runs.length).toBeGreaterThan(0);
+            cursor = page.cursors.next;
+            if (newer.length < 3) {
+              const late = { ...plannedNewest, runId: randomUUID(), projectId };
+              newer.push(late.runId);
+              await store(eventsOf({ ...late, failed: hasError ?? false }).posts);
+            }
+          }
+          const known = read.filter(({ id }) => !newer.includes(id));
+          expect(known.map(({ id }) => id).sort()).toEqual(expected.map(({ runId }) => runId).sort());
+          const order_ = (a: string, b: string) => (order === 'asc' ? a <= b : a >= b);
+          for (const [place, { time }] of read.entries()) {
+            expect(place === 0 || order_(read[place - 1]?.time ?? '', time)).toBe(true);
+          }
+          // Newest first, what arrives later lies before the first page.
+          if (order === 'desc') expect(known.length).toBe(read.length);
+        },
+      ),
+      { numRuns: 8 },
+    );
+  });
+  const plannedNewest: Planned = {
+    startTimeMicros: Date.now() * 1_000 + 7_200_000_000,
+    patched: false,
+    failed: false,
+    deleted: false,
+    late: true,
+  };
+
+  it('ascending is the reverse of descending, ties included', async () => {
+    const projectId = await newProject();
+    await store([...Array(60).keys()].map((n) => runEvent({ projectId, startTimeMicros: times[n % times.length]! })));
+    const { ids: up } = await reading.all({ projectIds: [projectId], order: 'asc', limitRows: 7 });
+    const { ids: down } = await reading.all({ projectIds: [projectId], order: 'desc', limitRows: 11 });
+    expect(new Set(up).size).toBe(60);
+    expect(up).toEqual(down.reverse());
+    const { ids: named } = await reading.all({ runIds: up, order: 'asc', limitRows: 13 });
+    expect(named).toEqual(up);
+  });
+
+  it('end early at their size in bytes, never empty', async () => {
+    const projectId = await newProject();
+    const sizes = [10, 10, 10_000, 10, 10];
+    await store(
+      sizes.map((size, n) =>
+        runEvent({
+          projectId,
+          startTimeMicros: noonMicros - n,
+          values: { inputs: Buffer.from(`"${'x'.repeat(size)}"`) },
+        }),
+      ),
+    );
+    const read = await reading.all({ projectIds: [projectId] }, { config: { maxPageBytes: 1_000 } });
+    expect(read.ids.length).toBe(5);
+    expect(read.sizes).toEqual([2, 1, 2]);
+  });
+
+  it('are not empty where runs vanish between the two steps', async () => {
+    const projectId = await newProject();
+    const runs = [...Array(4).keys()].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n }));
+    await store(runs);
+    const { warehouse } = reading.ports;
+    let deleted = false;
+    const queryText = async (query: Query & { format: string }) => {
+      if (!deleted) await store(runs.slice(0, 2).map((run) => ({ ...run, deletedAtMicros: noonMicros })));
+      deleted = true;
+      return warehouse.queryText(query);
+    };
+    const page = await reading.page(
+      { projectIds: [projectId], limitRows: 2 },
+      { warehouse: { ...warehouse, queryText } },
+    );
+    expect(page.runs.map((run) => run.id)).toEqual(runs.slice(2).map((run) => run.runId));
+  });
+
+  it('have no cursor where none is wanted', async () => {
+    const projectId = await newProject();
+    await store([runEvent({ projectId }), runEvent({ projectId })]);
+    const page = await reading.page({ projectIds: [projectId], limitRows: 1, withCursor: false });
+    expect([page.runs.length, page.cursors.next]).toEqual([1, null]);
+  });
+});
+
+describe('a project of many runs', () => {
+  const projectId = uuidOf('large project');
+  const runs = 4_500;
+  const names: string[] = [];
+
+  /** A third at one moment, a third a second apart, a third an hour apart; every 250th failed, by patch. */
+  beforeAll(async () => {
+    await newProject(projectId);
+    const keys = `toUUID('${tenantId}') AS tenant_id, toUUID('${projectId}') AS session_id,
+      fromUnixTimestamp64Micro(toInt64(${noonMicros} - multiIf(number < 1500, 0, number < 3000, (number - 1500) * 1000000,
+        (number - 1500) * 3600000000))) AS start_time, id AS trace_id,
+      reinterpretAsUUID(concat(reinterpretAsString(cityHash64(number)), reinterpretAsString(cityHash64(number, 1)))) AS id,
+      start_time AS trace_time, start_time AS first_received_at, toUUID('${uuidOf('user')}') AS user_id,
+      toUUID('${uuidOf('key')}') AS key_id`;
+    const columns = 'tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id';
+    const { warehouse } = reading.stores;
+    for (const [column, value] of [
+      ['post_name', `'run'`],
+      ['patch_error', `if(number % 250 = 7, '"boom"', NULL)`],
+    ]) {
+      await warehouse.command({
+        name: 'test',
+        sql: `INSERT INTO runs (${columns}, ${column}) SELECT ${keys}, ${value} FROM numbers(${runs})`,
+      });
+    }
+    names.length = 0;
+  });
+
+  /** Names of the queries that `read` makes. */
+  function counted() {
+    const { warehouse } = reading.ports;
+    const query = <Row>(request: Query) => {
+      names.push(request.name);
+      return warehouse.query<Row>(request);
+    };
+    return { warehouse: { ...warehouse, query } };
+  }
+
+  it.each(['asc', 'desc'] as const)('%s: every run once', async (order) => {
+    const { ids, sizes } = await reading.all({ projectIds: [projectId], order, select: ['name'] });
+    expect(ids.length).toBe(runs);
+    expect(new Set(ids).size).toBe(runs);
+    expect(sizes).toEqual(Array(runs / 100).fill(100));
+  });
+
+  it.each(['asc', 'desc'] as const)('%s: the few that match', async (order) => {
+    const { ids, sizes } = await reading.all({
+      projectIds: [projectId],
+      order,
+      filter: { hasError: true },
+      limitRows: 10,
+    });
+    expect(new Set(ids).size).toBe(runs / 250);
+    expect(sizes).toEqual([10, 8]);
+  });
+
+  it.each([
+    ['newest first', {}, 12],
+    ['oldest first', { order: 'asc' as const }, 12],
+    ['of few that match', { filter: { hasError: true } }, 24],
+    ['of none that match', { filter: { runType: 'parser' as const } }, 24],
+    ['of a trace', { filter: { traceId: uuidOf('none') } }, 4],
+  ])('a page %s takes a bounded number of queries', async (_name, query, most) => {
+    names.length = 0;
+    await reading.page({ projectIds: [projectId], ...query }, counted());
+    expect(names.length).toBeLessThanOrEqual(most);
+  });
+});

@@ -1,0 +1,48 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { locateRun, locateRuns, locateTrace } from '../../../pipelines/runs/locate-run.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { insertEvents, noonMicros, projectId, runEvent, tenantId, uuidOf } from './run-events.ts';
+
+let stores: FreshStores;
+const root = runEvent({ runId: uuidOf('root') });
+const child = runEvent({
+  runId: uuidOf('child'),
+  traceId: root.runId,
+  startTimeMicros: noonMicros + 7,
+  traceTimeMicros: noonMicros,
+});
+beforeAll(async () => {
+  stores = await freshStores();
+  await insertEvents(stores.warehouse, [root, child]);
+  await insertEvents(stores.warehouse, [{ ...child, kind: 'patch' }]);
+});
+afterAll(() => stores?.close());
+
+const located = {
+  runId: child.runId,
+  traceId: root.runId,
+  projectId,
+  startTimeMicros: noonMicros + 7,
+  traceTimeMicros: noonMicros,
+};
+
+it('finds a run by its id, once', async () => {
+  expect(await locateRun(stores.warehouse, tenantId, child.runId)).toEqual(located);
+  expect(await locateRuns(stores.warehouse, tenantId, [child.runId, child.runId])).toEqual([located]);
+});
+
+it('finds many, and leaves out those that are not there', async () => {
+  const unknown = [...Array(5_000).keys()].map((n) => uuidOf('unknown', n));
+  const found = await locateRuns(stores.warehouse, tenantId, [root.runId, ...unknown, child.runId]);
+  expect(found.map(({ runId }) => runId).sort()).toEqual([root.runId, child.runId].sort());
+  expect(await locateRuns(stores.warehouse, tenantId, [])).toEqual([]);
+});
+
+it('does not look into other workspaces', async () => {
+  expect(await locateRun(stores.warehouse, uuidOf('other'), child.runId)).toBeUndefined();
+  expect(await locateTrace(stores.warehouse, uuidOf('other'), root.runId)).toEqual([]);
+});
+
+it('finds the project of a trace', async () => {
+  expect(await locateTrace(stores.warehouse, tenantId, root.runId)).toEqual([projectId]);
+});

@@ -1,0 +1,405 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { queryRuns, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
+import { deletedProjectId, foreignProjectId, foreignTenantId, openReading, type Reading } from './reading.ts';
+import { insertEvents, json, noonMicros, otherProjectId, projectId, runEvent, tenantId, uuidOf } from './run-events.ts';
+
+let reading: Reading;
+beforeAll(async () => {
+  reading = await openReading();
+});
+afterAll(async () => {
+  await reading?.stores.close();
+});
+
+/** Stores each list of events as a cut of its own. */
+async function store(...cuts: RunEvent[][]): Promise<void> {
+  for (const cut of cuts) await insertEvents(reading.stores.warehouse, cut);
+}
+
+async function readOne(runId: string): Promise<Record<string, unknown> | undefined> {
+  return (await reading.page({ runIds: [runId] })).runs[0];
+}
+
+describe('post and patch', () => {
+  const second = 1_000_000;
+  const post = (runId: string) =>
+    runEvent({
+      runId,
+      values: {
+        name: 'posted',
+        runType: 'llm',
+        startedAtMicros: noonMicros + 5,
+        inputs: json({ from: 'post' }),
+        extra: json({ metadata: { thread_id: 't1' } }),
+      },
+    });
+  const patch = (runId: string) =>
+    runEvent({
+      runId,
+      kind: 'patch',
+      receivedAtMicros: noonMicros + 9 * second,
+      values: { endedAtMicros: noonMicros + second, outputs: json({ from: 'patch' }), inputs: json({ from: 'patch' }) },
+    });
+  const merged = {
+    name: 'posted',
+    run_type: 'llm',
+    start_time: '2026-03-05T12:00:00.000005',
+    end_time: '2026-03-05T12:00:01.000000',
+    status: 'success',
+    inputs: { from: 'patch' },
+    outputs: { from: 'patch' },
+    extra: { metadata: { thread_id: 't1' } },
+    thread_id: 't1',
+    trace_first_received_at: '2026-03-05T12:00:01.000000',
+  };
+
+  const orders: [string, (id: string) => RunEvent[][]][] = [
+    ['post, patch', (id) => [[post(id)], [patch(id)]]],
+    ['patch, post', (id) => [[patch(id)], [post(id)]]],
+    ['in one cut', (id) => [[post(id), patch(id)]]],
+    ['in one cut, patch first', (id) => [[patch(id), post(id)]]],
+    ['a late post again', (id) => [[post(id)], [patch(id)], [post(id)]]],
+    [
+      'everything twice',
+      (id) => [
+        [post(id), patch(id)],
+        [post(id), patch(id)],
+      ],
+    ],
+  ];
+  it.each(orders)('%s: the same run', async (name, cuts) => {
+    const runId = uuidOf('order', name);
+    await store(...cuts(runId));
+    expect(await readOne(runId)).toMatchObject(merged);
+    await reading.stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
+    expect(await readOne(runId)).toMatchObject(merged);
+  });
+
+  it('of two patches the later wins, field by field', async () => {
+    const runId = uuidOf('two patches');
+    const first = { outputs: json({ n: 1 }), error: Buffer.from('"first"') };
+    await store(
+      [post(runId)],
+      [{ ...patch(runId), values: first }],
+      [{ ...patch(runId), values: { outputs: json({ n: 2 }) } }],
+    );
+    expect(await readOne(runId)).toMatchObject({ outputs: { n: 2 }, error: 'first', status: 'error' });
+  });
+
+  it('a run that only a patch tells of has what clients need', async () => {
+    const runId = uuidOf('patch only');
+    await store([runEvent({ runId, kind: 'patch', values: { outputs: json({ a: 1 }) } })]);
+    expect(await readOne(runId)).toMatchObject({
+      name: '',
+      run_type: 'chain',
+      status: 'pending',
+      start_time: '2026-03-05T12:00:00.000000',
+      end_time: null,
+      inputs: {},
+      outputs: { a: 1 },
+      total_tokens: 0,
+      total_cost: null,
+    });
+    const chains = await reading.all({ filter: { runType: 'chain' } });
+    expect(chains.ids).toContain(runId);
+  });
+
+  it.each([
+    ['an error', { error: Buffer.from('"boom"'), endedAtMicros: noonMicros }, 'error'],
+    ['an empty error', { error: Buffer.from('""') }, 'error'],
+    ['an end', { endedAtMicros: noonMicros }, 'success'],
+    ['neither', {}, 'pending'],
+  ] as const)('status with %s', async (name, values, status) => {
+    const runId = uuidOf('status', name);
+    await store([runEvent({ runId, values })]);
+    expect((await readOne(runId))?.status).toBe(status);
+  });
+
+  it('a deleted run is gone, also where a late patch follows', async () => {
+    const runId = uuidOf('deleted run');
+    await store([post(runId)], [{ ...patch(runId), deletedAtMicros: noonMicros, values: {} }], [patch(runId)]);
+    expect(await readOne(runId)).toBeUndefined();
+  });
+});
+
+describe('tokens, costs and times', () => {
+  it('come back as the schema has them', async () => {
+    const runId = uuidOf('usage');
+    const usageDetails = json({
+      prompt_token_details: { cache_read: 5 },
+      prompt_cost_details: { cache_read: 0.000001, audio: '0.5' },
+    });
+    await store([
+      runEvent({
+        runId,
+        values: {
+          promptTokens: 20,
+          completionTokens: 1,
+          totalTokens: 21,
+          promptCost: '0.0000350',
+          totalCost: '12345678901234567890.12345678',
+          usageDetails,
+          firstTokenTimeMicros: noonMicros + 1,
+          referenceExampleId: uuidOf('example'),
+          tags: json(['a', 'b']),
+        },
+      }),
+    ]);
+    expect(await readOne(runId)).toMatchObject({
+      prompt_tokens: 20,
+      completion_tokens: 1,
+      total_tokens: 21,
+      prompt_cost: '0.0000350',
+      completion_cost: null,
+      total_cost: '12345678901234567890.12345678',
+      prompt_token_details: { cache_read: 5 },
+      completion_token_details: null,
+      prompt_cost_details: { cache_read: '0.000001', audio: '0.5' },
+      first_token_time: '2026-03-05T12:00:00.000001',
+      reference_example_id: uuidOf('example'),
+      tags: ['a', 'b'],
+      app_path: `/o/${tenantId}/projects/p/${projectId}/r/${runId}?trace_id=${runId}&start_time=2026-03-05T12%3A00%3A00.000000`,
+    });
+  });
+
+  it.each([
+    [{ thread_id: 'a', session_id: 'b', conversation_id: 'c' }, 'a'],
+    [{ session_id: 'b', conversation_id: 'c' }, 'b'],
+    [{ thread_id: '', conversation_id: 'c' }, 'c'],
+    [{ thread_id: 7 }, '7'],
+    [{ thread_id: null, session_id: 'b' }, 'b'],
+    [{}, null],
+  ])('thread of metadata %j', async (metadata, threadId) => {
+    const runId = uuidOf('thread', JSON.stringify(metadata));
+    await store([runEvent({ runId, values: { extra: json({ metadata }) } })]);
+    const { runs } = await reading.page({ runIds: [runId], select: ['thread_id'] });
+    expect(runs[0]?.thread_id).toBe(threadId);
+  });
+});
+
+describe('values', () => {
+  const values: [string, string][] = [
+    ['integers beyond doubles', '{"n":123456789012345678901234567890,"f":1.00000000000000000001,"e":1E400}'],
+    ['lone surrogates', '{"a":"\\ud800","\\udfff":"\\uD83D\\uDE00"}'],
+    ['NUL', '{"a":"x\\u0000y"}'],
+    ['__proto__ and repeated keys', '{"__proto__":{"x":1},"a":1,"a":2,"constructor":null}'],
+    ['white space inside', '{ "a" :\t[ 1 ,\n 2 ]\r\n}'],
+    ['escapes as they came', '{"a":"\\/\\u0041\\u000a é 😀"}'],
+    ['quotes and backslashes', '{"a":"\\"\\\\\'` $1 {tenant:UUID} ; DROP TABLE runs --"}'],
+    ['deep nesting', `{"a":${'['.repeat(4_000)}${']'.repeat(4_000)}}`],
+    ['something that is no object', '[1,"two",null]'],
+    ['nothing in it', '{}'],
+  ];
+  it.each(values)('%s: the same bytes', async (name, text) => {
+    const runId = uuidOf('bytes', name);
+    const bytes = Buffer.from(text);
+    const fields = { inputs: bytes, outputs: bytes, extra: bytes, events: bytes, serialized: bytes };
+    await store([runEvent({ runId, values: fields })]);
+    const answer = await queryRuns(reading.ports, query({ runIds: [runId] }));
+    for (const field of Object.keys(fields)) expect(answer.includes(`"${field}":${text},"`)).toBe(true);
+  });
+
+  it('strings of 10 MB', async () => {
+    const runId = uuidOf('large');
+    const inputs = json({ text: 'é'.repeat(5 * 1024 * 1024) });
+    await store([runEvent({ runId, values: { inputs } })]);
+    const answer = await queryRuns(reading.ports, query({ runIds: [runId] }));
+    expect(answer.includes(Buffer.concat([Buffer.from('"inputs":'), inputs]))).toBe(true);
+  });
+
+  it('previews are the beginning of the text', async () => {
+    const runId = uuidOf('preview');
+    await store([runEvent({ runId, values: { inputs: json({ text: '😀'.repeat(400) }), outputs: json({ a: 1 }) } })]);
+    const { runs } = await reading.page({ runIds: [runId], select: ['inputs_preview', 'outputs_preview'] });
+    expect(runs[0]?.inputs_preview).toBe(`{"text":"${'😀'.repeat(241)}…`);
+    expect(runs[0]?.outputs_preview).toBe('{"a":1}');
+    expect(runs[0]).not.toHaveProperty('inputs');
+  });
+
+  function query(more: Partial<RunQuery>): RunQuery {
+    return { tenantId, filter: {}, order: 'desc', limitRows: 100, withCursor: true, ...more };
+  }
+});
+
+describe('where runs are looked for', () => {
+  const ids = (...names: string[]) => names.map((name) => uuidOf('scope', name));
+  const [mine, others, deleted, foreign] = ids('mine', 'others', 'deleted', 'foreign') as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  beforeAll(async () => {
+    await store([
+      runEvent({ runId: mine, startTimeMicros: noonMicros + 100 }),
+      runEvent({ runId: others, startTimeMicros: noonMicros + 100, projectId: otherProjectId }),
+      runEvent({ runId: deleted, startTimeMicros: noonMicros + 100, projectId: deletedProjectId }),
+      runEvent({
+        runId: foreign,
+        startTimeMicros: noonMicros + 100,
+        tenantId: foreignTenantId,
+        projectId: foreignProjectId,
+      }),
+    ]);
+  });
+  const from = { filter: { startedFromMicros: noonMicros + 100 } };
+  const everything = { runIds: [mine, others, deleted, foreign] };
+
+  const cases: [string, Partial<RunQuery>, string[]][] = [
+    ['one project', { ...from, projectIds: [projectId] }, [mine]],
+    ['two projects', { ...from, projectIds: [projectId, otherProjectId] }, [mine, others]],
+    ['all projects', from, [mine, others]],
+    ['a deleted project', { ...from, projectIds: [deletedProjectId] }, []],
+    ['a foreign project', { ...from, projectIds: [foreignProjectId] }, []],
+    ['an unknown project', { ...from, projectIds: [uuidOf('unknown')] }, []],
+    ['ids', everything, [mine, others]],
+    [
+      'ids, other conditions ignored',
+      { ...everything, projectIds: [otherProjectId], filter: { hasError: true } },
+      [mine, others],
+    ],
+    ['ids, from the other side', { ...everything, tenantId: foreignTenantId }, [foreign]],
+    ['unknown ids', { runIds: [uuidOf('nobody')] }, []],
+    ['a foreign trace', { filter: { traceId: foreign } }, []],
+    ['a foreign parent', { filter: { parentRunId: foreign } }, []],
+    ['a trace of a deleted project', { filter: { traceId: deleted } }, []],
+  ];
+  it.each(cases)('%s', async (_name, query, expected) => {
+    const { ids: found } = await reading.all(query);
+    expect(found.sort()).toEqual([...expected].sort());
+  });
+
+  it('thousands of projects', async () => {
+    const many = [...Array(3_000).keys()].map((n) => uuidOf('one of many', n));
+    await reading.stores.database.execute(
+      'INSERT INTO projects (id, workspace_id, name) SELECT id, $2, id::text FROM unnest($1::uuid[]) AS id',
+      [many, tenantId],
+    );
+    const runId = uuidOf('in the last project');
+    await store([runEvent({ runId, projectId: many.at(-1) as string, startTimeMicros: noonMicros + 200 })]);
+    const found = await reading.all({ filter: { startedFromMicros: noonMicros + 200 } });
+    expect(found.ids).toEqual([runId]);
+    await reading.stores.database.execute('UPDATE projects SET deleted_at = now() WHERE id = ANY ($1)', [many]);
+  });
+});
+
+describe('conditions', () => {
+  const day = 86_400_000_000;
+  const at = noonMicros + 10 * day;
+  const root = uuidOf('tree', 'root');
+  const child = uuidOf('tree', 'child');
+  const grandchild = uuidOf('tree', 'grandchild');
+  const orphan = uuidOf('tree', 'orphan');
+  const lonely = uuidOf('tree', 'lonely');
+  const missing = uuidOf('tree', 'missing');
+  const member = { traceId: root, traceTimeMicros: at };
+  beforeAll(async () => {
+    await store(
+      [
+        runEvent({ runId: root, startTimeMicros: at, values: { runType: 'chain', endedAtMicros: at + 50 } }),
+        runEvent({ ...member, runId: child, startTimeMicros: at + 10, values: { runType: 'llm', parentRunId: root } }),
+        runEvent({
+          ...member,
+          runId: grandchild,
+          startTimeMicros: at + 40 * day,
+          dottedOrder: undefined,
+          values: { runType: 'tool', parentRunId: child, referenceExampleId: uuidOf('e1') },
+        }),
+        runEvent({
+          runId: orphan,
+          traceId: missing,
+          traceTimeMicros: at,
+          startTimeMicros: at + 30,
+          dottedOrder: undefined,
+          values: { parentRunId: missing, runType: 'llm' },
+        }),
+        runEvent({ runId: lonely, startTimeMicros: at + 20, values: { runType: 'llm', endedAtMicros: at + 90 } }),
+      ],
+      // The type and the error come later, by patch.
+      [
+        runEvent({
+          ...member,
+          runId: child,
+          startTimeMicros: at + 10,
+          kind: 'patch',
+          values: { runType: 'retriever' },
+        }),
+        runEvent({ runId: lonely, startTimeMicros: at + 20, kind: 'patch', values: { error: Buffer.from('"late"') } }),
+      ],
+    );
+  });
+
+  const cases: [string, RunQuery['filter'], string[]][] = [
+    ['nothing', {}, [root, child, lonely, orphan, grandchild]],
+    ['trace', { traceId: root }, [root, child, grandchild]],
+    ['trace without its root', { traceId: root, isRoot: false }, [child, grandchild]],
+    ['unknown trace', { traceId: uuidOf('no such trace') }, []],
+    ['parent', { parentRunId: root }, [child]],
+    ['parent that never came', { parentRunId: missing }, [orphan]],
+    ['roots', { isRoot: true }, [root, lonely]],
+    ['not roots', { isRoot: false }, [child, orphan, grandchild]],
+    ['run type by post', { runType: 'llm' }, [lonely, orphan]],
+    ['run type by patch', { runType: 'retriever' }, [child]],
+    ['errors', { hasError: true }, [lonely]],
+    ['no errors', { hasError: false }, [root, child, orphan, grandchild]],
+    ['from a time on, inclusive', { startedFromMicros: at + 20 }, [lonely, orphan, grandchild]],
+    ['ended until a time, inclusive', { endedUntilMicros: at + 50 }, [root]],
+    ['ended until the end of time', { endedUntilMicros: 9e15 }, [root, lonely]],
+    ['ended before time began', { endedUntilMicros: -1 }, []],
+    ['from beyond the end of time', { startedFromMicros: 253_402_300_799_000_000 }, []],
+    ['example', { referenceExampleIds: [uuidOf('e0'), uuidOf('e1')] }, [grandchild]],
+    ['several at once', { hasError: true, runType: 'llm', isRoot: true, startedFromMicros: at }, [lonely]],
+  ];
+  for (const order of ['asc', 'desc'] as const) {
+    it.each(cases)(`${order}: %s`, async (_name, filter, expected) => {
+      const { ids } = await reading.all({
+        order,
+        limitRows: 2,
+        filter: { startedFromMicros: at, ...filter },
+      });
+      expect(ids).toEqual(order === 'asc' ? expected : [...expected].reverse());
+    });
+  }
+
+  it('ancestors and descendants, also without dotted_order', async () => {
+    const { runs } = await reading.page({
+      order: 'asc',
+      runIds: [root, child, grandchild, orphan],
+      select: ['parent_run_ids', 'parent_run_id', 'child_run_ids', 'direct_child_run_ids', 'trace_min_max_start_time'],
+    });
+    expect(runs.map((run) => run.parent_run_ids)).toEqual([[], [root], [missing], [root, child]]);
+    expect(runs.map((run) => run.parent_run_id)).toEqual([null, root, missing, child]);
+    expect(runs.map((run) => run.child_run_ids)).toEqual([[child, grandchild], [grandchild], [], []]);
+    expect(runs.map((run) => run.direct_child_run_ids)).toEqual([[child], [grandchild], [], []]);
+    expect(runs[3]?.dotted_order).toBe(
+      `20260315T120000000000Z${root}.20260315T120000000010Z${child}.20260424T120000000000Z${grandchild}`,
+    );
+    expect(runs[2]?.dotted_order).toBe(`20260315T120000000000Z${missing}.20260315T120000000030Z${orphan}`);
+    expect(runs[0]).toMatchObject({
+      trace_min_start_time: '2026-03-15T12:00:00.000000',
+      trace_max_start_time: '2026-04-24T12:00:00.000000',
+    });
+  });
+
+  it('feedback and attachments come from their providers, asked only where wanted', async () => {
+    const asked: string[] = [];
+    const extras = {
+      feedbackStats: async (_tenant: string, runIds: readonly string[]) => {
+        asked.push('feedback');
+        return new Map([[runIds[0] ?? '', '{"score":{"n":1,"avg":0.5}}']]);
+      },
+      attachmentUrls: async (_tenant: string, runIds: readonly string[]) => {
+        asked.push('attachments');
+        return new Map([[runIds[0] ?? '', '{"attachment.a":{"presigned_url":"/x"}}']]);
+      },
+    };
+    await reading.page({ runIds: [root], select: ['name'] }, { extras });
+    expect(asked).toEqual([]);
+    const { runs } = await reading.page({ runIds: [root] }, { extras });
+    expect(runs[0]).toMatchObject({
+      feedback_stats: { score: { n: 1, avg: 0.5 } },
+      s3_urls: { 'attachment.a': { presigned_url: '/x' } },
+    });
+  });
+});

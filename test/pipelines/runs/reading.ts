@@ -1,0 +1,70 @@
+import { randomUUID } from 'node:crypto';
+import type { Config } from '../../../infra/config/settings.ts';
+import { queryRuns, type ReadPorts, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
+import { noExtras, type RunExtras } from '../../../pipelines/runs/run-extras.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { otherProjectId, projectId, tenantId, uuidOf } from './run-events.ts';
+
+export interface Reading {
+  readonly stores: FreshStores;
+  readonly ports: ReadPorts;
+  /** A page, parsed. */
+  page(query?: Partial<RunQuery>, ports?: Partial<ReadPorts>): Promise<Page>;
+  /** The runs of all pages, in order, and the pages' sizes. */
+  all(query?: Partial<RunQuery>, ports?: Partial<ReadPorts>): Promise<{ ids: string[]; sizes: number[] }>;
+}
+
+export interface Page {
+  readonly runs: readonly Record<string, unknown>[];
+  readonly cursors: { readonly next: string | null };
+}
+
+export const foreignTenantId = uuidOf('foreign tenant');
+export const foreignProjectId = uuidOf('foreign project');
+export const deletedProjectId = uuidOf('deleted project');
+
+/** Stores with two workspaces: one of two live projects and a deleted one, and a foreign one. */
+export async function openReading(extras: RunExtras = noExtras): Promise<Reading> {
+  const stores = await freshStores();
+  const { database, warehouse } = stores;
+  const organizationId = randomUUID();
+  await database.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [organizationId, 'test']);
+  for (const id of [tenantId, foreignTenantId]) {
+    await database.execute('INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3)', [
+      id,
+      organizationId,
+      id,
+    ]);
+  }
+  for (const [workspaceId, id, deleted] of [
+    [tenantId, projectId, false],
+    [tenantId, otherProjectId, false],
+    [tenantId, deletedProjectId, true],
+    [foreignTenantId, foreignProjectId, false],
+  ]) {
+    await database.execute(
+      'INSERT INTO projects (id, workspace_id, name, deleted_at) VALUES ($1, $2, $3, CASE WHEN $4 THEN now() END)',
+      [id, workspaceId, id, deleted],
+    );
+  }
+  const config: Pick<Config, 'maxPageBytes'> = { maxPageBytes: 64 * 1024 * 1024 };
+  const ports: ReadPorts = { warehouse, database, extras, config };
+
+  async function page(query: Partial<RunQuery> = {}, other: Partial<ReadPorts> = {}): Promise<Page> {
+    const whole: RunQuery = { tenantId, filter: {}, order: 'desc', limitRows: 100, withCursor: true, ...query };
+    return JSON.parse((await queryRuns({ ...ports, ...other }, whole)).toString());
+  }
+
+  async function all(query: Partial<RunQuery> = {}, other: Partial<ReadPorts> = {}) {
+    const ids: string[] = [];
+    const sizes: number[] = [];
+    for (let cursor: string | undefined; ; ) {
+      const { runs, cursors } = await page({ ...query, cursor }, other);
+      ids.push(...runs.map((run) => String(run.id)));
+      sizes.push(runs.length);
+      if (cursors.next === null) return { ids, sizes };
+      cursor = cursors.next;
+    }
+  }
+  return { stores, ports, page, all };
+}

@@ -1,0 +1,68 @@
+import { createHash, randomUUID } from 'node:crypto';
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import { avroContainer } from '../../../infra/event-log/avro-container.ts';
+import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
+import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
+import { encodeRunEvent } from '../../../pipelines/ingest/run-event/encode.ts';
+import { nilUuid, type RunEvent, type RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { runEvents } from '../../../schemas/topics.ts';
+
+/** A UUID that is the same for the same words. */
+export function uuidOf(...words: ReadonlyArray<string | number>): string {
+  const hex = createHash('sha256').update(words.join(' ')).digest('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+export const tenantId = uuidOf('tenant');
+export const projectId = uuidOf('project');
+export const otherProjectId = uuidOf('other project');
+/** A moment in the past, on a whole second. */
+export const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
+
+export const json = (value: unknown) => Buffer.from(JSON.stringify(value));
+
+/** An event of a root run of its own, unless told otherwise. Its key time is its start. */
+export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {}): RunEvent {
+  const runId = event.runId ?? randomUUID();
+  const traceId = event.traceId ?? runId;
+  const startTimeMicros = event.startTimeMicros ?? noonMicros;
+  const traceTimeMicros = event.traceTimeMicros ?? startTimeMicros;
+  const own = formatDottedOrderSegment(startTimeMicros, runId);
+  return {
+    kind: 'post',
+    tenantId,
+    projectId,
+    receivedAtMicros: startTimeMicros + 1_000_000,
+    userId: nilUuid,
+    keyId: nilUuid,
+    dottedOrder: traceId === runId ? own : `${formatDottedOrderSegment(traceTimeMicros, traceId)}.${own}`,
+    values: {},
+    ...event,
+    runId,
+    traceId,
+    startTimeMicros,
+    traceTimeMicros,
+  };
+}
+
+/** Stores events as one cut, the way the sink does. Events of later calls count as later in the log. */
+export async function insertEvents(warehouse: Warehouse, events: readonly RunEvent[]): Promise<void> {
+  if (events.length === 0) return;
+  const records = events.map((event) => {
+    const writer = new AvroWriter(1_024);
+    writer.raw(wirePrefix(1));
+    encodeRunEvent(writer, event);
+    return Buffer.from(writer.since(0));
+  });
+  await warehouse.insertBody({
+    name: 'test',
+    table: runEvents.table,
+    columns: runEvents.columns,
+    format: 'Avro',
+    body: avroContainer(runEvents.schema, records),
+    token: randomUUID(),
+    // Unlike the sink's cuts, the events of a test may lie years apart.
+    settings: { max_partitions_per_insert_block: '0' },
+  });
+}

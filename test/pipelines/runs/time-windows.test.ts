@@ -1,0 +1,34 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { allTimes } from '../../../pipelines/runs/run-key.ts';
+import { timeWindows } from '../../../pipelines/runs/time-windows.ts';
+import { noonMicros } from './run-events.ts';
+
+const day = 86_400_000_000;
+
+it('the first window of an open range ends beyond now, the last begins with time', () => {
+  const windows = [...timeWindows(allTimes, 'desc', noonMicros)];
+  expect(windows.length).toBe(5);
+  expect(windows[0]).toEqual({ ...allTimes, fromMicros: noonMicros - day });
+  expect(windows[1]).toEqual({ fromMicros: noonMicros - 9 * day, untilMicrosExclusive: noonMicros - day });
+  expect(windows[4]?.fromMicros).toBe(0);
+});
+
+it('windows cover a range once, in order, at most five', () => {
+  const micros = fc.integer({ min: 0, max: allTimes.untilMicrosExclusive });
+  fc.assert(
+    fc.property(micros, micros, micros, fc.constantFrom('asc' as const, 'desc' as const), (a, b, now, order) => {
+      const range = { fromMicros: Math.min(a, b), untilMicrosExclusive: Math.max(a, b) };
+      const windows = [...timeWindows(range, order, now)];
+      expect(windows.length).toBeLessThanOrEqual(5);
+      const inTime = order === 'asc' ? windows : [...windows].reverse();
+      let at = range.fromMicros;
+      for (const window of inTime) {
+        expect(window.fromMicros).toBe(at);
+        expect(window.untilMicrosExclusive).toBeGreaterThan(at);
+        at = window.untilMicrosExclusive;
+      }
+      expect(at).toBe(range.untilMicrosExclusive);
+    }),
+  );
+});
