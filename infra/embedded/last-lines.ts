@@ -25,9 +25,9 @@ export class LastLines {
     source?.on('error', () => {});
   }
 
-  /** The last line that `matches`, else the last line, else nothing. */
+  /** The last line that `matches`. */
   last(matches: RegExp): string | undefined {
     const lines = this.#open.trim() === '' ? this.#lines : [...this.#lines, this.#open.trim()];
-    return lines.findLast((line) => matches.test(line)) ?? lines.at(-1);
+    return lines.findLast((line) => matches.test(line));
   }
 }

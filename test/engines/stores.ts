@@ -5,7 +5,7 @@ import { openWarehouse, type Warehouse } from '../../infra/clickhouse/client.ts'
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import './global-setup.ts';
+import type { EngineAddresses } from './global-setup.ts';
 
 export interface FreshStores {
   readonly clickhouseUrl: string;
@@ -24,7 +24,7 @@ export interface FreshStores {
  * this release knows, or empty.
  */
 export async function freshStores({ migrated = true }: { readonly migrated?: boolean } = {}): Promise<FreshStores> {
-  const engines = inject('engines');
+  const engines = await engineAddresses();
   const name = `test_${randomBytes(8).toString('hex')}`;
   const clickhouseUrl = new URL(engines.clickhouseUrl);
   clickhouseUrl.pathname = `/${name}`;
@@ -52,10 +52,13 @@ export async function freshStores({ migrated = true }: { readonly migrated?: boo
   return { clickhouseUrl: clickhouseUrl.href, databaseUrl: databaseUrl.href, warehouse, database, close, drop: close };
 }
 
-async function onEngines(
-  engines: { readonly clickhouseUrl: string; readonly databaseUrl: string },
-  [clickhouseSql, postgresSql]: [string, string],
-): Promise<void> {
+async function engineAddresses(): Promise<EngineAddresses> {
+  const answer = await fetch(inject('enginesUrl'));
+  if (!answer.ok) throw new Error(await answer.text());
+  return (await answer.json()) as EngineAddresses;
+}
+
+async function onEngines(engines: EngineAddresses, [clickhouseSql, postgresSql]: [string, string]): Promise<void> {
   const address = new URL(engines.clickhouseUrl);
   const answer = await fetch(address.origin, {
     method: 'POST',

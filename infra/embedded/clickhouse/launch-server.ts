@@ -1,9 +1,9 @@
-import { once } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
-import { fault } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
+import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
 import type { EngineProcess } from '../supervise-engine.ts';
+import { lastError } from './last-error.ts';
+import { endLeftover, noteProcess } from './leftover.ts';
 import { serverFiles } from './server-config.ts';
 
 export interface ServerLaunch {
@@ -13,10 +13,11 @@ export interface ServerLaunch {
   readonly user: string;
   readonly password: string;
   readonly database: string;
+  /** Tells this server from a stranger that took the port first and answers everything. */
+  readonly displayName: string;
 }
 
 const readyWithinMs = 30_000;
-const pollMs = 15;
 const stopWithinMs = 10_000;
 
 /** The session of this query is what keeps the server up: once it is killed, the engine shuts down in good order. */
@@ -31,6 +32,7 @@ const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, 
 export async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { folder, port } = launch;
   const files = serverFiles(folder);
+  await endLeftover(files.process);
   const child = forkProgram({
     program: './engine-process',
     base: import.meta.url,
@@ -45,45 +47,22 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
       startUp,
     ],
   });
+  if (child.pid !== undefined) noteProcess(files.process, child.pid);
   const output = new LastLines(child.stderr);
-  let gone = false;
-  const exited = new Promise<string>((resolve) => {
-    child.once('error', (error) => resolve(error.message));
-    child.once('close', (code, signal) => {
-      resolve(output.last(/Exception|Error/) ?? `it ended with ${signal ?? `code ${code}`}`);
-    });
-  }).finally(() => {
-    gone = true;
+  const startedAtMs = Date.now();
+  return untilReady({
+    engine: 'ClickHouse',
+    child,
+    ask: () => ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`),
+    explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs),
+    endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
+    readyWithinMs,
+    stopWithinMs,
   });
-
-  const deadlineMs = Date.now() + readyWithinMs;
-  for (;;) {
-    const answer = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`);
-    if (answer === 'done' && !gone) break;
-    if (gone) throw fault('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: await exited });
-    if (Date.now() > deadlineMs) {
-      child.kill('SIGKILL');
-      await exited;
-      throw fault('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: `it did not answer within 30 s: ${answer}` });
-    }
-    await delay(pollMs);
-  }
-
-  return {
-    exited,
-    async stop() {
-      if (gone) return;
-      const deadline = setTimeout(() => child.kill('SIGKILL'), stopWithinMs);
-      await ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`);
-      await exited;
-      clearTimeout(deadline);
-      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-    },
-  };
 }
 
-/** `done`, or why not, in words. */
-async function ask({ port, user, password }: ServerLaunch, query: string): Promise<string> {
+/** `ready`, or why not, in words. Never rejects. */
+async function ask({ port, user, password, displayName }: ServerLaunch, query: string): Promise<string> {
   try {
     const answer = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
@@ -93,7 +72,8 @@ async function ask({ port, user, password }: ServerLaunch, query: string): Promi
       signal: AbortSignal.timeout(5_000),
     });
     const text = await answer.text();
-    return answer.ok ? 'done' : text.slice(0, 500);
+    if (answer.headers.get('X-ClickHouse-Server-Display-Name') !== displayName) return 'another server has the port';
+    return answer.ok ? 'ready' : text.slice(0, 500);
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }

@@ -6,6 +6,7 @@ export interface ServerFiles {
   readonly config: string;
   readonly users: string;
   readonly errorLog: string;
+  readonly process: string;
 }
 
 /** Where the parts of the server lie inside its folder. */
@@ -15,14 +16,15 @@ export function serverFiles(folder: string): ServerFiles {
     config: join(folder, 'config.xml'),
     users: join(folder, 'users.xml'),
     errorLog: join(folder, 'error.log'),
+    process: join(folder, 'process.json'),
   };
 }
 
 /**
  * Server settings for one machine that other programs share: small caches and pools, two bounded log files, no system log
- * tables (they write all the time), no crash reports to anybody.
+ * tables (they write all the time), no crash reports to anybody. Answers carry the display name.
  */
-export function serverConfig(folder: string, memoryLimitBytes: number): string {
+export function serverConfig(folder: string, memoryLimitBytes: number, displayName: string): string {
   const files = serverFiles(folder);
   return `<clickhouse>
   <log-level>warning</log-level>
@@ -34,13 +36,12 @@ export function serverConfig(folder: string, memoryLimitBytes: number): string {
   </logger>
   <users_config>${escapeXml(files.users)}</users_config>
   <user_files_path>${escapeXml(join(folder, 'user_files'))}</user_files_path>
-  <display_name>runlake</display_name>
+  <display_name>${displayName}</display_name>
   <timezone>UTC</timezone>
   <send_crash_reports><enabled>false</enabled></send_crash_reports>
   <max_server_memory_usage>${memoryLimitBytes}</max_server_memory_usage>
   <mark_cache_size>${Math.floor(memoryLimitBytes / 16)}</mark_cache_size>
   <uncompressed_cache_size>0</uncompressed_cache_size>
-  <shutdown_wait_unfinished>2</shutdown_wait_unfinished>
   <keep_alive_timeout>30</keep_alive_timeout>
   <background_pool_size>4</background_pool_size>
   <background_merges_mutations_concurrency_ratio>2</background_merges_mutations_concurrency_ratio>

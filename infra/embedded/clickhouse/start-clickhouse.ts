@@ -40,12 +40,16 @@ export async function startClickhouse(options: {
   const files = serverFiles(folder);
   const password = randomBytes(24).toString('base64url');
   mkdirSync(files.data, { recursive: true, mode: 0o700 });
-  writePrivateFile(files.config, serverConfig(folder, options.memoryLimitBytes ?? defaultMemoryLimitBytes()));
+  const displayName = `runlake-${randomBytes(8).toString('hex')}`;
+  writePrivateFile(
+    files.config,
+    serverConfig(folder, options.memoryLimitBytes ?? defaultMemoryLimitBytes(), displayName),
+  );
   writePrivateFile(files.users, usersConfig(user, password));
 
   let port: number | undefined;
   const launch = async () => {
-    const launchOn = (on: number) => launchServer({ library, folder, port: on, user, password, database });
+    const launchOn = (on: number) => launchServer({ library, folder, port: on, user, password, database, displayName });
     if (port !== undefined) return launchOn(port);
     return onFreePort(async (free) => {
       const server = await launchOn(free);

@@ -1,10 +1,10 @@
-import { once } from 'node:events';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { fault } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
+import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
+import { isSystemError } from '../private-file.ts';
 import type { EngineProcess } from '../supervise-engine.ts';
 import type { Account } from './account.ts';
 import { user } from './cluster.ts';
@@ -21,8 +21,9 @@ export interface ServerLaunch {
 
 /** Recovery after a crash comes before the first answer. */
 const readyWithinMs = 120_000;
-const pollMs = 15;
 const stopWithinMs = 12_000;
+/** SQLSTATE invalid_password. */
+const wrongPassword = '28P01';
 
 /** For one machine that other programs share, and one client: small memory, no replication, durable commits. */
 const settings = {
@@ -37,6 +38,7 @@ const settings = {
   max_wal_size: '256MB',
   max_parallel_workers_per_gather: '0',
   log_min_messages: 'warning',
+  log_checkpoints: 'off',
   log_line_prefix: '%m ',
   timezone: 'UTC',
   log_timezone: 'UTC',
@@ -66,43 +68,18 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
     ],
   });
   const output = new LastLines(child.stderr, launch.onLine);
-  let gone = false;
-  const exited = new Promise<string>((resolve) => {
-    child.once('error', (error) => resolve(error.message));
-    child.once('close', (code, signal) => {
-      resolve(output.last(/FATAL|PANIC|ERROR/) ?? `it ended with ${signal ?? `code ${code}`}`);
-    });
-  }).finally(() => {
-    gone = true;
+  return untilReady({
+    engine: 'Postgres',
+    child,
+    ask: () => ensureDatabase(launch),
+    explain: () => output.last(/FATAL|PANIC|ERROR/),
+    endGently: () => child.kill('SIGTERM'),
+    readyWithinMs,
+    stopWithinMs,
   });
-
-  const deadlineMs = Date.now() + readyWithinMs;
-  for (;;) {
-    const answer = await ensureDatabase(launch);
-    if (answer === 'done' && !gone) break;
-    if (gone) throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: await exited });
-    if (Date.now() > deadlineMs) {
-      child.kill('SIGTERM');
-      await exited;
-      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `it did not answer within 120 s: ${answer}` });
-    }
-    await delay(pollMs);
-  }
-
-  return {
-    exited,
-    async stop() {
-      if (gone) return;
-      const deadline = setTimeout(() => child.kill('SIGKILL'), stopWithinMs);
-      child.kill('SIGTERM');
-      await exited;
-      clearTimeout(deadline);
-      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-    },
-  };
 }
 
-/** `done`, or why not, in words. */
+/** `ready`, or why not yet, in words. @throws ENGINE_START_FAILED where the password is not the cluster's. */
 async function ensureDatabase({ port, password, database }: ServerLaunch): Promise<string> {
   const client = new pg.Client({
     host: '127.0.0.1',
@@ -118,8 +95,12 @@ async function ensureDatabase({ port, password, database }: ServerLaunch): Promi
     await client.connect();
     const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
     if (found.rowCount === 0) await client.query(`CREATE DATABASE ${client.escapeIdentifier(database)}`);
-    return 'done';
+    return 'ready';
   } catch (error) {
+    if (isSystemError(error, wrongPassword)) {
+      const reason = 'postgres.password is not the password of its data';
+      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason }, { cause: error });
+    }
     return error instanceof Error ? error.message : String(error);
   } finally {
     await client.end().catch(() => {});
