@@ -17,6 +17,7 @@ import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-lo
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { noteHours } from '../../usage/note-hours.ts';
+import { cutRows, deadLetters, insertSeconds } from './sink-metrics.ts';
 import type { GoodRecord } from './split-into-cuts.ts';
 import { touchedHours } from './touched-hours.ts';
 
@@ -57,6 +58,7 @@ export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<
     if (records.length === 1) {
       const { record } = records[0] as GoodRecord;
       await ports.log.deadLetter(insert.topic, record, String(error.cause ?? error.message), 'insert');
+      deadLetters.inc({ topic: insert.topic.name, step: 'insert' });
       if (insert.also) await ports.database.transaction(insert.also);
       return [record];
     }
@@ -77,6 +79,7 @@ async function insertWhole(insert: CutInsert, ports: InsertPorts): Promise<void>
   ports.underWay.add(cut.token);
   try {
     await insert.writeDown(cut);
+    const inserted = insertSeconds.startTimer({ table: topic.table });
     await ports.warehouse.insertBody({
       name: `insert-${topic.table}`,
       table: topic.table,
@@ -85,6 +88,8 @@ async function insertWhole(insert: CutInsert, ports: InsertPorts): Promise<void>
       body,
       token: cut.token,
     });
+    inserted();
+    cutRows.observe({ table: topic.table }, records.length);
     await ports.database.transaction(async (transaction) => {
       await noteHours(transaction, cut.hours);
       await insert.also?.(transaction);

@@ -27,6 +27,7 @@ import { KnownTraces, type TracePlace } from './known-traces.ts';
 import { anyParked, findParkedEvents, parkEvents, unparkEvents } from './parked-events.ts';
 import { moveTo, placeByTrace } from './place-by-trace.ts';
 import { recoverCuts } from './recover-cuts.ts';
+import { deadLetters, movedEvents, parkedEvents } from './sink-metrics.ts';
 import { type GoodRecord, splitIntoCuts } from './split-into-cuts.ts';
 
 export interface SinkOptions {
@@ -103,6 +104,7 @@ export class Sink {
         case 'poison':
           logger.warn({ topic: batch.topic.name, offset: record.offset, reason: verdict.reason }, 'poison record');
           await log.deadLetter(batch.topic, record, verdict.reason, verdict.step);
+          deadLetters.inc({ topic: batch.topic.name, step: verdict.step });
           break;
         default:
           verdict satisfies never;
@@ -135,7 +137,9 @@ export class Sink {
     const { database, warehouse, onHoursNoted } = this.#options;
     const keys = new Set(good.map(({ record }) => traceKeyOf(record.value)));
     const places = await this.#known.placesOf(keys, warehouse);
-    const { placed, parked, newTraces } = placeByTrace(good, places);
+    const { placed, parked, newTraces, moved } = placeByTrace(good, places);
+    movedEvents.inc(moved);
+    parkedEvents.inc(parked.length);
     if (parked.length > 0) {
       await parkEvents(
         database,

@@ -1,0 +1,96 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const program = fileURLToPath(new URL('../dist/api/command-line/runlake.js', import.meta.url));
+const startWithinMs = 60_000;
+
+/** A `runlake all` of its own: built code, a throw-away data folder, a free port. */
+export interface RunlakeProcess {
+  readonly url: string;
+  readonly apiKey: string;
+  readonly dataDir: string;
+  readonly pid: number;
+  /** What it wrote so far. */
+  output(): string;
+  /** Addresses of its engines. */
+  stores(): { clickhouseUrl: string; databaseUrl: string };
+  /** SIGKILL, as a crash would. Resolves when it is gone. */
+  kill(): Promise<void>;
+  /** SIGTERM. Resolves with the exit code. */
+  stop(): Promise<number | null>;
+  /** Starts it again on the same folder, port and key. */
+  restart(): Promise<RunlakeProcess>;
+  /** Ends it, whatever its state, and removes the folder. */
+  remove(): Promise<void>;
+}
+
+export interface RunlakeOptions {
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly dataDir?: string;
+  readonly port?: number;
+  readonly apiKey?: string;
+}
+
+/** Starts it and waits until it answers. `make build` has to have run: the test command does that. */
+export async function startRunlake(options: RunlakeOptions = {}): Promise<RunlakeProcess> {
+  const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'runlake-e2e-'));
+  const apiKey = options.apiKey ?? `test-${randomBytes(24).toString('base64url')}`;
+  const child = spawn(process.execPath, [program, 'all'], {
+    env: {
+      PATH: process.env.PATH,
+      RUNLAKE_DATA_DIR: dataDir,
+      RUNLAKE_PORT: String(options.port ?? 0),
+      RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
+      RUNLAKE_LOG_LEVEL: 'warn',
+      ...options.environment,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+  const url = await new Promise<string>((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`runlake did not answer:\n${output}`)), startWithinMs);
+    const read = (chunk: Buffer) => {
+      output += chunk;
+      const [, address] = /Runlake answers at (\S+)/.exec(output) ?? [];
+      if (address !== undefined) resolve(address);
+    };
+    child.stdout.on('data', read);
+    child.stderr.on('data', read);
+    void exited.then((code) => reject(new Error(`runlake ended with ${code}:\n${output}`)));
+    void exited.then(() => clearTimeout(timer));
+  });
+  const end = async (signal: NodeJS.Signals): Promise<number | null> => {
+    if (isRunning(child)) child.kill(signal);
+    return exited;
+  };
+  return {
+    url,
+    apiKey,
+    dataDir,
+    pid: child.pid as number,
+    output: () => output,
+    stores: () => {
+      const run = JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8')) as Record<string, string>;
+      return { clickhouseUrl: run.clickhouse_url as string, databaseUrl: run.database_url as string };
+    },
+    kill: async () => void (await end('SIGKILL')),
+    stop: () => end('SIGTERM'),
+    restart: async () => {
+      await end('SIGKILL');
+      return startRunlake({ ...options, dataDir, apiKey, port: Number(new URL(url).port) });
+    },
+    remove: async () => {
+      await end('SIGTERM');
+      rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    },
+  };
+}
+
+function isRunning(child: ChildProcess): boolean {
+  return child.exitCode === null && child.signalCode === null;
+}
