@@ -1,0 +1,68 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+
+let runs: RunsApi;
+let rootId: string;
+beforeAll(async () => {
+  runs = await startRunsApi();
+  rootId = runs.trace[0].runId;
+});
+afterAll(() => runs?.api.close());
+
+it.each(['', '/api', '/api/v1'])('%s/runs/{id}: the whole run, values as they came', async (prefix) => {
+  const { status, type, text, body } = await runs.ask({ url: `${prefix}/runs/${rootId}` });
+  expect([status, type]).toEqual([200, 'application/json; charset=utf-8']);
+  expect(text).toContain('"outputs":{"n":12345678901234567890}');
+  expect(body).toMatchObject({
+    id: rootId,
+    name: 'root',
+    session_id: runs.projectId,
+    trace_id: rootId,
+    dotted_order: runs.trace[0].dottedOrder,
+    child_run_ids: [runs.trace[1].runId, runs.trace[2].runId],
+    direct_child_run_ids: [runs.trace[1].runId],
+    serialized: { lc: 1 },
+    execution_order: 1,
+  });
+});
+
+it('capitals in the id are the same id', async () => {
+  expect((await runs.ask({ url: `/runs/${rootId.toUpperCase()}` })).body.id).toBe(rootId);
+});
+
+it('takes the parameters that clients send', async () => {
+  const query = `session_id=${runs.projectId}&start_time=2026-03-05T12:00:00&exclude_s3_stored_attributes=true&include_messages=false`;
+  const { status, body } = await runs.ask({ url: `/runs/${rootId}?${query}&exclude_serialized=true` });
+  expect(status).toBe(200);
+  expect(body).not.toHaveProperty('serialized');
+});
+
+it.each([
+  ['no UUID', () => '/runs/1', 422],
+  ['SQL', () => `/runs/${encodeURIComponent("' OR 1=1 --")}`, 422],
+  ['an unknown id', () => `/runs/${randomUUID()}`, 404],
+  ['another project', () => `/runs/${rootId}?session_id=${randomUUID()}`, 404],
+  ['a project that is no UUID', () => `/runs/${rootId}?session_id=x`, 422],
+  ['a time that is none', () => `/runs/${rootId}?start_time=now`, 422],
+  ['messages', () => `/runs/${rootId}?include_messages=true`, 400],
+])('%s', async (_name, url, status) => {
+  const answer = await runs.ask({ url: url() });
+  expect(answer.status).toBe(status);
+  expect(answer.body).toHaveProperty('detail');
+});
+
+it('other workspaces do not see it, keys without the permission neither', async () => {
+  const url = `/runs/${rootId}`;
+  expect((await runs.ask({ url, key: runs.theirs.workspaceKeys[0] })).status).toBe(404);
+  expect((await runs.ask({ url, key: runs.ours.workspaceKeys[1] })).status).toBe(404);
+  expect((await runs.ask({ url, key: runs.blindKey })).status).toBe(403);
+  expect((await runs.ask({ url, key: 'none' })).status).toBe(401);
+});
+
+it('a run of a deleted project is gone', async () => {
+  const { database } = runs.api;
+  await database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [runs.projectId]);
+  expect((await runs.ask({ url: `/runs/${rootId}` })).status).toBe(404);
+  await database.execute('UPDATE projects SET deleted_at = NULL WHERE id = $1', [runs.projectId]);
+});

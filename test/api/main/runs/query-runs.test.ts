@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openWarehouse } from '../../../../infra/clickhouse/client.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+
+let runs: RunsApi;
+let ids: string[];
+beforeAll(async () => {
+  runs = await startRunsApi();
+  ids = runs.trace.map((run) => run.runId);
+});
+afterAll(() => runs?.api.close());
+
+const url = '/api/v1/runs/query';
+const query = (body: unknown, key?: string) => runs.ask({ url, body, ...(key && { key }) });
+const namesOf = (answer: { body: { runs: readonly Record<string, unknown>[] } }) =>
+  answer.body.runs.map((run) => run.name);
+
+it('answers a page as the public schema has it', async () => {
+  const { status, type, text, body } = await query({ session: [runs.projectId] });
+  expect([status, type]).toEqual([200, 'application/json; charset=utf-8']);
+  expect(body).toMatchObject({ cursors: { next: null }, search_cursors: null, parsed_query: null });
+  expect(body.runs.map((run) => run.id)).toEqual([...ids].reverse());
+  expect(text).toContain('"outputs":{"n":12345678901234567890}');
+});
+
+describe('what clients send', () => {
+  const nothing = {
+    id: null,
+    trace: null,
+    parent_run: null,
+    run_type: null,
+    session: null,
+    reference_example: null,
+    execution_order: null,
+    start_time: null,
+    end_time: null,
+    error: null,
+    query: null,
+    filter: null,
+    trace_filter: '',
+    tree_filter: null,
+    search_filter: null,
+    is_root: null,
+    data_source_type: null,
+    skip_pagination: null,
+    use_experimental_search: false,
+    cursor: null,
+    limit: null,
+    select: null,
+    order: null,
+    skip_prev_cursor: false,
+  };
+  it.each<[string, () => object, string[]]>([
+    ['nothing', () => ({}), ['grandchild', 'child', 'root']],
+    ['nulls', () => nothing, ['grandchild', 'child', 'root']],
+    [
+      'unknown keys',
+      () => ({ order_by: '-start_time', child_run_ids: [], run_ids: ['x'] }),
+      ['grandchild', 'child', 'root'],
+    ],
+    ['empty lists and text', () => ({ id: [], session: [], select: [], cursor: '' }), ['grandchild', 'child', 'root']],
+    ['a limit above 100', () => ({ limit: 5_000 }), ['grandchild', 'child', 'root']],
+    ['ascending', () => ({ order: 'asc', limit: 2 }), ['root', 'child']],
+    ['roots', () => ({ is_root: true }), ['root']],
+    ['execution order', () => ({ execution_order: 1 }), ['root']],
+    ['execution order and roots', () => ({ execution_order: 1, is_root: true }), ['root']],
+    ['not roots of a trace', () => ({ trace: ids[0], is_root: false }), ['grandchild', 'child']],
+    ['children', () => ({ parent_run: ids[1]?.toUpperCase() }), ['grandchild']],
+    ['errors', () => ({ error: true }), ['grandchild']],
+    ['no errors', () => ({ error: false }), ['child', 'root']],
+    ['a run type', () => ({ run_type: 'llm' }), []],
+    ['from a time', () => ({ start_time: '2026-03-05T13:00:01+01:00' }), ['grandchild', 'child']],
+    ['until an end', () => ({ end_time: '2026-03-05T12:00:08.999999' }), []],
+    ['ids as a list', () => ({ id: [ids[0], ids[2], randomUUID()] }), ['grandchild', 'root']],
+    ['one id bare', () => ({ id: ids[1] }), ['child']],
+    ['one project bare', () => ({ session: runs.projectId }), ['grandchild', 'child', 'root']],
+    ['an example bare', () => ({ reference_example: randomUUID() }), []],
+    ['an unknown project', () => ({ session: [randomUUID()] }), []],
+  ])('%s', async (_name, body, expected) => {
+    const answer = await query(body());
+    expect(answer.status).toBe(200);
+    expect(namesOf(answer)).toEqual(expected);
+  });
+
+  it('pages follow each other by cursor', async () => {
+    const first = await query({ limit: 2, select: ['name'] });
+    const { next } = first.body.cursors as { next: string };
+    const second = await query({ limit: 2, select: ['name'], cursor: next });
+    expect([namesOf(first), namesOf(second)]).toEqual([['grandchild', 'child'], ['root']]);
+    expect((await query({ limit: 2, cursor: next, order: 'asc' })).status).toBe(400);
+    expect((await query({ limit: 2, skip_pagination: true })).body.cursors).toEqual({ next: null });
+  });
+});
+
+describe('what is refused', () => {
+  const evil = "x') OR 1=1; DROP TABLE runs; --";
+  it.each<[string, unknown, number]>([
+    ...['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter'].map((name): [string, unknown, number] => [
+      name,
+      { [name]: 'eq(name, "x")' },
+      400,
+    ]),
+    ['experimental search', { use_experimental_search: true }, 400],
+    ['a cursor that is none', { cursor: evil }, 400],
+    ['contradiction', { execution_order: 1, is_root: false }, 400],
+    ['SQL as an id', { id: [evil] }, 422],
+    ['SQL as a trace', { trace: evil }, 422],
+    ['SQL as a parent', { parent_run: evil }, 422],
+    ['SQL as a project', { session: [evil] }, 422],
+    ['SQL as an example', { reference_example: [evil] }, 422],
+    ['SQL as a run type', { run_type: evil }, 422],
+    ['SQL as an order', { order: `asc, ${evil}` }, 422],
+    ['SQL as a time', { start_time: evil }, 422],
+    ['SQL as an end', { end_time: evil }, 422],
+    ['SQL as a selection', { select: ['name', evil] }, 422],
+    ['an unknown field', { select: ['constructor'] }, 422],
+    ['a time that only looks like one', { start_time: '2026-02-30T00:00:00Z' }, 422],
+    ['a time in small letters', { start_time: '2026-02-03t00:00:00z' }, 422],
+    ['no limit at all', { limit: 0 }, 422],
+    ['a negative limit', { limit: -1 }, 422],
+    ['half a run', { limit: 1.5 }, 422],
+    ['a limit in words', { limit: 'ten' }, 422],
+    ['too many ids', { id: Array(10_001).fill(randomUUID()) }, 422],
+    ['another execution order', { execution_order: 2 }, 422],
+    ['a list', [], 422],
+    ['no JSON', '{', 422],
+  ])('%s', async (_name, body, status) => {
+    const answer = await query(body);
+    expect(answer.status).toBe(status);
+    expect(answer.body).toHaveProperty('detail');
+    expect(await query({})).toMatchObject({ status: 200 });
+  });
+
+  it('a filter is named in the answer', async () => {
+    const { body } = await query({ trace_filter: 'eq(name, "x")' });
+    expect(body.detail).toBe("The parameter 'trace_filter' is not supported yet.");
+  });
+});
+
+it('other workspaces see nothing of it', async () => {
+  for (const key of [runs.theirs.workspaceKeys[0], runs.ours.workspaceKeys[1]]) {
+    const asked = [{}, { session: [runs.projectId] }, { id: ids }, { trace: ids[0] }, { parent_run: ids[0] }];
+    for (const body of asked) expect((await query(body, key)).body.runs).toEqual([]);
+    const { next } = (await query({ limit: 1 })).body.cursors as { next: string };
+    expect((await query({ cursor: next }, key)).body.runs).toEqual([]);
+  }
+  expect((await query({}, runs.blindKey)).status).toBe(403);
+});
+
+it('ClickHouse that is down is 503, to be tried again', async () => {
+  const { services } = runs.api;
+  const { warehouse } = services;
+  // Nothing listens on port 1.
+  const down = openWarehouse({
+    url: 'http://nobody@127.0.0.1:1/none',
+    logger: createLogger('silent', 'test'),
+    timeoutMs: 1_000,
+  });
+  Object.assign(services, { warehouse: down });
+  const answer = await query({});
+  Object.assign(services, { warehouse });
+  await down.close();
+  expect(answer.status).toBe(503);
+});
+
+describe('the stock JavaScript client', () => {
+  let client: Client;
+  beforeAll(async () => {
+    const apiUrl = await runs.api.server.listen({ port: 0, host: '127.0.0.1' });
+    client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  });
+
+  it('reads a run with its tree', async () => {
+    const root = await client.readRun(ids[0] as string, { loadChildRuns: true });
+    expect(root.start_time).toBe('2026-03-05T12:00:00.000000Z');
+    expect(root.child_runs?.map((run) => run.name)).toEqual(['child']);
+    expect(root.child_runs?.[0]?.child_runs?.map((run) => run.name)).toEqual(['grandchild']);
+  });
+
+  it('lists runs by project name, id, error, and over pages', async () => {
+    const list = async (options: Parameters<Client['listRuns']>[0]) => {
+      const names: string[] = [];
+      for await (const run of client.listRuns(options)) names.push(run.name);
+      return names;
+    };
+    expect(await list({ projectName: runs.projectName })).toEqual(['grandchild', 'child', 'root']);
+    expect(await list({ id: [ids[1] as string] })).toEqual(['child']);
+    expect(await list({ projectId: runs.projectId, error: true })).toEqual(['grandchild']);
+    expect(await list({ projectId: runs.projectId, isRoot: true, startTime: new Date(0), limit: 500 })).toEqual([
+      'root',
+    ]);
+    expect(await list({ projectId: runs.projectId, limit: 2, order: 'asc' })).toEqual(['root', 'child']);
+  });
+});
