@@ -67,11 +67,19 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
 }
 
 /** The errors of the steps that every request of `operation` passes, and its own. */
-function errorsOf({ access, schema, unsupported, rawBody, errors = [] }: Operation): readonly ErrorCode[] {
-  const found = new Set<ErrorCode>(errors);
+function errorsOf({
+  access,
+  schema,
+  unsupported,
+  rawBody,
+  whileDraining,
+  errors = [],
+}: Operation): readonly ErrorCode[] {
+  const found = new Set<ErrorCode>(['INTERNAL', ...errors]);
   const add = (when: boolean, ...codes: ErrorCode[]) => {
     if (when) for (const code of codes) found.add(code);
   };
+  add(whileDraining !== true, 'DRAINING');
   add(!('public' in access), 'API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'WORKSPACE_FORBIDDEN');
   add(access.tenantScope === 'workspace', 'WORKSPACE_REQUIRED');
   add(unsupported !== undefined, 'PARAMETER_NOT_SUPPORTED');

@@ -59,8 +59,8 @@ export async function createProject(
     const [changed] = await tx.query<ProjectRow>(
       `UPDATE projects SET
          description = coalesce($3, description),
-         extra = CASE WHEN $4 IS NULL OR $4 = '{}' THEN extra ELSE $4 END,
-         metadata = CASE WHEN $4 IS NULL OR $4 = '{}' THEN metadata ELSE $5::jsonb END,
+         extra = CASE WHEN $4::text IS NULL OR $4 = '{}' THEN extra ELSE $4 END,
+         metadata = CASE WHEN $4::text IS NULL OR $4 = '{}' THEN metadata ELSE $5::jsonb END,
          start_time = coalesce($6, start_time),
          end_time = coalesce($7, end_time),
          default_dataset_id = coalesce($8, default_dataset_id),

@@ -1,0 +1,274 @@
+import { randomUUID } from 'node:crypto';
+import type { InjectOptions } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { operations } from '../../api/main/operations.ts';
+import { hashKey } from '../../pipelines/tenants/key-format.ts';
+import { rollUpPass } from '../../pipelines/usage/roll-up-pass.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
+
+/**
+ * Nobody reaches what belongs to another workspace or organisation, on any operation.
+ *
+ * The victim is the first workspace of an organisation called zebra; everything in it carries the word `okapi`, everything of
+ * the organisation the word `zebra`. Two strangers try: the admin of another organisation, and the key of zebra's second
+ * workspace. Each calls every operation with the victim's ids. No answer may hold the victim's words, and at the end the victim
+ * is as it was.
+ */
+interface Attempt {
+  readonly url: string;
+  readonly payload?: object | string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** What a stranger may be answered. */
+  readonly answers: readonly number[];
+}
+
+interface Victim {
+  readonly workspaceId: string;
+  readonly projectId: string;
+  readonly keyId: string;
+  readonly runId: string;
+}
+
+const closed = [403, 404];
+const own = [200];
+const now = new Date().toISOString();
+const [from, until] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3_600_000).toISOString());
+const range = `start_time=${from}&end_time=${until}`;
+
+/** A run that says that it is the victim's. */
+const run = (victim: Victim, more: object = {}) => ({
+  id: victim.runId,
+  trace_id: victim.runId,
+  dotted_order: `${now.replace(/[-:.]/g, '').replace('Z', '000Z')}${victim.runId}`,
+  name: 'stolen',
+  run_type: 'chain',
+  start_time: now,
+  inputs: { stolen: true },
+  ...more,
+});
+
+const multipart = (victim: Victim) => {
+  const body = JSON.stringify(run(victim, { session_id: victim.projectId }));
+  return [
+    '--cut',
+    `Content-Disposition: form-data; name="post.${victim.runId}"`,
+    `Content-Type: application/json; length=${Buffer.byteLength(body)}`,
+    '',
+    body,
+    '--cut--',
+    '',
+  ].join('\r\n');
+};
+
+/** One entry an operation that needs a key. An operation without one fails the test. */
+const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
+  getSettings: () => ({ url: '/settings', answers: own }),
+  listOrganizations: () => ({ url: '/orgs', answers: own }),
+  getCurrentOrganization: () => ({ url: '/orgs/current', answers: own }),
+  getOrganizationInfo: () => ({ url: '/orgs/current/info', answers: own }),
+  listPermissions: () => ({ url: '/orgs/permissions', answers: own }),
+  listMembers: () => ({ url: '/orgs/current/members', answers: own }),
+  createMember: () => ({
+    url: '/orgs/current/members',
+    payload: { email: `${randomUUID()}@example.com` },
+    answers: [200, 403],
+  }),
+  listWorkspaces: () => ({ url: '/workspaces?include_deleted=true', answers: own }),
+  createWorkspace: ({ workspaceId }) => ({
+    url: '/workspaces',
+    payload: { id: workspaceId, display_name: 'stolen' },
+    answers: [403, 409],
+  }),
+  getWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}`, answers: closed }),
+  updateWorkspace: ({ workspaceId }) => ({
+    url: `/workspaces/${workspaceId}`,
+    payload: { display_name: 'stolen' },
+    answers: closed,
+  }),
+  deleteWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}`, answers: closed }),
+  listApiKeys: () => ({ url: '/api-key', answers: own }),
+  createApiKey: ({ workspaceId }) => ({ url: '/api-key', payload: { workspaces: [workspaceId] }, answers: closed }),
+  revokeApiKey: ({ keyId }) => ({ url: `/api-key/${keyId}`, answers: closed }),
+  listServiceKeys: () => ({ url: '/orgs/current/service-keys', answers: own }),
+  createServiceKey: ({ workspaceId }) => ({
+    url: '/orgs/current/service-keys',
+    payload: { default_workspace_id: workspaceId },
+    answers: closed,
+  }),
+  revokeServiceKey: ({ keyId }) => ({ url: `/orgs/current/service-keys/${keyId}`, answers: closed }),
+  listSessions: ({ projectId }) => ({ url: `/sessions?id=${projectId}`, answers: own }),
+  createSession: ({ projectId }) => ({
+    url: '/sessions?upsert=true',
+    payload: { id: projectId, name: `mine ${randomUUID()}` },
+    answers: [409],
+  }),
+  getSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
+  updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' }, answers: closed }),
+  deleteSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
+  deleteSessions: ({ projectId }) => ({ url: `/sessions?session_ids=${projectId}`, answers: closed }),
+  createRun: (victim) => ({
+    url: '/runs',
+    payload: run(victim, { session_id: victim.projectId }),
+    answers: [400, 404, 422],
+  }),
+  updateRun: ({ runId }) => ({ url: `/runs/${runId}`, payload: { error: 'stolen' }, answers: closed }),
+  createRunBatch: (victim) => ({
+    url: '/runs/batch',
+    // The first names the victim's project, the second only its run: that becomes a run of the stranger's own.
+    payload: {
+      post: [run(victim, { session_id: victim.projectId }), run(victim)],
+      patch: [run(victim, { end_time: now })],
+    },
+    answers: [202, 400],
+  }),
+  createRunMultipart: (victim) => ({
+    url: '/runs/multipart',
+    headers: { 'content-type': 'multipart/form-data; boundary=cut' },
+    payload: multipart(victim),
+    answers: [400, 404, 422],
+  }),
+  // Last of those about runs: what the stranger made under the same id is their own.
+  getRun: ({ runId }) => ({ url: `/runs/${runId}`, answers: [200, 404] }),
+  queryRuns: ({ projectId, runId }) => ({
+    url: '/runs/query',
+    payload: { session: [projectId], trace: runId },
+    answers: [200, 404],
+  }),
+  getGranularUsage: ({ workspaceId }) => ({
+    url: `/orgs/current/billing/granular-usage?${range}&group_by=project&workspace_ids=${workspaceId}`,
+    answers: [200, 403],
+  }),
+  exportGranularUsage: ({ workspaceId }) => ({
+    url: `/orgs/current/billing/granular-usage/export?${range}&group_by=project&workspace_ids=${workspaceId}`,
+    answers: [200, 403],
+  }),
+  getOrganizationUsage: () => ({
+    url: `/orgs/current/billing/usage?starting_on=${from}&ending_before=${until}`,
+    answers: own,
+  }),
+};
+
+let api: ApiUnderTest;
+let zebra: OrganizationUnderTest;
+let stranger: OrganizationUnderTest;
+let victim: Victim;
+let before: unknown;
+
+const guarded = operations.filter(({ access }) => !('public' in access));
+const table = guarded.map((operation) => [operation.operationId, operation] as const);
+
+function ask(method: string, { url, payload, headers }: Omit<Attempt, 'answers'>, key: string | undefined, more = {}) {
+  return api.server.inject({
+    method: method as NonNullable<InjectOptions['method']>,
+    url,
+    ...(payload === undefined ? {} : { payload }),
+    headers: { ...headers, ...(key === undefined ? {} : { 'x-api-key': key }), ...more },
+  });
+}
+
+/** Everything of the victim, read with its own key. */
+async function victimNow(): Promise<unknown> {
+  const [key] = zebra.workspaceKeys;
+  const read = async (url: string) => (await ask('GET', { url }, key)).json();
+  return {
+    workspace: await read(`/workspaces/${victim.workspaceId}`),
+    projects: await read('/sessions'),
+    keys: (await read('/api-key')).map((each: object) => ({ ...each, last_used_at: null })),
+    run: await read(`/runs/${victim.runId}`),
+    usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
+  };
+}
+
+beforeAll(async () => {
+  api = await startApi({ config: { patchWaitMs: 0 } });
+  zebra = await addOrganization(api.database, 'zebra');
+  stranger = await addOrganization(api.database, 'stranger');
+  const [workspaceId] = zebra.workspaceIds;
+  const [key] = zebra.workspaceKeys;
+  await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
+  const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
+  const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
+  await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
+  victim = { workspaceId, projectId: project.json().id, keyId: row?.id ?? '', runId: randomUUID() };
+  const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
+  expect((await ask('POST', { url: '/runs', payload }, key)).statusCode).toBe(202);
+  await rollUpPass(api.services);
+  before = await victimNow();
+  expect(before).toMatchObject({
+    workspace: { display_name: 'okapi' },
+    projects: [{ name: 'okapi' }],
+    keys: [{ description: 'okapi' }],
+    run: { name: 'okapi', inputs: { secret: 'okapi' } },
+    usage: { usage: [{ dimensions: { project_name: 'okapi' }, traces: 1 }] },
+  });
+});
+afterAll(() => api.close());
+
+describe('the table', () => {
+  it('has every operation that needs a key, and no other', () => {
+    expect(Object.keys(attempts).sort()).toEqual(guarded.map(({ operationId }) => operationId).sort());
+  });
+});
+
+describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
+  const attempt = () => attempts[id]?.(victim) as Attempt;
+
+  it('asks for a key that is valid', async () => {
+    for (const key of [undefined, '', 'rlk_wrong', `${stranger.adminKey}x`]) {
+      const answer = await ask(method, attempt(), key);
+      expect(answer.statusCode).toBe(401);
+      expect(answer.json()).toHaveProperty(errorStyle);
+    }
+  });
+
+  it('lets nobody into a foreign workspace by its header', async () => {
+    const foreign = { 'x-tenant-id': victim.workspaceId };
+    for (const key of [stranger.adminKey, zebra.workspaceKeys[1]]) {
+      const answer = await ask(method, attempt(), key, foreign);
+      expect(answer.statusCode).toBe(403);
+      expect(answer.body).not.toContain('okapi');
+    }
+    for (const header of [{ 'x-tenant-id': 'no-uuid' }, { 'x-organization-id': zebra.id }]) {
+      expect((await ask(method, attempt(), stranger.adminKey, header)).statusCode).toBe(403);
+    }
+  });
+
+  it('asks for its permission', async () => {
+    if ('public' in access) return;
+    const { json } = await ask('GET', { url: '/orgs/permissions' }, stranger.adminKey).then((answer) => ({
+      json: answer.json() as { name: string }[],
+    }));
+    const others = json.map(({ name }) => name).filter((name) => name !== access.permission);
+    const made = await ask(
+      'POST',
+      {
+        url: '/orgs/current/service-keys',
+        payload: { permissions: others, default_workspace_id: stranger.workspaceIds[0] },
+      },
+      stranger.adminKey,
+    );
+    const answer = await ask(method, attempt(), made.json().key);
+    expect(answer.statusCode).toBe(403);
+    expect(answer.json()).toMatchObject({
+      [errorStyle]: 'Forbidden',
+      remedy: expect.stringContaining(access.permission),
+    });
+  });
+
+  it('tells and changes nothing of a foreign organisation', async () => {
+    const answer = await ask(method, attempt(), stranger.adminKey);
+    expect([answer.statusCode, answer.body]).toEqual([
+      expect.toSatisfy((status: number) => attempt().answers.includes(status)),
+      expect.not.stringMatching(/okapi|zebra/),
+    ]);
+  });
+
+  it('tells and changes nothing of another workspace', async () => {
+    const answer = await ask(method, attempt(), zebra.workspaceKeys[1]);
+    expect([answer.statusCode, answer.body]).toEqual([
+      expect.toSatisfy((status: number) => attempt().answers.includes(status)),
+      expect.not.stringContaining('okapi'),
+    ]);
+    expect(await victimNow()).toEqual(before);
+  });
+});
