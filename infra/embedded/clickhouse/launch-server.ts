@@ -1,3 +1,4 @@
+import { fault } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
 import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
@@ -53,7 +54,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
   return untilReady({
     engine: 'ClickHouse',
     child,
-    ask: () => ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`),
+    ask: () => ensureDatabase(launch),
     explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs),
     endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
     readyWithinMs,
@@ -61,8 +62,18 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
   });
 }
 
-/** `ready`, or why not, in words. Never rejects. */
-async function ask({ port, user, password, displayName }: ServerLaunch, query: string): Promise<string> {
+/** `ready`, or why not yet. @throws ENGINE_START_FAILED where the server is up, and cannot make the database. */
+async function ensureDatabase(launch: ServerLaunch): Promise<string> {
+  const { answered, text } = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`);
+  if (answered && text !== '') throw fault('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
+  return answered ? 'ready' : text;
+}
+
+/** What this server answered, nothing where all went well; or why it did not answer. Never rejects. */
+async function ask(
+  { port, user, password, displayName }: ServerLaunch,
+  query: string,
+): Promise<{ answered: boolean; text: string }> {
   try {
     const answer = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
@@ -71,10 +82,11 @@ async function ask({ port, user, password, displayName }: ServerLaunch, query: s
       headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
       signal: AbortSignal.timeout(5_000),
     });
-    const text = await answer.text();
-    if (answer.headers.get('X-ClickHouse-Server-Display-Name') !== displayName) return 'another server has the port';
-    return answer.ok ? 'ready' : text.slice(0, 500);
+    const text = (await answer.text()).trim().slice(0, 500);
+    const isOurs = answer.headers.get('X-ClickHouse-Server-Display-Name') === displayName;
+    if (!isOurs) return { answered: false, text: 'another server has the port' };
+    return { answered: true, text: answer.ok ? '' : text };
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return { answered: false, text: error instanceof Error ? error.message : String(error) };
   }
 }

@@ -1,8 +1,89 @@
-import { expect, it } from 'vitest';
-import { freshStores } from '../../engines/stores.ts';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
+import { startEmbedded } from '../../../infra/embedded/start.ts';
+import { askClickhouse, askPostgres, holdFolder, kill, processesOn, temporaryFolder } from './processes.ts';
 
-it('x', async () => {
-  const s = await freshStores();
-  expect(s.clickhouseUrl).toBeTruthy();
-  await s.close();
+const both = { clickhouse: true, database: true };
+
+describe('both engines', () => {
+  it('keep their data over a stop, under the same names, and leave no process', async () => {
+    const folder = await openDataFolder(temporaryFolder());
+    const first = await startEmbedded({ folder, needs: both });
+    await askClickhouse(first.clickhouseUrl ?? '', 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
+    await askClickhouse(first.clickhouseUrl ?? '', 'INSERT INTO t VALUES (7)');
+    await askPostgres(first.databaseUrl ?? '', 'CREATE TABLE t AS SELECT 8 AS n');
+    await first.stop();
+    expect(processesOn(folder.path)).toEqual([]);
+    expect(await first.exited).toMatchObject({ expected: true });
+
+    const second = await startEmbedded({ folder, needs: both });
+    expect(await askClickhouse(second.clickhouseUrl ?? '', 'SELECT n FROM t')).toBe('7');
+    expect(await askPostgres(second.databaseUrl ?? '', 'SELECT n FROM t')).toEqual([8]);
+    expect(new URL(second.clickhouseUrl ?? '').pathname).toBe('/runlake');
+    expect(new URL(second.databaseUrl ?? '').pathname).toBe('/runlake');
+    await second.stop();
+    await folder.close();
+  });
+
+  it('end with their parent after kill -9, and the next start has what was stored', async () => {
+    const path = temporaryFolder();
+    const held = await holdFolder(path, 'engines');
+    expect(held.fault).toBeUndefined();
+    await askClickhouse(held.clickhouseUrl, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
+    await askClickhouse(held.clickhouseUrl, 'INSERT INTO t VALUES (1), (2)');
+    await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT generate_series(1, 3) AS n');
+    await kill(held.child, 'SIGKILL');
+
+    // At once: what is left of the first ones must not be in the way.
+    const next = await holdFolder(path, 'engines');
+    expect(next.fault).toBeUndefined();
+    expect(await askClickhouse(next.clickhouseUrl, 'SELECT count() FROM t')).toBe('2');
+    expect(await askPostgres(next.databaseUrl, 'SELECT count(*)::int FROM t')).toEqual([3]);
+    await kill(next.child, 'SIGKILL');
+    await expect.poll(() => processesOn(path), { timeout: 10_000 }).toEqual([]);
+  }, 60_000);
+
+  it('a stop asked by signal leaves nothing, not even run.json', async () => {
+    const path = temporaryFolder();
+    const held = await holdFolder(path, 'engines');
+    await kill(held.child, 'SIGTERM');
+    expect(held.child.exitCode).toBe(0);
+    expect(processesOn(path)).toEqual([]);
+  });
+});
+
+describe('what is needed only', () => {
+  it('one engine alone', async () => {
+    const folder = await openDataFolder(temporaryFolder());
+    const engines = await startEmbedded({ folder, needs: { clickhouse: false, database: true } });
+    expect(engines.clickhouseUrl).toBeUndefined();
+    expect(await askPostgres(engines.databaseUrl ?? '', 'SELECT 1')).toEqual([1]);
+    await engines.stop();
+    await folder.close();
+  });
+
+  it('none', async () => {
+    const folder = await openDataFolder(temporaryFolder());
+    const engines = await startEmbedded({ folder, needs: { clickhouse: false, database: false } });
+    expect(engines.databaseUrl).toBeUndefined();
+    await engines.stop();
+    await folder.close();
+  });
+});
+
+it('where one cannot start, the other is stopped and the reason is its own', async () => {
+  const path = temporaryFolder();
+  const folder = await openDataFolder(path);
+  mkdirSync(join(path, 'clickhouse'));
+  // ClickHouse keeps the format of its tables there.
+  mkdirSync(join(path, 'clickhouse', 'data'));
+  writeFileSync(join(path, 'clickhouse', 'data', 'metadata'), 'in the way');
+  chmodSync(path, 0o711);
+  const started = startEmbedded({ folder, needs: both });
+  await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
+  await expect(started).rejects.toThrow(/The embedded ClickHouse did not start: .*metadata/);
+  expect(processesOn(path)).toEqual([]);
+  await folder.close();
 });

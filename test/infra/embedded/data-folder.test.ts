@@ -1,0 +1,128 @@
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
+import { readRunFile } from '../../../infra/embedded/run-file.ts';
+import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
+import { holdFolder, kill, temporaryFolder } from './processes.ts';
+
+const addresses = { url: 'http://127.0.0.1:1', clickhouseUrl: 'http://u:p@127.0.0.1:2/d', databaseUrl: 'postgres://x' };
+
+describe('one process at a time', () => {
+  it('makes the folder, closed to others', async () => {
+    const path = join(temporaryFolder(), 'a', 'b');
+    const folder = await openDataFolder(path);
+    expect(statSync(path).mode & 0o777).toBe(0o700);
+    await folder.close();
+  });
+
+  it('refuses a second opener, in this process and in another, with folder and process', async () => {
+    const path = temporaryFolder();
+    const folder = await openDataFolder(path);
+    const again = openDataFolder(path);
+    await expect(again).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
+    await expect(again).rejects.toThrow(`${path} is in use by another runlake (process ${process.pid})`);
+    expect(await holdFolder(path, 'nothing')).toMatchObject({ fault: 'DATA_FOLDER_IN_USE' });
+    await folder.close();
+    await folder.close();
+    await (await openDataFolder(path)).close();
+  });
+
+  it('knows the folder under another name', async () => {
+    const parent = temporaryFolder();
+    const folder = await openDataFolder(join(parent, 'real'));
+    symlinkSync(join(parent, 'real'), join(parent, 'other'));
+    await expect(openDataFolder(join(parent, 'other'))).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
+    await folder.close();
+  });
+
+  it('is free again after kill -9 of the holder', async () => {
+    const path = temporaryFolder();
+    const held = await holdFolder(path, 'nothing');
+    expect(held.fault).toBeUndefined();
+    await expect(openDataFolder(path)).rejects.toThrow(`process ${held.child.pid}`);
+    await kill(held.child, 'SIGKILL');
+    await (await openDataFolder(path)).close();
+  });
+
+  it('of many that start at once after a kill, one gets it', async () => {
+    const path = temporaryFolder();
+    await kill((await holdFolder(path, 'nothing')).child, 'SIGKILL');
+    const starters = await Promise.all(Array.from({ length: 6 }, () => holdFolder(path, 'nothing')));
+    expect(starters.filter((starter) => starter.fault === undefined)).toHaveLength(1);
+    expect(starters.filter((starter) => starter.fault === 'DATA_FOLDER_IN_USE')).toHaveLength(5);
+  });
+
+  it('leaves one lock file however often it was opened, and ignores a damaged one', async () => {
+    const path = temporaryFolder();
+    for (let round = 0; round < 5; round += 1) await (await openDataFolder(path)).close();
+    const locks = readdirSync(path).filter((name) => name.startsWith('lock'));
+    expect(locks).toEqual(['lock.5']);
+    writeFileSync(join(path, 'lock.5'), '{"pid":');
+    await (await openDataFolder(path)).close();
+  });
+});
+
+describe('a folder that cannot be', () => {
+  it.each([
+    ['a file', 'file', 'is a file'],
+    ['below a file', 'file/below', 'a part of its path is a file'],
+    ['a name that is too long', 'n'.repeat(300), 'the path is too long'],
+    ['a link that ends nowhere', 'loop', 'loop of symbolic links'],
+  ])('%s', async (_what, name, sentence) => {
+    const parent = temporaryFolder();
+    writeFileSync(join(parent, 'file'), '');
+    symlinkSync(join(parent, 'loop'), join(parent, 'loop'));
+    const opened = openDataFolder(join(parent, name));
+    await expect(opened).rejects.toMatchObject({ code: 'DATA_FOLDER_UNUSABLE' });
+    await expect(opened).rejects.toThrow(sentence);
+  });
+
+  it.skipIf(process.getuid?.() === 0)('not writable (skipped: root may write everywhere)', async () => {
+    const path = join(temporaryFolder(), 'closed');
+    mkdirSync(path, { mode: 0o500 });
+    await expect(openDataFolder(path)).rejects.toThrow('this user may not write there');
+  });
+});
+
+describe('run.json', () => {
+  it('says where the instance answers, to its owner only, until it is closed', async () => {
+    const path = temporaryFolder();
+    const folder = await openDataFolder(path);
+    await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+    folder.writeRunFile(addresses);
+    expect(statSync(join(path, 'run.json')).mode & 0o777).toBe(0o600);
+    expect(await readRunFile(path)).toMatchObject({ ...addresses, pid: process.pid });
+    await folder.close();
+    await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+  });
+
+  it('of a dead process is not believed, nor one whose number another process has', async () => {
+    const path = temporaryFolder();
+    const held = await holdFolder(path, 'nothing');
+    expect(await readRunFile(path)).toMatchObject({ pid: held.child.pid });
+    const file = join(path, 'run.json');
+    const text = readFileSync(file, 'utf8');
+    await kill(held.child, 'SIGKILL');
+    expect(readFileSync(file, 'utf8')).toBe(text);
+    await expect(readRunFile(path)).rejects.toThrow(`No runlake is running on the data folder ${path}`);
+    writeFileSync(file, text.replace(`"pid": ${held.child.pid}`, `"pid": ${process.pid}`));
+    await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+  });
+
+  it.each(['', '{', 'null', '[]', '{"pid":"1"}'])('that reads %j is nobody', async (text) => {
+    const path = temporaryFolder();
+    writeFileSync(join(path, 'run.json'), text);
+    await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+    await expect(readRunFile(join(path, 'missing'))).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+  });
+});
+
+it('the secret key is made once: 32 bytes, for its owner only', () => {
+  const path = temporaryFolder();
+  const key = keepSecretKey(path);
+  expect(Buffer.from(key, 'base64url')).toHaveLength(32);
+  expect(keepSecretKey(path)).toBe(key);
+  expect(statSync(join(path, 'secret.key')).mode & 0o777).toBe(0o600);
+  expect(keepSecretKey(temporaryFolder())).not.toBe(key);
+});

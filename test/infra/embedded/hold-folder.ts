@@ -1,0 +1,26 @@
+/**
+ * A process of its own that holds a data folder, with or without engines, until its parent ends it.
+ * Arguments: the folder, `engines` or nothing. Sends one message: the addresses, or the code of the fault.
+ */
+import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
+import { startEmbedded } from '../../../infra/embedded/start.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+
+const [path = '', what] = process.argv.slice(2);
+const wants = what === 'engines';
+// A killed parent must not leave this one behind.
+process.on('disconnect', () => process.exit(1));
+try {
+  const folder = await openDataFolder(path);
+  const engines = await startEmbedded({ folder, needs: { clickhouse: wants, database: wants } });
+  const { clickhouseUrl = '', databaseUrl = '' } = engines;
+  folder.writeRunFile({ url: 'http://127.0.0.1:1984', clickhouseUrl, databaseUrl });
+  process.on('SIGTERM', async () => {
+    await engines.stop();
+    await folder.close();
+    process.exit(0);
+  });
+  process.send?.({ clickhouseUrl, databaseUrl });
+} catch (error) {
+  process.send?.({ fault: isRunlakeError(error) ? error.code : String(error) });
+}

@@ -1,0 +1,68 @@
+import { type ChildProcess, execFileSync, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import pg from 'pg';
+import { onTestFinished } from 'vitest';
+
+/** An empty folder that goes when the test ends. */
+export function temporaryFolder(): string {
+  const path = mkdtempSync(join(tmpdir(), 'runlake-embedded-'));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+export interface Held {
+  readonly child: ChildProcess;
+  readonly clickhouseUrl: string;
+  readonly databaseUrl: string;
+  readonly fault?: string;
+}
+
+/** Starts `hold-folder.ts` and waits for what it says. */
+export async function holdFolder(folder: string, what: 'engines' | 'nothing'): Promise<Held> {
+  const child = fork(fileURLToPath(new URL('./hold-folder.ts', import.meta.url)), [folder, what], {
+    execArgv: ['--import', 'tsx'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const [message] = await once(child, 'message');
+  return { child, ...message };
+}
+
+export async function kill(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  const exit = once(child, 'exit');
+  child.kill(signal);
+  await exit;
+}
+
+/** Processes whose command line or working folder names `folder`, as `pid command`, dead ones left out. */
+export function processesOn(folder: string): string[] {
+  return execFileSync('ps', ['-eo', 'pid=,stat=,args='], { encoding: 'utf8' })
+    .split('\n')
+    .filter((line) => line.includes(folder) && !/^\s*\d+\s+Z/.test(line));
+}
+
+export async function askClickhouse(url: string, sql: string): Promise<string> {
+  const address = new URL(url);
+  const answer = await fetch(`${address.origin}/?database=${address.pathname.slice(1)}`, {
+    method: 'POST',
+    body: sql,
+    headers: { 'X-ClickHouse-User': address.username, 'X-ClickHouse-Key': address.password, Connection: 'close' },
+  });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(text);
+  return text.trim();
+}
+
+export async function askPostgres(url: string, sql: string): Promise<unknown[]> {
+  const client = new pg.Client(url);
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    return (await client.query({ text: sql, rowMode: 'array' })).rows.flat();
+  } finally {
+    await client.end();
+  }
+}
