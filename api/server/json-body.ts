@@ -1,4 +1,7 @@
-import { scanValue } from '../../pipelines/ingest/json/scan.ts';
+import { scanJson } from '../../pipelines/ingest/json/scan.ts';
+
+/** Bodies that become objects may not be nested deeper: recursive code such as `JSON.stringify` ends at some 4,000 levels. */
+export const maxParsedDepth = 1_000;
 
 /**
  * Reads a JSON body. Keys named `__proto__` become ordinary own properties, as `JSON.parse` has it. An empty body is undefined.
@@ -7,7 +10,10 @@ import { scanValue } from '../../pipelines/ingest/json/scan.ts';
  */
 export function parseJsonBody(body: Buffer, maxDepth: number): unknown {
   if (body.length === 0) return undefined;
-  // Before it is parsed: recursive code behind us must not meet a nesting that overflows its stack.
-  scanValue(body, 0, body.length, { part: 'body', maxDepth });
+  const limit =
+    maxDepth > maxParsedDepth
+      ? { maxDepth: maxParsedDepth, limit: 'for everything but runs' }
+      : { maxDepth, limit: 'RUNLAKE_MAX_JSON_DEPTH' };
+  scanJson(body, 0, body.length, { part: 'body', ...limit });
   return JSON.parse(body.toString('utf8'));
 }

@@ -26,15 +26,20 @@ afterEach(() => Promise.all(open.splice(0).map((made) => made.close())));
 afterAll(() => stores.close());
 
 describe('which workspace', () => {
+  const second = (): string => acme.workspaceIds[1];
+  const secondInCapitals = (): string => second().toUpperCase();
+  const foreign = (): string => other.workspaceIds[0];
+  const nonsense = (): string => "' OR 1=1 --";
+
   it.each([
     ['the only one', 1, undefined, 1],
-    ['the one that is named', 1, (): string => acme.workspaceIds[1], 1],
-    ['named in capitals', 1, (): string => acme.workspaceIds[1].toUpperCase(), 1],
+    ['the one that is named', 1, second, 1],
+    ['named in capitals', 1, secondInCapitals, 1],
     ['the default of an organisation key', 'admin', undefined, 0],
-    ['another one of an organisation key', 'admin', (): string => acme.workspaceIds[1], 1],
-    ['not one beyond the key', 0, (): string => acme.workspaceIds[1], 'WORKSPACE_FORBIDDEN'],
-    ['not a foreign one', 'admin', (): string => other.workspaceIds[0], 'WORKSPACE_FORBIDDEN'],
-    ['not one that is no UUID', 'admin', () => "' OR 1=1 --", 'WORKSPACE_FORBIDDEN'],
+    ['another one of an organisation key', 'admin', second, 1],
+    ['not one beyond the key', 0, second, 'WORKSPACE_FORBIDDEN'],
+    ['not a foreign one', 'admin', foreign, 'WORKSPACE_FORBIDDEN'],
+    ['not one that is no UUID', 'admin', nonsense, 'WORKSPACE_FORBIDDEN'],
   ] as const)('%s', async (_, whose, workspace, expected) => {
     const key = whose === 'admin' ? acme.adminKey : acme.workspaceKeys[whose];
     const answer = authenticator().authenticate({ key, workspace: workspace?.() });

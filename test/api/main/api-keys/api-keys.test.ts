@@ -1,0 +1,181 @@
+import { randomUUID } from 'node:crypto';
+import type { InjectOptions } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+});
+afterAll(() => api.close());
+
+async function ask(
+  key: string,
+  method: NonNullable<InjectOptions['method']>,
+  url: string,
+  payload?: object,
+  headers = {},
+) {
+  const answer = await api.server.inject({
+    method,
+    url,
+    headers: { 'x-api-key': key, ...headers },
+    ...(payload === undefined ? {} : { payload }),
+  });
+  return { status: answer.statusCode, body: answer.json() };
+}
+
+const inOneHour = () => new Date(Date.now() + 3_600_000).toISOString();
+const owner = () => ({ database: api.database, organizationId: acme.id, userId: acme.userId });
+
+describe('making keys', () => {
+  it('shows the key once and then its short form', async () => {
+    const { body } = await ask(acme.adminKey, 'POST', '/api-key', { description: 'for the tests' });
+    expect(body).toMatchObject({
+      key: expect.stringMatching(/^rlk_[\w-]{43}$/),
+      short_key: `${body.key.slice(0, 8)}...${body.key.slice(-4)}`,
+      description: 'for the tests',
+      read_only: false,
+      last_used_at: null,
+      expires_at: null,
+      workspace_names: ['acme 1'],
+      default_workspace_name: null,
+      user_email: 'admin@acme.example',
+    });
+    const listed = (await ask(acme.adminKey, 'GET', '/api-key')).body;
+    expect(listed).toContainEqual({ ...body, key: undefined });
+    expect(JSON.stringify(listed)).not.toContain(body.key);
+    expect((await ask(body.key, 'GET', '/settings')).body.id).toBe(acme.workspaceIds[0]);
+  });
+
+  it('answers under the names that clients use', async () => {
+    for (const url of [
+      '/api-key',
+      '/api-key/current',
+      '/orgs/current/service-keys',
+      '/orgs/current/personal-access-tokens',
+    ]) {
+      const made = await ask(acme.adminKey, 'POST', url, {});
+      expect([made.status, made.body.description]).toEqual([200, 'Default API key']);
+      expect((await ask(acme.adminKey, 'GET', url)).body).toContainEqual(expect.objectContaining({ id: made.body.id }));
+      expect((await ask(acme.adminKey, 'DELETE', `${url}/${made.body.id}`)).body.id).toBe(made.body.id);
+      expect((await ask(acme.adminKey, 'DELETE', `${url}/${made.body.id}`)).status).toBe(404);
+      expect((await ask(made.body.key, 'GET', '/settings')).status).toBe(401);
+    }
+  });
+
+  it('asks for a workspace where a key reaches all, unless it has a default', async () => {
+    const { body } = await ask(acme.adminKey, 'POST', '/orgs/current/service-keys', {});
+    expect(body.workspace_names).toBeNull();
+    const refused = await ask(body.key, 'GET', '/sessions');
+    expect(refused.status).toBe(403);
+    expect(refused.body).toMatchObject({
+      error: 'org_scoped_key_requires_workspace',
+      detail: 'org_scoped_key_requires_workspace',
+    });
+    expect((await ask(body.key, 'GET', '/orgs/current')).status).toBe(200);
+    expect((await ask(body.key, 'GET', '/sessions', undefined, { 'x-tenant-id': acme.workspaceIds[1] })).status).toBe(
+      200,
+    );
+    const payload = { default_workspace_id: acme.workspaceIds[1] };
+    const other = (await ask(acme.adminKey, 'POST', '/orgs/current/service-keys', payload)).body;
+    expect(other.default_workspace_name).toBe('acme 2');
+    expect((await ask(other.key, 'GET', '/settings')).body.id).toBe(acme.workspaceIds[1]);
+  });
+
+  it('makes keys for others, known and new, so that usage knows them', async () => {
+    const made = await ask(acme.adminKey, 'POST', '/api-key', { user_email: 'Ada@Acme.example' });
+    expect(made.body.user_email).toBe('Ada@Acme.example');
+    const again = await ask(acme.adminKey, 'POST', '/api-key', { user_email: 'ada@acme.example' });
+    expect(again.body.user_id).toBe(made.body.user_id);
+    const { members } = (await ask(acme.adminKey, 'GET', '/orgs/current/members')).body;
+    expect(members.map(({ email }: { email: string }) => email)).toEqual(['admin@acme.example', 'Ada@Acme.example']);
+    const stranger = await ask(acme.workspaceKeys[0], 'POST', '/api-key', { user_email: 'new@acme.example' });
+    expect([stranger.status, stranger.body.remedy]).toEqual([403, expect.stringContaining('organization:manage')]);
+  });
+
+  it.each([
+    [{ description: 7 }, 422],
+    [{ description: 'nul \0' }, 422],
+    [{ permissions: ['moon:land'] }, 422],
+    [{ permissions: [] }, 422],
+    [{ workspaces: ['x'] }, 422],
+    [{ workspaces: [randomUUID()] }, 403],
+    [{ default_workspace_id: randomUUID() }, 403],
+    [{ expires_at: 'tomorrow' }, 422],
+    [{ expires_at: '2020-01-01T00:00:00' }, 400],
+    [{ user_email: 'nobody' }, 422],
+    [{ role_id: randomUUID() }, 400],
+    [{ role_id: null, org_role_id: null, workspaces: null, permissions: null }, 200],
+  ])('%j: %i', async (payload, status) => {
+    expect((await ask(acme.adminKey, 'POST', '/api-key', payload)).status).toBe(status);
+  });
+});
+
+describe('a key never gives more than it has', () => {
+  it('permissions', async () => {
+    const key = await addKey({
+      ...owner(),
+      permissions: ['api-keys:manage', 'runs:read'],
+      workspaceIds: [acme.workspaceIds[0]],
+    });
+    const refused = await ask(key, 'POST', '/api-key', { permissions: ['runs:write'] });
+    expect([refused.status, refused.body.remedy]).toEqual([403, "The API key lacks the permission 'runs:write'."]);
+    const narrowed = (await ask(key, 'POST', '/api-key', { permissions: ['runs:read'] })).body;
+    expect(narrowed.permissions).toEqual(['runs:read']);
+    expect((await ask(narrowed.key, 'GET', '/sessions')).status).toBe(403);
+    expect((await ask(key, 'POST', '/api-key', {})).body.permissions).toEqual(['api-keys:manage', 'runs:read']);
+  });
+
+  it('workspaces', async () => {
+    const [first, second] = acme.workspaceKeys;
+    expect((await ask(first, 'POST', '/api-key', { workspaces: [acme.workspaceIds[1]] })).status).toBe(403);
+    expect((await ask(first, 'POST', '/orgs/current/service-keys', {})).status).toBe(403);
+    const made = (await ask(second, 'POST', '/orgs/current/service-keys', { workspaces: [acme.workspaceIds[1]] })).body;
+    expect(made.workspace_names).toEqual(['acme 2']);
+    const listed = (await ask(first, 'GET', '/orgs/current/service-keys')).body as { workspace_names: string[] }[];
+    expect(new Set(listed.flatMap(({ workspace_names }) => workspace_names))).toEqual(new Set(['acme 1']));
+  });
+
+  it('time', async () => {
+    const expiresAt = inOneHour();
+    const key = await addKey({ ...owner(), expiresAt, defaultWorkspaceId: acme.workspaceIds[0] });
+    const inherited = (await ask(key, 'POST', '/api-key', {})).body;
+    expect(new Date(inherited.expires_at).toISOString()).toBe(expiresAt);
+    const later = new Date(Date.now() + 7_200_000).toISOString();
+    expect((await ask(key, 'POST', '/api-key', { expires_at: later })).status).toBe(400);
+    const sooner = new Date(Date.now() + 60_000).toISOString();
+    expect((await ask(key, 'POST', '/api-key', { expires_at: sooner })).status).toBe(200);
+  });
+
+  it('a key that only reads makes none', async () => {
+    const { body } = await ask(acme.adminKey, 'POST', '/api-key', { read_only: true });
+    expect((await ask(body.key, 'GET', '/sessions')).status).toBe(200);
+    for (const [method, url, payload] of [
+      ['POST', '/sessions', { name: 'x' }],
+      ['POST', '/runs', {}],
+      ['POST', '/api-key', {}],
+    ] as const) {
+      expect((await ask(body.key, method, url, payload)).status).toBe(403);
+    }
+  });
+});
+
+describe('sending a key', () => {
+  it.each([
+    [(key: string) => ({ 'x-api-key': key }), 200],
+    [(key: string) => ({ 'X-API-Key': ` ${key} ` }), 200],
+    [(key: string) => ({ authorization: `Bearer ${key}` }), 200],
+    [(key: string) => ({ authorization: `bearer ${key}`, 'x-api-key': '', 'x-tenant-id': '' }), 200],
+    [(key: string) => ({ authorization: `Basic ${key}` }), 401],
+    [(key: string) => ({ authorization: `Bearer wrong`, 'x-api-key': key }), 200],
+    [(key: string) => ({ authorization: key }), 401],
+    [() => ({}), 401],
+  ])('%s: %i', async (headers, status) => {
+    const answer = await api.server.inject({ url: '/settings', headers: headers(acme.adminKey) });
+    expect(answer.statusCode).toBe(status);
+  });
+});

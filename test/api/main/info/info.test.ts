@@ -1,0 +1,88 @@
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { type ApiUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+/** Whether the part called `objects` is up. */
+let up = true;
+
+beforeAll(async () => {
+  api = await startApi({
+    config: { maxBodyBytes: 1024 * 1024, maxParts: 90 },
+    services: {
+      healthChecks: [
+        { name: 'postgres', check: async () => undefined },
+        { name: 'objects', check: async () => (up ? undefined : Promise.reject(fault('WAREHOUSE_UNAVAILABLE'))) },
+      ],
+    },
+  });
+});
+afterAll(() => api.close());
+
+describe('/info', () => {
+  it('needs no key and tells clients what to switch on', async () => {
+    expect((await api.server.inject('/info')).json()).toEqual({
+      version: '0.16.20',
+      git_sha: null,
+      license_expiration_time: null,
+      batch_ingest_config: {
+        use_multipart_endpoint: true,
+        scale_up_qsize_trigger: 1000,
+        scale_up_nthreads_limit: 16,
+        scale_down_nempty_trigger: 4,
+        size_limit: 10,
+        size_limit_bytes: 1024 * 1024,
+      },
+      instance_flags: {
+        gzip_body_enabled: true,
+        zstd_compression_enabled: true,
+        dataset_examples_multipart_enabled: false,
+        examples_multipart_enabled: false,
+        ch_query_enabled: true,
+        sdb_query_enabled: false,
+      },
+      customer_info: null,
+    });
+  });
+
+  it('satisfies the stock SDK', async () => {
+    const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+    const client = new Client({ apiUrl, apiKey: 'x' }) as unknown as {
+      _ensureServerInfo(): Promise<{ version: string }>;
+    };
+    expect((await client._ensureServerInfo()).version).toBe('0.16.20');
+  });
+
+  it('knows the free space of the warehouse', async () => {
+    const { clickhouse_disk_free_pct: percent } = (await api.server.inject('/info/health')).json();
+    expect(percent).toBeGreaterThan(0);
+    expect(percent).toBeLessThanOrEqual(100);
+  });
+});
+
+describe('health', () => {
+  it('lives', async () => {
+    expect((await api.server.inject('/ok')).json()).toEqual({ ok: true });
+  });
+
+  it('is ready while all parts are up, and names the one that is not', async () => {
+    const ready = await api.server.inject('/ready');
+    expect([ready.statusCode, ready.json().status]).toEqual([200, 'ready']);
+    up = false;
+    const down = await api.server.inject('/ready');
+    expect(down.statusCode).toBe(503);
+    expect(down.json()).toMatchObject({
+      status: 'not_ready',
+      parts: { postgres: { up: true }, objects: { up: false, code: 'WAREHOUSE_UNAVAILABLE' } },
+    });
+    up = true;
+  });
+
+  it('shows metrics in the text format', async () => {
+    const answer = await api.server.inject('/metrics');
+    expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8');
+    expect(answer.body).toContain('# TYPE runlake_http_request_duration_seconds histogram');
+    for (const [, name] of answer.body.matchAll(/^# TYPE (\S+)/gm)) expect(name).toMatch(/^runlake_/);
+  });
+});

@@ -1,0 +1,213 @@
+import { randomUUID } from 'node:crypto';
+import type { InjectOptions } from 'fastify';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { maxParsedDepth } from '../../../../api/server/json-body.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
+});
+afterAll(() => api.close());
+
+async function ask(method: NonNullable<InjectOptions['method']>, url: string, payload?: object | string) {
+  const answer = await api.server.inject({
+    method,
+    url,
+    headers: { 'x-api-key': acme.workspaceKeys[1], 'content-type': 'application/json' },
+    ...(payload === undefined ? {} : { payload }),
+  });
+  return { status: answer.statusCode, body: answer.json() };
+}
+
+const create = async (more: object = {}) => (await ask('POST', '/sessions', { name: randomUUID(), ...more })).body;
+const names = async (query: string) =>
+  (await ask('GET', `/sessions?${query}`)).body.map(({ name }: { name: string }) => name);
+
+describe('the stock SDK', () => {
+  it('makes, finds, reads, changes, lists and deletes projects', async () => {
+    const made = await client.createProject({
+      projectName: 'first',
+      description: 'about',
+      metadata: { team: 'a' },
+    });
+    expect(made).toMatchObject({ name: 'first', description: 'about', tenant_id: acme.workspaceIds[0] });
+    await expect(client.createProject({ projectName: 'first' })).rejects.toThrow(/409|already exists/i);
+    const again = await client.createProject({ projectName: 'first', upsert: true, description: 'changed' });
+    expect(again).toMatchObject({ id: made.id, description: 'changed', extra: { metadata: { team: 'a' } } });
+
+    expect(await client.hasProject({ projectName: 'first' })).toBe(true);
+    expect(await client.hasProject({ projectName: 'never' })).toBe(false);
+    expect(await client.hasProject({ projectId: made.id })).toBe(true);
+    expect(await client.hasProject({ projectId: randomUUID() }).catch(() => false)).toBe(false);
+
+    const read = await client.readProject({ projectName: 'first', includeStats: true });
+    expect(read).toMatchObject({ id: made.id, run_count: null, latency_p50: null });
+    expect((await client.readProject({ projectId: made.id })).name).toBe('first');
+    await expect(client.readProject({ projectName: 'never' })).rejects.toThrow('not found');
+
+    const changed = await client.updateProject(made.id, { name: 'renamed', endTime: '2026-01-02T03:04:05.000Z' });
+    expect(changed).toMatchObject({ name: 'renamed', description: 'changed', end_time: '2026-01-02T03:04:05.000000Z' });
+
+    await client.createProject({ projectName: 'second', metadata: { team: 'b', size: 2 } });
+    const listed = async (query: Parameters<typeof client.listProjects>[0]) => {
+      const found: string[] = [];
+      for await (const { name } of client.listProjects(query)) found.push(name ?? '');
+      return found;
+    };
+    expect(await listed({})).toEqual(['second', 'renamed']);
+    expect(await listed({ nameContains: 'SEC', referenceFree: true })).toEqual(['second']);
+    expect(await listed({ metadata: { team: 'a' }, includeStats: false })).toEqual(['renamed']);
+    expect(await listed({ projectIds: [made.id] })).toEqual(['renamed']);
+
+    await client.deleteProject({ projectName: 'renamed' });
+    expect(await client.hasProject({ projectName: 'renamed' })).toBe(false);
+    expect(api.deletions).toContainEqual({ workspaceId: acme.workspaceIds[0], projectId: made.id });
+  });
+
+  it('pages through more projects than fit on one page', async () => {
+    const { adminKey } = await addOrganization(api.database, 'many');
+    const payload = (name: string) => ({ method: 'POST', url: '/sessions', payload: { name } }) as const;
+    for (let at = 0; at < 101; at++) {
+      await api.server.inject({ ...payload(`p${at}`), headers: { 'x-api-key': adminKey } });
+    }
+    const many = new Client({ apiUrl: (client as unknown as { apiUrl: string }).apiUrl, apiKey: adminKey });
+    const found = new Set<string>();
+    for await (const { id } of many.listProjects()) found.add(id);
+    expect(found.size).toBe(101);
+  });
+});
+
+describe('POST /sessions', () => {
+  it.each([
+    ['no name', {}, 422],
+    ['an empty name', { name: '' }, 422],
+    ['a name of 513 characters', { name: 'x'.repeat(513) }, 422],
+    ['a name with NUL', { name: 'a\0' }, 422],
+    ['a lone surrogate', '{"name":"\\ud800"}', 422],
+    ['SQL', { name: "'; DROP TABLE projects; --" }, 200],
+    ['an id that is none', { name: 'id', id: 'x' }, 422],
+    ['a day that is none', { name: 'day', start_time: '2026-02-30T00:00:00Z' }, 422],
+    ['a time without zone', { name: 'zone', start_time: '2026-02-03T04:05:06.123456' }, 200],
+    ['an unknown tier', { name: 'tier', trace_tier: 'forever' }, 422],
+    ['tags, which come later', { name: 'tags', tag_value_ids: [randomUUID()] }, 400],
+    ['no tags', { name: 'no tags', tag_value_ids: [], evaluator_keys: null }, 200],
+    ['extra that is no object', { name: 'extra', extra: [1] }, 422],
+  ])('%s', async (_, payload, status) => {
+    expect((await ask('POST', '/sessions', payload)).status).toBe(status);
+  });
+
+  it('keeps times to the microsecond and without zone as UTC', async () => {
+    const { start_time } = await create({ start_time: '2026-02-03T04:05:06.123456' });
+    expect(start_time).toBe('2026-02-03T04:05:06.123456Z');
+    expect((await create({ start_time: '2026-02-03T04:05:06+02:00' })).start_time).toBe('2026-02-03T02:05:06.000000Z');
+  });
+
+  it('gives extra back as it came, whatever is in it', async () => {
+    const text =
+      '{"__proto__":{"polluted":1},"nul":"\\u0000","half":"\\ud800","deep":[[{}]],"metadata":{"nul":"\\u0000","a":1}}';
+    const made = await ask('POST', '/sessions', `{"name":"odd extra","extra":${text}}`);
+    expect(made.status).toBe(200);
+    expect(JSON.stringify(made.body.extra)).toBe(text);
+    expect(JSON.stringify((await ask('GET', `/sessions/${made.body.id}`)).body.extra)).toBe(text);
+    expect(await names(`metadata=${encodeURIComponent('{"a":1}')}`)).toContain('odd extra');
+    expect(await names(`metadata=${encodeURIComponent('{"nul":"\\u0000"}')}`)).toContain('odd extra');
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+
+  it('takes nesting up to the limit and refuses more', async () => {
+    const nested = (depth: number) =>
+      `{"name":"${randomUUID()}","extra":{"a":${'['.repeat(depth)}${']'.repeat(depth)}}}`;
+    expect((await ask('POST', '/sessions', nested(maxParsedDepth - 2))).status).toBe(200);
+    expect((await ask('POST', '/sessions', nested(maxParsedDepth))).body).toMatchObject({ code: 'TOO_DEEP' });
+  });
+
+  it('refuses an id that is taken, by name too', async () => {
+    const { id } = await create();
+    expect((await ask('POST', '/sessions', { name: randomUUID(), id })).status).toBe(409);
+    expect((await ask('POST', '/sessions?upsert=True', { name: randomUUID(), id })).status).toBe(409);
+  });
+
+  it('makes one of many that upsert at once', async () => {
+    const name = randomUUID();
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => ask('POST', '/sessions?upsert=true', { name, description: 'd' })),
+    );
+    expect(new Set(answers.map(({ status, body }) => `${status} ${body.id}`)).size).toBe(1);
+  });
+});
+
+describe('GET /sessions', () => {
+  it.each([
+    ['limit=0', 422],
+    ['limit=101', 422],
+    ['limit=ten', 422],
+    ['offset=-1', 422],
+    ['id=x', 422],
+    ['metadata=x', 422],
+    ['metadata=[1]', 422],
+    ['sort_by=moon', 422],
+    ['sort_by=latency_p50', 400],
+    ['filter=eq(name,"x")', 400],
+    ['facets=true', 400],
+    ['dataset_version=1', 400],
+    ['tag_value_id=x', 400],
+    ['facets=False&use_approx_stats=false&filter=&name=&unknown=1', 200],
+    ['include_stats=True', 200],
+  ])('%s: %i', async (query, status) => {
+    const answer = await ask('GET', `/sessions?${query}`);
+    expect(answer.status).toBe(status);
+    if (status === 400) expect(answer.body.detail).toContain(query.split('=')[0]);
+  });
+
+  it('orders, cuts and goes on without gaps', async () => {
+    const made: string[] = [];
+    const start_time = '2020-01-01T00:00:00Z';
+    for (const name of ['order b', 'order a', 'order c']) made.push((await create({ name, start_time })).name);
+    expect(await names('name_contains=order&sort_by=name&sort_by_desc=false')).toEqual([...made].sort());
+    expect(await names('name_contains=ORDER&sort_by=name')).toEqual([...made].sort().reverse());
+    const pages = await Promise.all(
+      [0, 1, 2, 3].map((offset) => names(`name_contains=order&limit=1&offset=${offset}`)),
+    );
+    expect(pages.flat().sort()).toEqual([...made].sort());
+    expect(await names('name_contains=%25')).toEqual([]);
+  });
+
+  it('tells experiments from other projects', async () => {
+    const dataset = randomUUID();
+    const { name } = await create({ reference_dataset_id: dataset });
+    expect(await names(`reference_dataset=${dataset}`)).toEqual([name]);
+    expect(await names('reference_free=false')).toEqual([name]);
+    expect(await names('reference_free=true')).not.toContain(name);
+  });
+});
+
+describe('PATCH and DELETE', () => {
+  it('refuses a name that is taken, and keeps its own', async () => {
+    const [one, two] = [await create(), await create()];
+    const taken = await ask('PATCH', `/sessions/${one.id}`, { name: two.name });
+    expect([taken.status, taken.body.detail]).toEqual([409, 'A session with this name already exists.']);
+    expect((await ask('PATCH', `/sessions/${one.id}`, { name: one.name })).status).toBe(200);
+    expect((await ask('PATCH', `/sessions/${randomUUID()}`, { name: 'x' })).status).toBe(404);
+    expect((await ask('PATCH', '/sessions/x', { name: 'x' })).status).toBe(422);
+  });
+
+  it('deletes once, frees the name, and all or none of several', async () => {
+    const [one, two, three] = [await create(), await create(), await create()];
+    expect((await ask('DELETE', `/sessions/${one.id}`)).status).toBe(200);
+    expect((await ask('DELETE', `/sessions/${one.id}`)).status).toBe(404);
+    expect((await create({ name: one.name })).id).not.toBe(one.id);
+    expect((await ask('DELETE', `/sessions?session_ids=${two.id}&session_ids=${one.id}`)).status).toBe(404);
+    expect((await ask('GET', `/sessions/${two.id}`)).status).toBe(200);
+    expect((await ask('DELETE', `/sessions?session_ids=${two.id}&session_ids=${three.id}`)).status).toBe(200);
+    expect(await names(`id=${two.id}&id=${three.id}`)).toEqual([]);
+    expect((await ask('DELETE', '/sessions')).status).toBe(422);
+  });
+});
