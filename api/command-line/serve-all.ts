@@ -72,6 +72,7 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
       { name: 'clickhouse', check: () => warehouse.ping() },
       { name: 'postgres', check: () => database.ping() },
       { name: 'event_log', check: () => log.check() },
+      { name: 'sink', check: () => sink.check() },
       { name: 'jobs', check: () => jobs.check() },
     ],
     enqueueProjectDeletion: ({ workspaceId, projectId }) =>
@@ -88,7 +89,13 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
 
 async function startJobs(
   jobs: Jobs,
-  { log, config, logger, database, warehouse }: Pick<AllParts, 'config' | 'logger'> & Omit<Stores, 'close'> & { log: InProcessLog },
+  {
+    log,
+    config,
+    logger,
+    database,
+    warehouse,
+  }: Pick<AllParts, 'config' | 'logger'> & Omit<Stores, 'close'> & { log: InProcessLog },
 ): Promise<void> {
   jobs.work('expire-parked-events', async (_payload, { signal }) => {
     await expireParkedEvents({ log, database, logger }, { hours: config.parkedEventHours, signal });

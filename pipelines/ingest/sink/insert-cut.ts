@@ -81,7 +81,7 @@ async function insertWhole(insert: CutInsert, ports: InsertPorts): Promise<void>
     await insert.writeDown(cut);
     const inserted = insertSeconds.startTimer({ table: topic.table });
     await ports.warehouse.insertBody({
-      name: `insert-${topic.table}`,
+      name: topic.name,
       table: topic.table,
       columns: topic.columns,
       format: 'Avro',

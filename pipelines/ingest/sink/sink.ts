@@ -14,6 +14,7 @@
  */
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
+import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AvroWalk, compileAvroWalk } from '../../../infra/event-log/avro-walk.ts';
 import type { EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
@@ -50,6 +51,7 @@ export class Sink {
   readonly #underWay = new Set<string>();
   readonly #someParked = new Map<string, boolean>();
   #recovering: NodeJS.Timeout | undefined;
+  #mismatch: RunlakeError | undefined;
 
   constructor(options: SinkOptions) {
     this.#options = options;
@@ -74,12 +76,19 @@ export class Sink {
     clearTimeout(this.#recovering);
   }
 
+  /** @throws SCHEMA_MISMATCH while schema and table disagree, which no later batch can pass. */
+  async check(): Promise<void> {
+    if (this.#mismatch !== undefined) throw this.#mismatch;
+  }
+
   async #handle(batch: LogBatch): Promise<void> {
     try {
       const good = await this.#inspect(batch);
       if (batch.topic.placedByTrace) await this.#storePlaced(batch, good);
       else await this.#insert(batch, good);
+      this.#mismatch = undefined;
     } catch (error) {
+      if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
       this.#recoverSoon();
       throw error;
     }
