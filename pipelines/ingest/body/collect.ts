@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import { createDecoder, type Decoder, type Encoding, encodingsOf } from './decoders.ts';
+import { createDecoder, type Decoder, encodingsOf } from './decoders.ts';
 
 export interface CollectOptions {
   /** The header Content-Encoding. */
@@ -9,98 +9,72 @@ export interface CollectOptions {
   readonly maxBytes: number;
   /** Name of the setting behind `maxBytes`, for the fault. */
   readonly limitName: string;
+  /** Longest time until the body is there, decompressed. */
   readonly timeoutMs: number;
 }
 
 /**
  * Reads a request's body whole, decompressed. The limit holds while bytes flow: a body that swells is stopped there, with
- * no more memory taken than the limit.
+ * no more memory taken than the limit. After a fault what still arrives is read and dropped, so that the sender gets the
+ * answer; whoever answers closes the connection.
+ *
+ * The promise settles once; from then on no listener but one that swallows errors is left on `stream`, and no decoder works.
  *
  * @throws UNSUPPORTED_ENCODING, BODY_TOO_LARGE, INVALID_COMPRESSION (also for a stream that ends early), REQUEST_TIMEOUT;
  *   BAD_REQUEST where the client went away.
  */
-export function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
+export async function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
   const { maxBytes, timeoutMs, limitName } = options;
-  return new Promise<Buffer>((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let wireBytes = 0;
-    let bytes = 0;
-    let settled = false;
-    const timer = setTimeout(() => fail(fault('REQUEST_TIMEOUT', { limitMs: timeoutMs })), timeoutMs);
-    const tooLarge = () => fault('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
+  let decoders: Decoder[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  let stop = () => {};
+  try {
+    decoders = encodingsOf(options.contentEncoding).map(createDecoder);
+    return await new Promise<Buffer>((resolve, reject) => {
+      timer = setTimeout(() => reject(fault('REQUEST_TIMEOUT', { limitMs: timeoutMs })), timeoutMs);
+      const tooLarge = () => reject(fault('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName }));
+      const cutOff = () => reject(fault('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
+      const chunks: Buffer[] = [];
 
-    let encodings: readonly Encoding[] = [];
-    let decoders: Decoder[] = [];
-    try {
-      encodings = encodingsOf(options.contentEncoding);
-      decoders = encodings.map(createDecoder);
-    } catch (error) {
-      fail(error);
-      return;
-    }
+      /** What takes the bytes that come out of the step before `step`; the last step keeps them. */
+      const stepAt = (step: number) => {
+        const decoder = decoders[step];
+        let bytes = 0;
+        return {
+          data: (chunk: Buffer): boolean => {
+            bytes += chunk.length;
+            if (bytes > maxBytes) tooLarge();
+            else if (decoder !== undefined) return decoder.write(chunk);
+            else chunks.push(chunk);
+            return true;
+          },
+          end: () => {
+            if (decoder !== undefined) decoder.end();
+            else resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, bytes));
+          },
+          error: reject,
+        };
+      };
+      for (const [index, decoder] of decoders.entries()) decoder.start(stepAt(index + 1));
 
-    function fail(error: unknown): void {
-      if (settled) return;
-      settled = true;
-      cleanUp();
-      // What still arrives is read and dropped, so that the sender gets the answer.
-      stream.on('error', () => {});
-      stream.resume();
-      reject(error);
-    }
-    function cleanUp(): void {
-      clearTimeout(timer);
-      stream.off('data', onData).off('end', onEnd).off('error', onError).off('close', onClose);
-      for (const decoder of decoders) decoder.destroy();
-    }
-    function onData(chunk: Buffer): void {
-      wireBytes += chunk.length;
-      const [first] = decoders;
-      if (wireBytes > maxBytes) fail(tooLarge());
-      else if (first === undefined) take(chunk);
-      else if (!first.write(chunk)) {
+      const first = stepAt(0);
+      const onData = (chunk: Buffer) => {
+        if (first.data(chunk)) return;
         stream.pause();
-        first.onDrain(() => {
-          if (!settled) stream.resume();
-        });
-      }
-    }
-    function onEnd(): void {
-      const [first] = decoders;
-      if (first === undefined) finish();
-      else first.end();
-    }
-    function onError(): void {
-      fail(fault('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
-    }
-    function onClose(): void {
-      if (!stream.readableEnded) onError();
-    }
-    function take(chunk: Buffer): void {
-      bytes += chunk.length;
-      if (bytes > maxBytes) fail(tooLarge());
-      else chunks.push(chunk);
-    }
-    function finish(): void {
-      if (settled) return;
-      settled = true;
-      cleanUp();
-      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, bytes));
-    }
-
-    for (const [index, decoder] of decoders.entries()) {
-      const next = decoders[index + 1];
-      const encoding = encodings[index] as Encoding;
-      decoder.start({
-        data: (chunk) => {
-          if (settled) return;
-          if (next === undefined) take(chunk);
-          else next.write(chunk);
-        },
-        end: () => (next === undefined ? finish() : next.end()),
-        error: (reason) => fail(fault('INVALID_COMPRESSION', { encoding, reason })),
-      });
-    }
-    stream.on('data', onData).on('end', onEnd).on('error', onError).on('close', onClose);
-  });
+        decoders[0]?.onDrain(() => stream.resume());
+      };
+      const onClose = () => {
+        if (!stream.readableEnded) cutOff();
+      };
+      stop = () => stream.off('data', onData).off('end', first.end).off('error', cutOff).off('close', onClose);
+      stream.on('data', onData).on('end', first.end).on('error', cutOff).on('close', onClose);
+      if (stream.destroyed || stream.readableEnded) cutOff();
+    });
+  } finally {
+    clearTimeout(timer);
+    stop();
+    for (const decoder of decoders) decoder.destroy();
+    stream.on('error', () => {});
+    stream.resume();
+  }
 }

@@ -1,5 +1,5 @@
 import zlib from 'node:zlib';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { ZstdStream } from './zstd-stream.ts';
 
 export type Encoding = 'gzip' | 'deflate' | 'zstd';
@@ -7,7 +7,8 @@ export type Encoding = 'gzip' | 'deflate' | 'zstd';
 export interface DecoderOutput {
   data(chunk: Buffer): void;
   end(): void;
-  error(reason: string): void;
+  /** Called once at most, and last. */
+  error(fault: RunlakeError): void;
 }
 
 /** Decompresses a stream chunk by chunk. */
@@ -23,6 +24,9 @@ export interface Decoder {
 
 /** More than one is legal and useless; a long chain is an attack. */
 const maxEncodings = 2;
+
+/** Each chunk is a trip to the thread pool. */
+const chunkBytes = 128 * 1024;
 
 /** What a Content-Encoding names, in the order in which it has to be undone. @throws UNSUPPORTED_ENCODING */
 export function encodingsOf(header: string | undefined): Encoding[] {
@@ -40,29 +44,32 @@ export function encodingsOf(header: string | undefined): Encoding[] {
 }
 
 export function createDecoder(encoding: Encoding): Decoder {
-  if (encoding === 'zstd') {
-    // Built in from Node 22.15 on.
-    const builtIn = (zlib as { createZstdDecompress?: () => zlib.Gunzip }).createZstdDecompress;
-    return builtIn === undefined ? new ZstdStream() : new ZlibDecoder(builtIn());
-  }
-  return new ZlibDecoder(encoding === 'gzip' ? zlib.createGunzip() : zlib.createInflate());
+  if (encoding === 'zstd') return new ZstdStream();
+  const options = { chunkSize: chunkBytes };
+  return new ZlibDecoder(encoding, encoding === 'gzip' ? zlib.createGunzip(options) : zlib.createInflate(options));
 }
 
 class ZlibDecoder implements Decoder {
+  readonly #encoding: Encoding;
   readonly #stream: zlib.Gunzip | zlib.Inflate;
+  #isEmpty = true;
 
-  constructor(stream: zlib.Gunzip | zlib.Inflate) {
+  constructor(encoding: Encoding, stream: zlib.Gunzip | zlib.Inflate) {
+    this.#encoding = encoding;
     this.#stream = stream;
   }
 
   start(output: DecoderOutput): void {
+    const fail = (reason: string) => output.error(fault('INVALID_COMPRESSION', { encoding: this.#encoding, reason }));
     this.#stream
       .on('data', (chunk: Buffer) => output.data(chunk))
-      .on('end', () => output.end())
-      .on('error', (error) => output.error(error.message));
+      // zlib takes nothing at all for a whole stream.
+      .on('end', () => (this.#isEmpty ? fail('the stream is empty') : output.end()))
+      .on('error', (error) => fail(error.message));
   }
 
   write(chunk: Buffer): boolean {
+    this.#isEmpty &&= chunk.length === 0;
     return this.#stream.write(chunk);
   }
 
@@ -75,7 +82,7 @@ class ZlibDecoder implements Decoder {
   }
 
   destroy(): void {
-    this.#stream.removeAllListeners('data').removeAllListeners('end').removeAllListeners('error');
+    this.#stream.removeAllListeners();
     this.#stream.on('error', () => {});
     this.#stream.destroy();
   }

@@ -1,36 +1,38 @@
-import { Decompress } from 'fzstd';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Decoder, DecoderOutput } from './decoders.ts';
-import { ZstdFrames } from './zstd-frames.ts';
+import { ZstdDecoder } from './zstd/decoder.ts';
 
-/** Input is decoded in pieces of this size, so that the event loop is never held for long. */
-const sliceBytes = 64 * 1024;
+/** Time after which others get their turn. A block takes about a millisecond. */
+const sliceMs = 5;
+
+/** Input that waits before the source is asked to pause. */
+const maxWaitingBytes = 1024 * 1024;
 
 /**
- * Zstandard in JavaScript, for releases of Node that do not have it built in.
- * The decoder sees nothing that {@link ZstdFrames} has not let through.
+ * Zstandard as a step of a body's way.
+ *
+ * Only one slice is ever under way or scheduled, and it alone touches the decoder:
+ * 1. `write` and `end` note what came and schedule a slice if there is none;
+ * 2. a slice decodes block by block until its time is over, input runs out or the stream was destroyed;
+ * 3. out of time, it schedules the next one; out of input, it lets the source go on or, after the end, finishes.
  */
 export class ZstdStream implements Decoder {
+  readonly #decoder = new ZstdDecoder();
   #output: DecoderOutput | undefined;
-  #decompress: Decompress | undefined;
-  readonly #frames = new ZstdFrames();
-  #finished = false;
-  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
   #ended = false;
-  #running = false;
+  #scheduled = false;
   #drained: (() => void) | undefined;
 
   start(output: DecoderOutput): void {
     this.#output = output;
-    this.#decompress = new Decompress((chunk, final) => {
-      if (chunk.length > 0) this.#output?.data(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
-      if (final) this.#finished = true;
-    });
   }
 
   write(chunk: Buffer): boolean {
-    for (let at = 0; at < chunk.length; at += sliceBytes) this.#waiting.push(chunk.subarray(at, at + sliceBytes));
-    this.#run();
-    return this.#waiting.length < 16;
+    this.#decoder.push(chunk);
+    this.#waitingBytes += chunk.length;
+    this.#schedule();
+    return this.#waitingBytes < maxWaitingBytes;
   }
 
   onDrain(next: () => void): void {
@@ -39,53 +41,49 @@ export class ZstdStream implements Decoder {
 
   end(): void {
     this.#ended = true;
-    this.#run();
+    this.#schedule();
   }
 
   destroy(): void {
     this.#output = undefined;
-    this.#waiting = [];
+    this.#drained = undefined;
   }
 
-  #run(): void {
-    if (this.#running) return;
-    this.#running = true;
-    const step = () => {
-      if (this.#output === undefined) return;
-      const slice = this.#waiting.shift();
+  #schedule(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
       try {
-        if (slice !== undefined) this.#feed(slice);
-        else if (this.#ended) return this.#finish();
+        this.#slice();
       } catch (error) {
-        this.#output?.error(error instanceof Error ? error.message : 'the stream is damaged');
+        if (!isRunlakeError(error)) throw error;
+        this.#output?.error(error);
         this.destroy();
-        return;
       }
-      if (this.#waiting.length === 0 && !this.#ended) {
-        this.#running = false;
-        const next = this.#drained;
-        this.#drained = undefined;
-        next?.();
-        return;
-      }
-      setImmediate(step);
-    };
-    setImmediate(step);
+    });
   }
 
-  #feed(slice: Buffer): void {
-    const reason = this.#frames.follow(slice);
-    if (reason === undefined) {
-      this.#decompress?.push(slice);
+  #slice(): void {
+    const until = performance.now() + sliceMs;
+    while (this.#output !== undefined) {
+      const block = this.#decoder.next();
+      if (block === undefined) break;
+      if (block.length > 0) this.#output.data(block);
+      if (performance.now() >= until) {
+        this.#schedule();
+        return;
+      }
+    }
+    if (this.#output === undefined) return;
+    this.#waitingBytes = 0;
+    if (this.#ended) {
+      this.#decoder.finish();
+      this.#output.end();
       return;
     }
-    this.#output?.error(reason);
-    this.destroy();
-  }
-
-  #finish(): void {
-    this.#decompress?.push(new Uint8Array(0), true);
-    if (this.#finished) this.#output?.end();
-    else this.#output?.error('the stream ends early');
+    const next = this.#drained;
+    this.#drained = undefined;
+    next?.();
   }
 }

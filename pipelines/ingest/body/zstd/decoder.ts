@@ -1,0 +1,160 @@
+import { ByteQueue } from './byte-queue.ts';
+import { corrupt } from './corrupt.ts';
+import { type FrameHeader, longestHeaderBytes, readFrameHeader, skippableFrameBytes } from './frame-header.ts';
+import { History } from './history.ts';
+import type { HuffmanTable } from './huffman.ts';
+import { readLiterals } from './literals.ts';
+import type { SequenceTables } from './sequence-tables.ts';
+import { type RecentOffsets, runSequences } from './sequences.ts';
+
+/** The most that a block may hold, encoded or decoded. Source: RFC 8878, section 3.1.1.2.3. */
+const maxBlockBytes = 128 * 1024;
+
+/** Bit readers load four bytes at once: room for that before and after a block. */
+const paddingBytes = 8;
+
+type State = 'frame' | 'skip' | 'block header' | 'block';
+
+/**
+ * Decodes Zstandard frames, one after the other, a block at a time. Work and memory are bounded by the bytes that go in and
+ * come out: a block never yields more than 128 KiB, and a frame never keeps more than the window that it may have. Checksums
+ * are not compared. Written here because what Node has built in takes a truncated stream for a whole one and drops every
+ * frame after the first, and because the decoders on the registry do not bound what a block makes them do.
+ *
+ * Source: RFC 8878.
+ */
+export class ZstdDecoder {
+  readonly #input = new ByteQueue();
+  readonly #header = Buffer.alloc(longestHeaderBytes);
+  readonly #block = Buffer.alloc(paddingBytes + maxBlockBytes + paddingBytes);
+  readonly #literals = Buffer.alloc(maxBlockBytes);
+  readonly #history = new History();
+  #state: State = 'frame';
+  #frames = 0;
+  #skipBytes = 0;
+  #frame: FrameHeader = { headerBytes: 0, windowBytes: 0, contentBytes: undefined, hasChecksum: false };
+  #yielded = 0;
+  #isLast = false;
+  #blockType = 0;
+  #blockBytes = 0;
+  #huffman: HuffmanTable | undefined;
+  #tables: SequenceTables = { literalLengths: undefined, offsets: undefined, matchLengths: undefined };
+  #recent: RecentOffsets = [1, 4, 8];
+
+  push(chunk: Buffer): void {
+    this.#input.push(chunk);
+  }
+
+  /**
+   * What the next block yields, as a buffer of its own, possibly empty; `undefined` where more input is needed.
+   * @throws INVALID_COMPRESSION
+   */
+  next(): Buffer | undefined {
+    for (;;) {
+      if (this.#state === 'frame') {
+        if (!this.#beginFrame()) return undefined;
+      } else if (this.#state === 'skip') {
+        const count = Math.min(this.#skipBytes, this.#input.length);
+        this.#input.drop(count);
+        this.#skipBytes -= count;
+        if (this.#skipBytes > 0) return undefined;
+        this.#state = 'frame';
+      } else if (this.#state === 'block header') {
+        if (!this.#beginBlock()) return undefined;
+      } else {
+        const encodedBytes = this.#blockType === 1 ? 1 : this.#blockBytes;
+        if (this.#input.length < encodedBytes) return undefined;
+        this.#input.peek(this.#block, paddingBytes, encodedBytes);
+        this.#input.drop(encodedBytes);
+        const yielded = this.#decodeBlock(paddingBytes + encodedBytes);
+        this.#endBlock(yielded.length);
+        return yielded;
+      }
+    }
+  }
+
+  /** @throws INVALID_COMPRESSION where the input did not end with a whole frame, or was empty. */
+  finish(): void {
+    if (this.#state !== 'frame' || this.#input.length > 0) throw corrupt('the stream ends early');
+    if (this.#frames === 0) throw corrupt('the stream is empty');
+  }
+
+  #beginFrame(): boolean {
+    const known = Math.min(this.#input.length, longestHeaderBytes);
+    if (known < 8) {
+      // The shortest whole frame has nine bytes, the header of a skippable one eight.
+      return false;
+    }
+    const bytes = this.#header.subarray(0, known);
+    this.#input.peek(bytes, 0, known);
+    const skipBytes = skippableFrameBytes(bytes);
+    if (skipBytes !== undefined) {
+      this.#skipBytes = skipBytes;
+      this.#state = 'skip';
+      this.#frames++;
+      return true;
+    }
+    const frame = readFrameHeader(bytes);
+    if (frame === undefined) return false;
+    this.#input.drop(frame.headerBytes);
+    this.#frames++;
+    this.#frame = frame;
+    this.#yielded = 0;
+    this.#history.clear();
+    this.#huffman = undefined;
+    this.#tables = { literalLengths: undefined, offsets: undefined, matchLengths: undefined };
+    this.#recent = [1, 4, 8];
+    this.#state = 'block header';
+    return true;
+  }
+
+  #beginBlock(): boolean {
+    if (this.#input.length < 3) return false;
+    this.#input.peek(this.#header, 0, 3);
+    this.#input.drop(3);
+    const header = this.#header.readUIntLE(0, 3);
+    this.#isLast = (header & 1) === 1;
+    this.#blockType = (header >>> 1) & 3;
+    this.#blockBytes = header >>> 3;
+    if (this.#blockType === 3) throw corrupt('a block is of a type that there is not');
+    if (this.#blockBytes > this.#maxBlockBytes) throw corrupt('a block is larger than it may be');
+    this.#state = 'block';
+    return true;
+  }
+
+  get #maxBlockBytes(): number {
+    return Math.min(this.#frame.windowBytes, maxBlockBytes);
+  }
+
+  #decodeBlock(end: number): Buffer {
+    const history = this.#history;
+    history.reserve(this.#maxBlockBytes, this.#frame.windowBytes);
+    const start = history.position;
+    if (this.#blockType === 0) history.append(this.#block, paddingBytes, end);
+    else if (this.#blockType === 1) history.fill(this.#block[paddingBytes]!, this.#blockBytes);
+    else {
+      const literals = readLiterals(this.#block, paddingBytes, end, this.#huffman, this.#literals, this.#maxBlockBytes);
+      this.#huffman = literals.table;
+      const { sectionEnd } = literals;
+      runSequences(this.#block, sectionEnd, end, literals, this.#tables, this.#recent, history, this.#maxBlockBytes);
+    }
+    return Buffer.from(history.bytes.subarray(start, history.position));
+  }
+
+  #endBlock(yielded: number): void {
+    this.#yielded += yielded;
+    const { contentBytes, hasChecksum } = this.#frame;
+    if (
+      contentBytes !== undefined &&
+      (this.#yielded > contentBytes || (this.#isLast && this.#yielded < contentBytes))
+    ) {
+      throw corrupt(`a frame does not yield the ${contentBytes} bytes that its header announces`);
+    }
+    if (!this.#isLast) {
+      this.#state = 'block header';
+      return;
+    }
+    this.#skipBytes = hasChecksum ? 4 : 0;
+    this.#state = 'skip';
+  }
+}
