@@ -12,6 +12,7 @@ import { expireParkedEvents } from '../../pipelines/ingest/expire-parked-events.
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { deleteProjectRuns } from '../../pipelines/projects/delete-project-runs.ts';
+import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRun } from '../../pipelines/runs/locate-run.ts';
 import { noExtras } from '../../pipelines/runs/run-extras.ts';
@@ -79,6 +80,7 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
       jobs.enqueue('delete-project-runs', { workspace_id: workspaceId, project_id: projectId }, { jobId: projectId }),
   };
   await startJobs(jobs, { log, config, logger, database, warehouse });
+  await requeueDeletions(services);
 
   const server = await buildServer({ config, services, logger, operations });
   ends.add('HTTP', () => server.drain());
@@ -101,7 +103,7 @@ async function startJobs(
     await expireParkedEvents({ log, database, logger }, { hours: config.parkedEventHours, signal });
   });
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
-    deleteProjectRuns(warehouse, { workspaceId, projectId, signal }),
+    deleteProjectRuns({ warehouse, database }, { workspaceId, projectId, signal }),
   );
   await jobs.every('expire-parked-events', expireEveryMs, {});
 }

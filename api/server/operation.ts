@@ -46,10 +46,10 @@ export interface Operation {
   handler(input: never): Promise<unknown>;
 }
 
-/** Whose data an operation touches. `workspace`: one workspace, which the key or `X-Tenant-Id` names. */
-export type TenantScope = 'workspace' | 'organization' | 'none';
-
-/** Either a permission and a scope, or explicitly open to everybody. */
+/**
+ * Either a permission and whose data the operation touches, or explicitly open to everybody.
+ * `workspace`: one workspace, which the key or `X-Tenant-Id` names.
+ */
 export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
   | { readonly public: true; readonly tenantScope: 'none' };

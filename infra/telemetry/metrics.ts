@@ -1,4 +1,4 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
 
 /**
  * The metrics of this process, as `/metrics` shows them. A module makes its own with the functions below, once, at its top.
@@ -14,10 +14,6 @@ export function counter<Label extends string>(
   labelNames: readonly Label[],
 ): Counter<Label> {
   return new Counter({ name, help, labelNames: [...labelNames], registers: [registry] });
-}
-
-export function gauge<Label extends string>(name: Name, help: string, labelNames: readonly Label[]): Gauge<Label> {
-  return new Gauge({ name, help, labelNames: [...labelNames], registers: [registry] });
 }
 
 export function histogram<Label extends string>(

@@ -1,13 +1,21 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { DeletedProject } from './delete-projects.ts';
 
 /**
- * Deletes the stored runs of a project that was deleted. Its usage stays: traces are billing facts. Repeating it is harmless.
- * Until it ran, and for events that come later, the deleted project hides its runs from every read.
+ * Deletes the stored runs of a project that was deleted, and notes that they are gone. Its usage stays: traces are billing
+ * facts. Repeating it is harmless. Until it ran, and for events that come later, the deleted project hides its runs from every
+ * read. A project that lives is left alone.
  */
 export async function deleteProjectRuns(
-  warehouse: Warehouse,
-  { workspaceId, projectId, signal }: { workspaceId: string; projectId: string; signal?: AbortSignal },
+  { warehouse, database }: { warehouse: Warehouse; database: Database },
+  { workspaceId, projectId, signal }: DeletedProject & { readonly signal?: AbortSignal },
 ): Promise<void> {
+  const [deleted] = await database.query(
+    'SELECT FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NOT NULL',
+    [projectId, workspaceId],
+  );
+  if (deleted === undefined) return;
   await warehouse.command({
     name: 'delete-project-runs',
     sql: 'ALTER TABLE runs DELETE WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}',
@@ -16,4 +24,5 @@ export async function deleteProjectRuns(
     timeoutMs: 3_600_000,
     ...(signal && { signal }),
   });
+  await database.execute('UPDATE projects SET purged_at = now() WHERE id = $1', [projectId]);
 }

@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createProject } from '../../../pipelines/projects/create-project.ts';
+import { deleteProjectRuns } from '../../../pipelines/projects/delete-project-runs.ts';
+import { type DeletedProject, deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
+import { requeueDeletions } from '../../../pipelines/projects/requeue-deletions.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+});
+afterAll(() => api.close());
+
+async function projectWithRun(): Promise<DeletedProject> {
+  const workspaceId = acme.workspaceIds[0];
+  const { id: projectId } = await createProject(api.database, workspaceId, { name: randomUUID() }, { upsert: false });
+  const answer = await api.server.inject({
+    method: 'POST',
+    url: '/runs',
+    headers: { 'x-api-key': acme.workspaceKeys[0] },
+    payload: {
+      id: randomUUID(),
+      name: 'run',
+      run_type: 'chain',
+      start_time: new Date().toISOString(),
+      session_id: projectId,
+    },
+  });
+  expect(answer.statusCode).toBe(202);
+  return { workspaceId, projectId };
+}
+
+async function count(table: 'runs' | 'traces'): Promise<number> {
+  const [row] = await api.services.warehouse.query<{ count: number }>({
+    name: 'test',
+    sql: `SELECT count() AS count FROM ${table} FINAL`,
+  });
+  return row?.count ?? -1;
+}
+
+describe('deleting a project', () => {
+  it('lets its runs go and its traces stay, and leaves a project that lives alone', async () => {
+    const [going, staying] = [await projectWithRun(), await projectWithRun()];
+    const [runs, traces] = [await count('runs'), await count('traces')];
+    await deleteProjects(api.services, going.workspaceId, [going.projectId]);
+    for (const project of [going, going, staying]) await deleteProjectRuns(api.services, project);
+    expect([await count('runs'), await count('traces')]).toEqual([runs - 1, traces]);
+  });
+
+  it('is taken up again after a crash before the job was queued, until the runs are gone', async () => {
+    const project = await projectWithRun();
+    const crash = () => Promise.reject(new Error('crash'));
+    const ports = { ...api.services, enqueueProjectDeletion: crash };
+    await expect(deleteProjects(ports, project.workspaceId, [project.projectId])).rejects.toThrow('crash');
+    const queued: DeletedProject[] = [];
+    const enqueueProjectDeletion = async (each: DeletedProject) => void queued.push(each);
+    await requeueDeletions({ database: api.database, enqueueProjectDeletion });
+    expect(queued).toEqual([project]);
+    await deleteProjectRuns(api.services, project);
+    await requeueDeletions({ database: api.database, enqueueProjectDeletion });
+    expect(queued).toEqual([project]);
+  });
+});
