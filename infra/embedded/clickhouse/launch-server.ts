@@ -55,7 +55,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
     engine: 'ClickHouse',
     child,
     ask: () => ensureDatabase(launch),
-    explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs),
+    explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
     endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
     readyWithinMs,
     stopWithinMs,

@@ -47,6 +47,8 @@ export async function ensureCluster(options: {
         '--builtin-locale=C.UTF-8',
         '--locale=C',
         '--no-instructions',
+        // One call for the file system is quicker than one for each of a thousand files.
+        ...(process.platform === 'linux' ? ['--sync-method=syncfs'] : []),
       ],
       { cwd: draft, env: { LC_ALL: 'C', TZ: 'UTC' }, ...account },
     );

@@ -1,0 +1,92 @@
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { endLeftover, noteProcess } from '../../../../infra/embedded/clickhouse/leftover.ts';
+import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
+import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
+
+let engine: EmbeddedClickhouse | undefined;
+afterEach(async () => {
+  await engine?.stop();
+  engine = undefined;
+});
+
+const serverPid = (folder: string): number =>
+  (JSON.parse(readFileSync(join(folder, 'clickhouse', 'process.json'), 'utf8')) as [number])[0];
+
+it('is closed to everybody without the password', async () => {
+  const folder = temporaryFolder();
+  engine = await startClickhouse({ folder });
+  const url = new URL(engine.url);
+  await askClickhouse(engine.url, 'CREATE TABLE secret (n UInt8) ENGINE = MergeTree ORDER BY n');
+
+  url.password = 'wrong';
+  await expect(askClickhouse(url.href, 'SELECT 1')).rejects.toThrow('AUTHENTICATION_FAILED');
+  url.username = 'default';
+  url.password = '';
+  for (const sql of ['SELECT * FROM runlake.secret', 'SYSTEM SHUTDOWN', 'KILL QUERY WHERE 1', 'CREATE DATABASE x']) {
+    await expect(askClickhouse(url.href, sql)).rejects.toThrow('ACCESS_DENIED');
+  }
+  for (const file of ['config.xml', 'users.xml']) {
+    expect(statSync(join(folder, 'clickhouse', file)).mode & 0o777).toBe(0o600);
+  }
+  expect(statSync(join(folder, 'clickhouse')).mode & 0o777).toBe(0o700);
+});
+
+it('cannot read files of the machine or call other systems', async () => {
+  engine = await startClickhouse({ folder: temporaryFolder() });
+  for (const source of ["file('/etc/passwd', LineAsString)", "url('http://127.0.0.1:1/', LineAsString)"]) {
+    await expect(askClickhouse(engine.url, `SELECT * FROM ${source}`)).rejects.toThrow('ACCESS_DENIED');
+  }
+});
+
+it('has the settings that it was given', async () => {
+  engine = await startClickhouse({ folder: temporaryFolder(), memoryLimitBytes: 1_500_000_000 });
+  const setting = (name: string) => `SELECT value FROM system.server_settings WHERE name = '${name}'`;
+  expect(await askClickhouse(engine.url, setting('max_server_memory_usage'))).toBe('1500000000');
+  expect(await askClickhouse(engine.url, 'SELECT timezone()')).toBe('UTC');
+  expect(await askClickhouse(engine.url, "SELECT engine FROM system.databases WHERE name = 'runlake'")).toBe('Atomic');
+  expect(await askClickhouse(engine.url, "SELECT count() FROM system.tables WHERE name = 'query_log'")).toBe('0');
+});
+
+it('after a crash it is back on the same address with its data', async () => {
+  const folder = temporaryFolder();
+  engine = await startClickhouse({ folder });
+  const { url } = engine;
+  await askClickhouse(url, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
+  await askClickhouse(url, 'INSERT INTO t VALUES (1)');
+  const crashed = serverPid(folder);
+  process.kill(crashed, 'SIGKILL');
+  await expect
+    .poll(() => askClickhouse(url, 'SELECT count() FROM t').catch(() => 'down'), { timeout: 20_000 })
+    .toBe('1');
+  await expect.poll(() => serverPid(folder)).not.toBe(crashed);
+});
+
+it('stopped while it is down after a crash, nothing comes up any more', async () => {
+  const folder = temporaryFolder();
+  const crashing = await startClickhouse({ folder });
+  process.kill(serverPid(folder), 'SIGKILL');
+  await crashing.stop();
+  expect(await crashing.exited).toMatchObject({ expected: true });
+  expect(processesOn(folder)).toEqual([]);
+});
+
+it('says in the words of the engine why it cannot start', async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, 'clickhouse', 'data', 'status'), { recursive: true });
+  const started = startClickhouse({ folder });
+  await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
+  await expect(started).rejects.toThrow(/The embedded ClickHouse did not start: .*Exception.*status/);
+  expect(processesOn(folder)).toEqual([]);
+});
+
+it('a process that has the number of a former server is left alone, a damaged note is nobody', async () => {
+  const path = join(temporaryFolder(), 'process.json');
+  noteProcess(path, process.pid);
+  const [pid, identity] = JSON.parse(readFileSync(path, 'utf8')) as [number, string];
+  writeFileSync(path, JSON.stringify([pid, `${identity}0`]));
+  await endLeftover(path);
+  writeFileSync(path, '[');
+  await endLeftover(path);
+});

@@ -1,0 +1,37 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:net';
+import { expect, it } from 'vitest';
+import { onFreePort } from '../../../infra/embedded/free-port.ts';
+
+async function listen(port: number): Promise<Server> {
+  const server = createServer().listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  return server;
+}
+
+it('gives a port on which one can listen', async () => {
+  const server = await onFreePort(listen);
+  server.close();
+});
+
+it('tries another port where a stranger took the first one', async () => {
+  const strangers: Server[] = [];
+  const ports: number[] = [];
+  const server = await onFreePort(async (port) => {
+    ports.push(port);
+    if (ports.length < 3) strangers.push(await listen(port));
+    return listen(port);
+  });
+  expect(new Set(ports).size).toBe(3);
+  for (const open of [server, ...strangers]) open.close();
+});
+
+it('a start that fails for another reason is not tried again', async () => {
+  let starts = 0;
+  const start = onFreePort(() => {
+    starts += 1;
+    return Promise.reject(new Error('broken'));
+  });
+  await expect(start).rejects.toThrow('broken');
+  expect(starts).toBe(1);
+});

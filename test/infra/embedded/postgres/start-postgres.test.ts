@@ -1,0 +1,212 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { findBinaries } from '../../../../infra/embedded/postgres/binaries.ts';
+import {
+  type EmbeddedPostgres,
+  type PostgresOptions,
+  startPostgres,
+} from '../../../../infra/embedded/postgres/start-postgres.ts';
+import { askPostgres, processesOn, temporaryFolder } from '../processes.ts';
+
+let engine: EmbeddedPostgres | undefined;
+afterEach(async () => {
+  await engine?.stop();
+  engine = undefined;
+});
+
+async function start(options: PostgresOptions): Promise<EmbeddedPostgres> {
+  engine = await startPostgres(options);
+  return engine;
+}
+
+async function stop(): Promise<void> {
+  await engine?.stop();
+  engine = undefined;
+}
+
+const postmasterPid = (dataFolder: string) =>
+  Number.parseInt(readFileSync(join(dataFolder, 'postmaster.pid'), 'utf8'), 10);
+/** The watchdog is the parent of the server. */
+const parentOf = (pid: number) => Number(execFileSync('ps', ['-o', 'ppid=', '-p', String(pid)], { encoding: 'utf8' }));
+const isUp = (url: string) =>
+  askPostgres(url, 'SELECT 1').then(
+    () => true,
+    () => false,
+  );
+
+it('stores durably, in UTF-8, ordered by code point, for the password only', async () => {
+  const folder = temporaryFolder();
+  const { url } = await start({ folder });
+  expect(await askPostgres(url, 'SHOW server_encoding')).toEqual(['UTF8']);
+  expect(await askPostgres(url, 'SHOW fsync')).toEqual(['on']);
+  expect(await askPostgres(url, 'SHOW unix_socket_directories')).toEqual(['']);
+  expect(await askPostgres(url, "SELECT lower('ÄÖ'), 'Z' < 'a', 'é' > 'z'")).toEqual(['äö', true, true]);
+  expect(await askPostgres(url, 'SELECT rolpassword FROM pg_authid WHERE rolcanlogin')).toEqual([
+    expect.stringMatching(/^SCRAM-SHA-256/),
+  ]);
+  const wrong = new URL(url);
+  wrong.password = 'wrong';
+  await expect(askPostgres(wrong.href, 'SELECT 1')).rejects.toThrow('password authentication failed');
+  expect(statSync(join(folder, 'postgres.password')).mode & 0o777).toBe(0o600);
+});
+
+describe('a crash', () => {
+  it.each(['SIGKILL', 'SIGABRT'] as const)('of the server (%s): it is back on the same address', async (signal) => {
+    const folder = temporaryFolder();
+    const { url } = await start({ folder });
+    await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
+    const crashed = postmasterPid(join(folder, 'postgres', 'data'));
+    process.kill(crashed, signal);
+    await expect.poll(() => askPostgres(url, 'SELECT n FROM t').catch(() => 'down'), { timeout: 20_000 }).toEqual([1]);
+    expect(postmasterPid(join(folder, 'postgres', 'data'))).not.toBe(crashed);
+  });
+
+  it('of the watchdog: its server is ended, another comes up', async () => {
+    const folder = temporaryFolder();
+    const data = join(folder, 'postgres', 'data');
+    const { url } = await start({ folder });
+    await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
+    const orphan = postmasterPid(data);
+    process.kill(parentOf(orphan), 'SIGKILL');
+    await expect.poll(() => postmasterPid(data), { timeout: 20_000 }).not.toBe(orphan);
+    await expect.poll(() => isUp(url), { timeout: 20_000 }).toBe(true);
+    expect(processesOn(folder).filter((line) => line.trim().startsWith(`${orphan} `))).toEqual([]);
+    expect(await askPostgres(url, 'SELECT n FROM t')).toEqual([1]);
+  });
+});
+
+it('a postmaster.pid that names a stranger is no obstacle, and the stranger lives', async () => {
+  const folder = temporaryFolder();
+  const data = join(folder, 'postgres', 'data');
+  await start({ folder });
+  const file = readFileSync(join(data, 'postmaster.pid'), 'utf8');
+  await stop();
+  const stranger = spawn('sleep', ['60'], { stdio: 'ignore' });
+  try {
+    writeFileSync(join(data, 'postmaster.pid'), file.replace(/^\d+/, String(stranger.pid)));
+    const { url } = await start({ folder });
+    expect(await isUp(url)).toBe(true);
+    expect(stranger.exitCode).toBeNull();
+  } finally {
+    stranger.kill('SIGKILL');
+  }
+});
+
+it('a cluster that was made half-way is made anew', async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, 'postgres', 'draft-0123', 'data'), { recursive: true });
+  const { url } = await start({ folder });
+  expect(await isUp(url)).toBe(true);
+  expect(existsSync(join(folder, 'postgres', 'draft-0123'))).toBe(false);
+});
+
+describe('says what is wrong', () => {
+  it('a lost or a wrong password', async () => {
+    const folder = temporaryFolder();
+    await start({ folder });
+    await stop();
+    writeFileSync(join(folder, 'postgres.password'), 'another');
+    await expect(start({ folder })).rejects.toThrow('postgres.password is not the password of its data');
+    rmSync(join(folder, 'postgres.password'));
+    await expect(start({ folder })).rejects.toThrow('and with it the password');
+    expect(processesOn(folder)).toEqual([]);
+  });
+
+  it('damaged data, in the words of the engine', async () => {
+    const folder = temporaryFolder();
+    await start({ folder });
+    await stop();
+    writeFileSync(join(folder, 'postgres', 'data', 'PG_VERSION'), '9.6\n');
+    const started = start({ folder });
+    await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
+    await expect(started).rejects.toThrow(/FATAL.*incompatible/);
+    expect(processesOn(folder)).toEqual([]);
+  });
+});
+
+/** A build without the links that its install script makes, in a folder of the given mode. */
+function copyOfBuild(mode: number): string {
+  const home = join(temporaryFolder(), 'home');
+  mkdirSync(home, { mode: 0o700 });
+  const folder = join(home, 'native');
+  cpSync(findBinaries().folder, folder, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (source) => !source.endsWith('.a') && !isLink(source),
+  });
+  chmodSync(home, mode);
+  return folder;
+}
+
+const isLink = (path: string) => statSync(path, { throwIfNoEntry: false }) !== undefined && linked().has(path);
+const linked = () => {
+  const { folder } = findBinaries();
+  const list = JSON.parse(readFileSync(join(folder, 'pg-symlinks.json'), 'utf8')) as { target: string }[];
+  return new Set(list.map(({ target }) => join(folder, ...target.split('/').slice(1))));
+};
+
+it('the links between libraries are made where the install script never ran', async () => {
+  const build = copyOfBuild(0o755);
+  expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(false);
+  chmodSync(join(build, '..', '..'), 0o755);
+  const folder = temporaryFolder();
+  const { url } = await start({ folder, build: { folder: build, version: 'test' }, sharedFolders: [] });
+  expect(await isUp(url)).toBe(true);
+  expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(true);
+});
+
+describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not root)', () => {
+  it('runs under another user, in the data folder, whose other contents stay closed', async () => {
+    const folder = temporaryFolder();
+    const { url } = await start({ folder, sharedFolders: [] });
+    const data = join(folder, 'postgres', 'data');
+    expect(statSync(`/proc/${postmasterPid(data)}`).uid).toBe(65_534);
+    expect(statSync(data)).toMatchObject({ uid: 65_534 });
+    expect(statSync(data).mode & 0o777).toBe(0o700);
+    expect(statSync(folder).mode & 0o777).toBe(0o711);
+    expect(await isUp(url)).toBe(true);
+  });
+
+  it('clone and data under a home of mode 700: copies of both places, found again, kept apart', async () => {
+    const shared = join(temporaryFolder(), 'shared');
+    chmodSync(join(shared, '..'), 0o755);
+    const home = temporaryFolder();
+    const folder = join(home, 'data');
+    mkdirSync(folder, { mode: 0o700 });
+    const options = { folder, build: { folder: copyOfBuild(0o700), version: 'test' }, sharedFolders: [shared] };
+
+    const first = await start(options);
+    await askPostgres(first.url, 'CREATE TABLE t AS SELECT 1 AS n');
+    const place = readFileSync(join(folder, 'postgres.place'), 'utf8').trim();
+    expect(place.startsWith(join(shared, 'data-'))).toBe(true);
+    expect(statSync(place)).toMatchObject({ uid: 65_534 });
+    expect(statSync(place).mode & 0o777).toBe(0o700);
+    await stop();
+
+    // A copy that is not whole, as after a crash of the machine, is made again.
+    rmSync(join(shared, 'postgres-test', 'bin', 'initdb'));
+    writeFileSync(join(shared, 'postgres-test', 'bin', 'postgres'), 'half');
+    expect(await askPostgres((await start(options)).url, 'SELECT n FROM t')).toEqual([1]);
+    await stop();
+
+    // A new data folder of the same name does not come back to the old data.
+    rmSync(folder, { recursive: true });
+    mkdirSync(folder, { mode: 0o700 });
+    await expect(askPostgres((await start(options)).url, 'SELECT n FROM t')).rejects.toThrow('does not exist');
+    await stop();
+
+    rmSync(shared, { recursive: true });
+    await expect(start(options)).rejects.toThrow('which is gone');
+  });
+
+  it('a shared folder that somebody else could have prepared is not used', async () => {
+    const shared = join(temporaryFolder(), 'shared');
+    mkdirSync(shared);
+    chmodSync(shared, 0o777);
+    const folder = join(temporaryFolder(), 'data');
+    mkdirSync(folder);
+    await expect(start({ folder, sharedFolders: [shared] })).rejects.toThrow('can reach none of');
+  });
+});

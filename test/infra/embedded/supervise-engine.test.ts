@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, it } from 'vitest';
+import { type EngineProcess, superviseEngine } from '../../../infra/embedded/supervise-engine.ts';
+
+/** Real processes that do nothing for a minute. */
+function sleepers() {
+  const started: ChildProcess[] = [];
+  const launch = async (): Promise<EngineProcess> => {
+    const child = spawn('sleep', ['60'], { stdio: 'ignore' });
+    started.push(child);
+    const exited = once(child, 'exit').then(([, signal]) => `ended with ${signal}`);
+    return {
+      exited,
+      stop: async () => {
+        child.kill('SIGKILL');
+        await exited;
+      },
+    };
+  };
+  return { started, launch };
+}
+
+it('starts it again each time it ends by itself, until it is told to stop', async () => {
+  const { started, launch } = sleepers();
+  const engine = await superviseEngine('Sleep', launch);
+  for (let crash = 1; crash <= 2; crash += 1) {
+    started.at(-1)?.kill('SIGKILL');
+    await expect.poll(() => started.length, { timeout: 5_000 }).toBe(crash + 1);
+  }
+  await engine.stop();
+  await engine.stop();
+  expect(await engine.exited).toEqual({ expected: true, reason: 'stopped' });
+  expect(started.filter((child) => child.signalCode === null)).toEqual([]);
+});
+
+it('a first start that fails is the fault of the caller', async () => {
+  await expect(superviseEngine('Sleep', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+});
+
+it('tries again after a start that failed', async () => {
+  const { started, launch } = sleepers();
+  let refused = 0;
+  const engine = await superviseEngine('Sleep', async () => {
+    if (started.length > 0 && refused < 2) {
+      refused += 1;
+      throw new Error('not now');
+    }
+    return launch();
+  });
+  started[0]?.kill('SIGKILL');
+  await expect.poll(() => started.length, { timeout: 5_000 }).toBe(2);
+  expect(refused).toBe(2);
+  await engine.stop();
+  expect(await engine.exited).toMatchObject({ expected: true });
+});
+
+it('stopped while it comes up again, the new process is ended too', async () => {
+  const { started, launch } = sleepers();
+  let waiting = false;
+  let release = () => {};
+  const engine = await superviseEngine('Sleep', async () => {
+    if (started.length > 0)
+      await new Promise<void>((resolve) => {
+        release = resolve;
+        waiting = true;
+      });
+    return launch();
+  });
+  started[0]?.kill('SIGKILL');
+  await expect.poll(() => waiting).toBe(true);
+  const stopping = engine.stop();
+  release();
+  await stopping;
+  expect(started).toHaveLength(2);
+  expect(started[1]?.signalCode).toBe('SIGKILL');
+});
