@@ -9,9 +9,11 @@
  * product without a roll-up would do (`ratio`), and in `traces`, which already has one row a trace
  * (`ratio_over_trace_table`). All three have to give the same numbers. The cache of query conditions is off for all.
  */
+import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { Agent, get } from 'node:http';
+import { Agent, get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { getGranularUsage } from '../api/main/billing/granular-usage.ts';
@@ -200,7 +202,7 @@ async function measure(key: string, workspaceId: string) {
   agent.destroy();
   await server.drain();
   await authenticator.close();
-  if (totals.size !== 1) throw new Error(`the counts differ: ${[...totals].join(', ')}`);
+  assert.equal(totals.size, 1, `the counts differ: ${[...totals].join(', ')}`);
   return {
     httpMs: quantile(http, 0.5),
     httpP99Ms: quantile(http, 0.99),
@@ -209,16 +211,13 @@ async function measure(key: string, workspaceId: string) {
   };
 }
 
-function body(url: string, key: string, agent: Agent): Promise<string> {
-  return new Promise((resolve, reject) => {
-    get(url, { agent, headers: { 'x-api-key': key } }, async (response) => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of response) chunks.push(chunk as Buffer);
-      const text = Buffer.concat(chunks).toString('utf8');
-      if (response.statusCode === 200) resolve(text);
-      else reject(new Error(`${response.statusCode}: ${text}`));
-    }).on('error', reject);
-  });
+async function body(url: string, key: string, agent: Agent): Promise<string> {
+  const [response] = (await once(get(url, { agent, headers: { 'x-api-key': key } }), 'response')) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  const text = Buffer.concat(chunks).toString('utf8');
+  assert.equal(response.statusCode, 200, text);
+  return text;
 }
 
 async function timed(work: () => Promise<unknown>): Promise<number> {

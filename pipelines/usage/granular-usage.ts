@@ -102,18 +102,37 @@ function rowsOf(
   counts: readonly Count[],
   names: ReadonlyMap<string, string>,
 ): UsageRow[] {
-  const rows = new Map<string, { bucket: number; label: string; dimensions: Dimensions; traces: number }>();
+  const { rankOf, dimensions } = rank(groupBy, new Set(counts.map(({ id }) => id)), names);
+  const traces = new Map<number, number>();
   for (const { bucket, id, counted } of counts) {
+    const place = bucket * dimensions.length + rankOf.get(id)!;
+    traces.set(place, (traces.get(place) ?? 0) + counted);
+  }
+  return [...traces.keys()]
+    .sort((a, b) => a - b)
+    .map((place) => ({
+      ...bucketBounds(plan, Math.floor(place / dimensions.length)),
+      dimensions: dimensions[place % dimensions.length]!,
+      traces: traces.get(place)!,
+    }));
+}
+
+/** What the reader sees of each id, in order, once each, and where in that order an id is found. */
+function rank(groupBy: Grouping, ids: ReadonlySet<string>, names: ReadonlyMap<string, string>) {
+  const labels = new Map<string, Dimensions>();
+  const labelOf = new Map<string, string>();
+  for (const id of ids) {
     const dimensions = dimensionsOf(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
     const label = JSON.stringify(Object.values(dimensions));
-    const key = `${bucket} ${label}`;
-    const row = rows.get(key);
-    if (row) row.traces += counted;
-    else rows.set(key, { bucket, label, dimensions, traces: counted });
+    labels.set(label, dimensions);
+    labelOf.set(id, label);
   }
-  return [...rows.values()]
-    .sort((a, b) => a.bucket - b.bucket || (a.label < b.label ? -1 : 1))
-    .map(({ bucket, dimensions, traces }) => ({ ...bucketBounds(plan, bucket), dimensions, traces }));
+  const ordered = [...labels.keys()].sort();
+  const rankOfLabel = new Map(ordered.map((label, index) => [label, index]));
+  return {
+    rankOf: new Map([...labelOf].map(([id, label]) => [id, rankOfLabel.get(label)!])),
+    dimensions: ordered.map((label) => labels.get(label)!),
+  };
 }
 
 function dimensionsOf(groupBy: Grouping, id: string | null, name: string | null): Dimensions {
