@@ -52,7 +52,6 @@ export function createDecoder(encoding: Encoding): Decoder {
 class ZlibDecoder implements Decoder {
   readonly #encoding: Encoding;
   readonly #stream: zlib.Gunzip | zlib.Inflate;
-  #isEmpty = true;
 
   constructor(encoding: Encoding, stream: zlib.Gunzip | zlib.Inflate) {
     this.#encoding = encoding;
@@ -63,13 +62,11 @@ class ZlibDecoder implements Decoder {
     const fail = (reason: string) => output.error(fault('INVALID_COMPRESSION', { encoding: this.#encoding, reason }));
     this.#stream
       .on('data', (chunk: Buffer) => output.data(chunk))
-      // zlib takes nothing at all for a whole stream.
-      .on('end', () => (this.#isEmpty ? fail('the stream is empty') : output.end()))
+      .on('end', () => output.end())
       .on('error', (error) => fail(error.message));
   }
 
   write(chunk: Buffer): boolean {
-    this.#isEmpty &&= chunk.length === 0;
     return this.#stream.write(chunk);
   }
 

@@ -1,0 +1,210 @@
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { PassThrough, Readable } from 'node:stream';
+import { deflateSync, gzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { collectBody } from '../../../../pipelines/ingest/body/collect.ts';
+import { sample, samples } from './zstd/samples.fixture.ts';
+
+const options = { maxBytes: 1_000_000, limitName: 'RUNLAKE_MAX_BODY_BYTES', timeoutMs: 20_000 };
+const collect = (chunks: readonly Buffer[], contentEncoding?: string, maxBytes = options.maxBytes) =>
+  collectBody(Readable.from(chunks, { objectMode: false }), { ...options, maxBytes, contentEncoding });
+
+/** Cuts bytes up as a network does. */
+function pieces(bytes: Buffer, size: number): Buffer[] {
+  return Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
+    bytes.subarray(index * size, (index + 1) * size),
+  );
+}
+
+const content = samples['json-1']!.content();
+const zstd = sample('json-1');
+const zeros = Buffer.alloc(300_000);
+
+describe('bodies', () => {
+  it.each<[string, string | undefined, Buffer, Buffer]>([
+    ['plain', undefined, content, content],
+    ['empty', undefined, Buffer.alloc(0), Buffer.alloc(0)],
+    ['identity', 'identity', content, content],
+    ['gzip', 'gzip', gzipSync(content), content],
+    ['gzip in capitals with spaces', ' GZip ', gzipSync(content), content],
+    ['x-gzip', 'x-gzip', gzipSync(content), content],
+    ['gzip of nothing', 'gzip', gzipSync(''), Buffer.alloc(0)],
+    [
+      'gzip in two members',
+      'gzip',
+      Buffer.concat([gzipSync(content), gzipSync(zeros)]),
+      Buffer.concat([content, zeros]),
+    ],
+    ['deflate', 'deflate', deflateSync(content), content],
+    ['zstd', 'zstd', zstd, content],
+    ['zstd in two frames', 'zstd', Buffer.concat([zstd, zstd]), Buffer.concat([content, content])],
+    ['gzip over zstd', 'zstd, gzip', gzipSync(zstd), content],
+    ['zstd named beside identity', 'identity, zstd', zstd, content],
+  ])('are read: %s', async (_, encoding, body, expected) => {
+    for (const size of [11, 997, 65_536]) {
+      expect((await collect(pieces(body, size), encoding)).equals(expected)).toBe(true);
+    }
+  });
+
+  it('are taken up to the limit and not beyond, before and after decompression', async () => {
+    const limit = { code: 'BODY_TOO_LARGE', message: 'The body is larger than 300000 bytes (RUNLAKE_MAX_BODY_BYTES).' };
+    expect(await collect([zeros], undefined, 300_000)).toHaveLength(300_000);
+    await expect(collect([zeros, Buffer.alloc(1)], undefined, 300_000)).rejects.toMatchObject(limit);
+    expect(await collect([gzipSync(zeros)], 'gzip', 300_000)).toHaveLength(300_000);
+    await expect(collect([gzipSync(Buffer.alloc(300_001))], 'gzip', 300_000)).rejects.toMatchObject(limit);
+    expect(await collect([zstd], 'zstd', content.length)).toHaveLength(content.length);
+    await expect(collect([zstd], 'zstd', content.length - 1)).rejects.toMatchObject({ code: 'BODY_TOO_LARGE' });
+    await expect(collect([gzipSync(sample('repeats'))], 'zstd, gzip', 10_000)).rejects.toMatchObject({
+      code: 'BODY_TOO_LARGE',
+    });
+  });
+});
+
+describe('faults', () => {
+  it.each<[string, string, Buffer, string]>([
+    ['gzip cut short', 'gzip', gzipSync(content).subarray(0, -9), 'unexpected end of file'],
+    ['gzip of which the trailer is cut', 'gzip', gzipSync(content).subarray(0, -1), 'unexpected end of file'],
+    [
+      'gzip with a second member cut short',
+      'gzip',
+      Buffer.concat([gzipSync('a'), gzipSync('b').subarray(0, -3)]),
+      'unexpected end of file',
+    ],
+    ['gzip that is none', 'gzip', content, 'incorrect header check'],
+    [
+      'gzip with a wrong checksum',
+      'gzip',
+      Buffer.concat([gzipSync(content).subarray(0, -8), Buffer.alloc(8)]),
+      'incorrect data check',
+    ],
+    ['gzip that is empty', 'gzip', Buffer.alloc(0), 'unexpected end of file'],
+    ['deflate that is none', 'deflate', content, 'incorrect header check'],
+    ['deflate cut short', 'deflate', deflateSync(content).subarray(0, -1), 'unexpected end of file'],
+    ['zstd cut short', 'zstd', zstd.subarray(0, -1), 'the stream ends early'],
+    [
+      'zstd with a second frame cut short',
+      'zstd',
+      Buffer.concat([zstd, zstd.subarray(0, -1)]),
+      'the stream ends early',
+    ],
+    ['zstd that is none', 'zstd', content, 'no frame begins where one is expected'],
+    ['zstd that is empty', 'zstd', Buffer.alloc(0), 'the stream is empty'],
+    ['zstd inside intact gzip, cut short', 'zstd, gzip', gzipSync(zstd.subarray(0, -1)), 'the stream ends early'],
+  ])('%s', async (_, encoding, body, reason) => {
+    for (const size of [100, 65_536]) {
+      await expect(collect(pieces(body, size), encoding)).rejects.toMatchObject({
+        code: 'INVALID_COMPRESSION',
+        status: 422,
+        message: expect.stringContaining(reason),
+      });
+    }
+  });
+
+  it.each(['br', 'gzip, br', 'compress', 'gzip;q=1', 'gzip, gzip, gzip', 'aes128gcm'])(
+    'encoding %s',
+    async (encoding) => {
+      const stream = new PassThrough();
+      const answer = collectBody(stream, { ...options, contentEncoding: encoding });
+      await expect(answer).rejects.toMatchObject({ code: 'UNSUPPORTED_ENCODING', status: 415 });
+      // The rest is read and dropped.
+      for (let chunk = 0; chunk < 100; chunk++) stream.write(Buffer.alloc(65_536));
+      stream.end();
+      await new Promise((resolve) => stream.once('end', resolve));
+    },
+  );
+
+  it('a body that does not arrive in time', async () => {
+    const stream = new PassThrough();
+    stream.write('{');
+    await expect(collectBody(stream, { ...options, contentEncoding: undefined, timeoutMs: 50 })).rejects.toMatchObject({
+      code: 'REQUEST_TIMEOUT',
+      message: 'The request did not arrive within 50 ms.',
+    });
+    stream.destroy(new Error('later, and heard by nobody'));
+  });
+
+  it.each([undefined, 'gzip', 'zstd'])('a client that goes away (%s)', async (contentEncoding) => {
+    for (const error of [undefined, new Error('reset')]) {
+      const stream = new PassThrough();
+      const answer = collectBody(stream, { ...options, contentEncoding });
+      stream.write((contentEncoding === 'gzip' ? gzipSync(content) : zstd).subarray(0, 100));
+      setImmediate(() => stream.destroy(error));
+      await expect(answer).rejects.toMatchObject({ code: 'BAD_REQUEST' });
+      expect(stream.listenerCount('data')).toBe(0);
+    }
+    const gone = new PassThrough();
+    gone.destroy();
+    await expect(collectBody(gone, { ...options, contentEncoding })).rejects.toMatchObject({ code: 'BAD_REQUEST' });
+  });
+});
+
+describe('bombs', () => {
+  const endless = (first: Buffer, again: Buffer) => {
+    let sent = 0;
+    const stream = Readable.from(
+      (function* () {
+        yield first;
+        for (; sent < 10_000; sent++) yield again;
+      })(),
+      { objectMode: false },
+    );
+    return { stream, sent: () => sent };
+  };
+
+  it.each<[string, Buffer]>([
+    ['gzip', gzipSync(Buffer.alloc(20_000_000))],
+    ['zstd', sample('zeros')],
+  ])('of %s are stopped at the limit', async (contentEncoding, bomb) => {
+    const { stream, sent } = endless(bomb, bomb);
+    let sentAtStop = -1;
+    const answer = collectBody(stream, { ...options, maxBytes: 40_000_000, contentEncoding }).catch((error) => {
+      sentAtStop = sent();
+      return error;
+    });
+    expect(await answer).toMatchObject({ code: 'BODY_TOO_LARGE' });
+    expect(sentAtStop).toBeLessThan(5_000);
+    stream.destroy();
+  });
+
+  it('of zstd leave the event loop its turns', async () => {
+    let turns = 0;
+    let longestMs = 0;
+    let last = performance.now();
+    const ticking = setInterval(() => {
+      turns++;
+      longestMs = Math.max(longestMs, performance.now() - last);
+      last = performance.now();
+    }, 1);
+    const bytes = Buffer.concat(new Array<Buffer>(10).fill(sample('repeats')));
+    expect(await collect([bytes], 'zstd', 300_000_000)).toHaveLength(200_000_000);
+    clearInterval(ticking);
+    expect(turns).toBeGreaterThan(10);
+    expect(longestMs).toBeLessThan(1_000);
+  });
+});
+
+describe('over HTTP', () => {
+  it('answers a body that is too large, while it is still being sent', async () => {
+    const server = http.createServer(async (request, response) => {
+      const body = await collectBody(request, {
+        ...options,
+        contentEncoding: request.headers['content-encoding'],
+      }).catch((error: { status: number }) => error.status);
+      response.writeHead(typeof body === 'number' ? body : 200, { connection: 'close' }).end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    try {
+      const status = await new Promise<number | undefined>((resolve, reject) => {
+        const request = http.request({ port, method: 'POST' }, (response) => resolve(response.resume().statusCode));
+        request.on('error', reject);
+        for (let chunk = 0; chunk < 30; chunk++) request.write(Buffer.alloc(100_000));
+        request.end();
+      });
+      expect(status).toBe(413);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+});
