@@ -1,11 +1,13 @@
 import type { AddressInfo } from 'node:net';
 import type { Config } from '../../infra/config/settings.ts';
 import type { DataFolder } from '../../infra/embedded/data-folder.ts';
+import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import { InProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
+import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
 import { expireParkedEvents } from '../../pipelines/ingest/expire-parked-events.ts';
@@ -15,7 +17,6 @@ import { deleteProjectRuns } from '../../pipelines/projects/delete-project-runs.
 import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRun } from '../../pipelines/runs/locate-run.ts';
-import { noExtras } from '../../pipelines/runs/run-extras.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import { startRollUp } from '../../pipelines/usage/roll-up.ts';
@@ -67,7 +68,7 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
     warehouse,
     authenticator,
     projects,
-    runExtras: noExtras,
+    attachmentSigner: createTokenSigner(config.secretKey ?? keepSecretKey(folder.path), 'attachments'),
     accept: { log, projects, runPlaces, config, count: countRuns },
     healthChecks: [
       { name: 'clickhouse', check: () => warehouse.ping() },

@@ -5,9 +5,15 @@ import { listApiKeys } from './api-keys/list-api-keys.ts';
 import { listServiceKeys } from './api-keys/list-service-keys.ts';
 import { revokeApiKey } from './api-keys/revoke-api-key.ts';
 import { revokeServiceKey } from './api-keys/revoke-service-key.ts';
+import { getAttachment } from './attachments/get-attachment.ts';
 import { exportGranularUsage } from './billing/export-granular-usage.ts';
 import { getGranularUsage } from './billing/granular-usage.ts';
 import { getOrganizationUsage } from './billing/organization-usage.ts';
+import { createFeedback } from './feedback/create-feedback.ts';
+import { deleteFeedback } from './feedback/delete-feedback.ts';
+import { getFeedback } from './feedback/get-feedback.ts';
+import { listFeedback } from './feedback/list-feedback.ts';
+import { updateFeedback } from './feedback/update-feedback.ts';
 import { getMetrics } from './health/get-metrics.ts';
 import { getOk } from './health/get-ok.ts';
 import { getReady } from './health/get-ready.ts';
@@ -82,6 +88,13 @@ export const operations: readonly Operation[] = [
   // runs
   getRun,
   queryRuns,
+  getAttachment,
+  // feedback
+  createFeedback,
+  listFeedback,
+  getFeedback,
+  updateFeedback,
+  deleteFeedback,
   // billing
   getGranularUsage,
   exportGranularUsage,

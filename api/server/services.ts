@@ -1,10 +1,10 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
-import type { RunExtras } from '../../pipelines/runs/run-extras.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 
 /**
@@ -19,8 +19,8 @@ export interface Services {
   readonly projects: ProjectResolver;
   /** Takes runs to the event log. */
   readonly accept: AcceptPorts;
-  /** Feedback and attachments of runs, for answers that want them. */
-  readonly runExtras: RunExtras;
+  /** Signs the links under which attachments can be read without a key. */
+  readonly attachmentSigner: TokenSigner;
   /** Parts that have to be up for this process to serve; named in `/ready`. */
   readonly healthChecks: readonly HealthCheck[];
   /** Hands a deleted project to the worker that deletes its runs. */

@@ -37,7 +37,7 @@ export const settings = {
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
     url,
-    'Address under which clients reach the main API, for links in answers. Default: the address that it listens on.',
+    'Address under which clients reach the main API, for links in answers. Unset: the host that a request names.',
   ),
   logLevel: required(
     'RUNLAKE_LOG_LEVEL',

@@ -132,6 +132,19 @@ export const catalogue = {
     'Send trace_id and dotted_order with the patch, or post the run first.',
   ),
 
+  // Feedback and attachments
+  INVALID_FEEDBACK: caller(
+    422,
+    'Feedback {feedback}: {reason}.',
+    'Correct the feedback; what else came with it was handled.',
+  ),
+  INVALID_ATTACHMENT: caller(
+    422,
+    'Attachment {attachment}: {reason}.',
+    'Correct the attachment; what else came with it was handled.',
+  ),
+  LINK_EXPIRED: caller(403, 'The link has expired.', 'Read the run again: its answer holds a fresh link.'),
+
   // Busy or down
   DRAINING: transient(
     503,

@@ -8,12 +8,12 @@ import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { InProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRun } from '../../pipelines/runs/locate-run.ts';
-import { noExtras } from '../../pipelines/runs/run-extras.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -57,7 +57,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     warehouse,
     authenticator,
     projects,
-    runExtras: noExtras,
+    attachmentSigner: createTokenSigner('secret of the tests', 'attachments'),
     accept: { log, projects, runPlaces, config, count: () => undefined },
     healthChecks: [{ name: 'postgres', check: () => database.ping() }],
     enqueueProjectDeletion: async (project) => void deletions.push(project),

@@ -27,6 +27,7 @@ interface Victim {
   readonly projectId: string;
   readonly keyId: string;
   readonly runId: string;
+  readonly feedbackId: string;
 }
 
 const closed = [403, 404];
@@ -134,6 +135,23 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { session: [projectId], trace: runId },
     answers: [200, 404],
   }),
+  // Becomes feedback of the stranger's own workspace, which the other attempts then are about.
+  createFeedback: ({ runId, feedbackId }) => ({
+    url: '/feedback',
+    payload: { id: feedbackId, run_id: runId, key: 'stolen', score: 1 },
+    answers: own,
+  }),
+  listFeedback: ({ runId, projectId }) => ({
+    url: `/feedback?run=${runId}&session=${projectId}&include_user_names=true`,
+    answers: own,
+  }),
+  getFeedback: ({ feedbackId }) => ({ url: `/feedback/${feedbackId}?include_user_names=true`, answers: [200, 404] }),
+  updateFeedback: ({ feedbackId }) => ({
+    url: `/feedback/${feedbackId}`,
+    payload: { comment: 'stolen' },
+    answers: [200, 404],
+  }),
+  deleteFeedback: ({ feedbackId }) => ({ url: `/feedback/${feedbackId}`, answers: [200, 404] }),
   getGranularUsage: ({ workspaceId }) => ({
     url: `/orgs/current/billing/granular-usage?${range}&group_by=project&workspace_ids=${workspaceId}`,
     answers: [200, 403],
@@ -175,6 +193,7 @@ async function victimNow(): Promise<unknown> {
     projects: await read('/sessions'),
     keys: (await read('/api-key')).map((each: object) => ({ ...each, last_used_at: null })),
     run: await read(`/runs/${victim.runId}`),
+    feedback: await read('/feedback'),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -189,16 +208,25 @@ beforeAll(async () => {
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
-  victim = { workspaceId, projectId: project.json().id, keyId: row?.id ?? '', runId: randomUUID() };
+  victim = {
+    workspaceId,
+    projectId: project.json().id,
+    keyId: row?.id ?? '',
+    runId: randomUUID(),
+    feedbackId: randomUUID(),
+  };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
   expect((await ask('POST', { url: '/runs', payload }, key)).statusCode).toBe(202);
+  const feedback = { id: victim.feedbackId, run_id: victim.runId, key: 'okapi', comment: 'okapi' };
+  expect((await ask('POST', { url: '/feedback', payload: feedback }, key)).statusCode).toBe(200);
   await rollUpPass(api.services);
   before = await victimNow();
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
     projects: [{ name: 'okapi' }],
     keys: [{ description: 'okapi' }],
-    run: { name: 'okapi', inputs: { secret: 'okapi' } },
+    run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
+    feedback: [{ key: 'okapi', comment: 'okapi' }],
     usage: { usage: [{ dimensions: { project_name: 'okapi' }, traces: 1 }] },
   });
 });

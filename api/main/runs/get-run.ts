@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { getRun as readRun } from '../../../pipelines/runs/get-run.ts';
 import { Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
+import { runExtrasOf } from './run-extras-of.ts';
 import { Run } from './run-schema.ts';
 
 export const getRun = defineOperation({
@@ -30,8 +31,8 @@ export const getRun = defineOperation({
     // The answer holds JSON exactly as it came, so that nothing may serialise it again.
     produces: 'application/json; charset=utf-8',
   },
-  handler: async ({ caller, params, query, services }) => {
-    const ports = { ...services, extras: services.runExtras };
+  handler: async ({ caller, params, query, services, request }) => {
+    const ports = { ...services, extras: runExtrasOf(services, request) };
     const body = await readRun(ports, {
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),

@@ -5,6 +5,7 @@ import { queryRuns as readRuns } from '../../../pipelines/runs/query-runs.ts';
 import { selectNames } from '../../../pipelines/runs/run-select.ts';
 import { Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
+import { runExtrasOf } from './run-extras-of.ts';
 import { nullable, Run, RunType } from './run-schema.ts';
 
 /** Larger limits are cut to this, where others answer with an error: clients go on with the cursor. */
@@ -75,8 +76,8 @@ export const queryRuns = defineOperation({
     // The answer holds JSON exactly as it came, so that nothing may serialise it again.
     produces: 'application/json; charset=utf-8',
   },
-  handler: async ({ caller, body, services }) => {
-    const ports = { ...services, extras: services.runExtras };
+  handler: async ({ caller, body, services, request }) => {
+    const ports = { ...services, extras: runExtrasOf(services, request) };
     const page = await readRuns(ports, {
       tenantId: caller.workspaceId,
       runIds: idsOf(body.id),

@@ -8,7 +8,7 @@ export type TimeLimits = Pick<Config, 'maxRunAgeDays' | 'maxRunAheadHours'>;
 const roundingMicros = 1_000;
 
 /** What the tables can hold: 1970 to 2261. */
-const latestStorableMicros = 9_180_000_000_000_000;
+export const latestStorableMicros = 9_180_000_000_000_000;
 
 /** Says which time of a run is out of range or out of order, or nothing. */
 export function timesFault(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {

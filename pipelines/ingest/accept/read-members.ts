@@ -1,22 +1,32 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../run-event/times.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import type { JsonValue, RunKey, RunMembers } from './run-members.ts';
+import type { JsonValue, RunKey } from './run-members.ts';
 
 /** Longest text of a field that is stored decoded, such as a name. */
 const maxTextBytes = 64 * 1024;
 
-/** One member read as what it has to be; `undefined` where it is absent or null. @throws INVALID_RUN that names it. */
-export class MemberReader {
-  readonly #members: RunMembers;
-  readonly #run: string;
+/** The fault of what cannot be read; `name` is what the request calls it. */
+export type Invalid = (name: string, reason: string) => Error;
 
-  constructor(run: string, members: RunMembers) {
-    this.#run = run;
+const invalidRun: Invalid = (run, reason) => fault('INVALID_RUN', { run, reason });
+
+/**
+ * One member read as what it has to be; `undefined` where it is absent or null.
+ * @throws INVALID_RUN that names it, or what `invalid` makes.
+ */
+export class MemberReader<K extends string = RunKey> {
+  readonly #members: { readonly [P in K]?: JsonValue };
+  readonly #name: string;
+  readonly #invalid: Invalid;
+
+  constructor(name: string, members: { readonly [P in K]?: JsonValue }, invalid = invalidRun) {
+    this.#name = name;
     this.#members = members;
+    this.#invalid = invalid;
   }
 
-  text(key: RunKey): string | undefined {
+  text(key: K): string | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
     if (value.kind !== 'string') throw this.misfit(key, 'must be a string');
@@ -24,7 +34,7 @@ export class MemberReader {
     return JSON.parse(value.bytes.toString('utf8')) as string;
   }
 
-  uuid(key: RunKey): string | undefined {
+  uuid(key: K): string | undefined {
     const text = this.text(key);
     if (text === undefined) return undefined;
     const id = parseUuid(text);
@@ -33,7 +43,7 @@ export class MemberReader {
   }
 
   /** Microseconds since 1970. */
-  time(key: RunKey): number | undefined {
+  time(key: K): number | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
     const micros =
@@ -43,18 +53,18 @@ export class MemberReader {
   }
 
   /** The value as it came, of one of `kinds`. */
-  json(key: RunKey, ...kinds: JsonValue['kind'][]): Buffer | undefined {
+  json(key: K, ...kinds: JsonValue['kind'][]): Buffer | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
     if (kinds.length > 0 && !kinds.includes(value.kind)) throw this.misfit(key, `must be ${kinds.join(' or ')}`);
     return value.bytes;
   }
 
-  misfit(key: RunKey, reason: string): Error {
-    return fault('INVALID_RUN', { run: this.#run, reason: `${key} ${reason}` });
+  misfit(key: K, reason: string): Error {
+    return this.#invalid(this.#name, `${key} ${reason}`);
   }
 
-  #present(key: RunKey): JsonValue | undefined {
+  #present(key: K): JsonValue | undefined {
     const value = this.#members[key];
     return value === undefined || value.kind === 'null' ? undefined : value;
   }

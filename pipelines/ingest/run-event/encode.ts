@@ -1,3 +1,4 @@
+import { optionalBytes, optionalLong, optionalString } from '../../../infra/event-log/avro-optional.ts';
 import type { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import type { RunEvent, RunValues } from './run-event.ts';
 
@@ -67,31 +68,4 @@ function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunVal
     (extra?.length ?? 0) +
     (serialized?.length ?? 0)
   );
-}
-
-function optionalString(writer: AvroWriter, value: string | undefined): void {
-  if (value === undefined) {
-    writer.byte(0);
-    return;
-  }
-  writer.byte(2);
-  writer.string(value);
-}
-
-function optionalLong(writer: AvroWriter, value: number | undefined): void {
-  if (value === undefined) {
-    writer.byte(0);
-    return;
-  }
-  writer.byte(2);
-  writer.long(value);
-}
-
-function optionalBytes(writer: AvroWriter, value: Uint8Array | undefined): void {
-  if (value === undefined) {
-    writer.byte(0);
-    return;
-  }
-  writer.byte(2);
-  writer.bytes(value);
 }

@@ -1,0 +1,33 @@
+import { createFeedback as takeFeedback } from '../../../pipelines/feedback/create-feedback.ts';
+import { Answer, defineOperation } from '../../server/operation.ts';
+import { readBody, requireJson } from '../ingest/read-body.ts';
+import { senderOf } from '../ingest/sender.ts';
+import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
+import { Feedback, feedbackMediaType } from './feedback-schema.ts';
+
+export const createFeedback = defineOperation({
+  operationId: 'createFeedback',
+  method: 'POST',
+  path: '/feedback',
+  aliases: ['/feedback/eager'],
+  tag: 'feedback',
+  summary: 'Send feedback on a run or a project',
+  description:
+    'The run need not be there yet. The same id again replaces what was there. ' +
+    'Not supported yet: feedback_config, address.',
+  access: { permission: 'feedback:write', tenantScope: 'workspace' },
+  errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN'],
+  rawBody: {
+    contentTypes: ['application/json'],
+    description:
+      '`key` (at most 180 characters), one of `run_id` and `session_id`, and any of `id`, `trace_id`, `score` (number or boolean), ' +
+      '`value`, `comment`, `correction`, `feedback_source`, `extra`, `error`, `start_time`, `feedback_group_id`, ' +
+      '`comparative_experiment_id`, `created_at`, `modified_at`.',
+  },
+  schema: { response: { 200: Feedback }, produces: feedbackMediaType },
+  handler: async ({ caller, request, services }) => {
+    requireJson(request);
+    const body = await readBody(request, services.config);
+    return new Answer({ body: await takeFeedback(senderOf(caller), body, feedbackPorts(services)) });
+  },
+});

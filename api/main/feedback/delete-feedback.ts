@@ -1,0 +1,20 @@
+import { Type } from 'typebox';
+import { deleteFeedback as removeFeedback } from '../../../pipelines/feedback/delete-feedback.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { feedbackPorts } from './feedback-ports.ts';
+import { FeedbackParams } from './feedback-schema.ts';
+
+export const deleteFeedback = defineOperation({
+  operationId: 'deleteFeedback',
+  method: 'DELETE',
+  path: '/feedback/:feedback_id',
+  tag: 'feedback',
+  summary: 'Delete a feedback',
+  access: { permission: 'feedback:write', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
+  schema: { params: FeedbackParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await removeFeedback(feedbackPorts(services), caller.workspaceId, params.feedback_id.toLowerCase());
+    return { message: 'Feedback deleted' };
+  },
+});

@@ -1,0 +1,22 @@
+import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
+import type { FeedbackPorts } from '../../../pipelines/feedback/ports.ts';
+import type { Services } from '../../server/services.ts';
+
+/** What the feedback operations need of the services. */
+export function feedbackPorts({ accept, warehouse, database, config }: Services): FeedbackPorts {
+  return { log: accept.log, warehouse, database, config };
+}
+
+/** What is wrong with a feedback, or keeps it from being taken now. */
+export const feedbackBodyErrors = [
+  'INVALID_FEEDBACK',
+  'INVALID_JSON',
+  'INVALID_UTF8',
+  'TOO_DEEP',
+  'RUN_TOO_LARGE',
+  'BODY_TOO_LARGE',
+  'PARAMETER_NOT_SUPPORTED',
+  'UNSUPPORTED_MEDIA_TYPE',
+  'OVERLOADED',
+  'EVENT_LOG_UNAVAILABLE',
+] as const satisfies readonly ErrorCode[];

@@ -1,0 +1,49 @@
+import { type TSchema, Type } from 'typebox';
+import { sourceTypes } from '../../../pipelines/feedback/feedback-source.ts';
+import { JsonObject, Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable } from '../runs/run-schema.ts';
+
+const optional = <T extends TSchema>(schema: T) => Type.Optional(nullable(schema));
+
+export const FeedbackParams = Type.Object({ feedback_id: Uuid() });
+
+export const SourceType = Type.Union(sourceTypes.map((type) => Type.Literal(type)));
+
+export const includeUserNames = Type.Boolean({
+  default: false,
+  description: 'Says in `feedback_source.user_name` who sent it.',
+});
+
+/** Answers hold JSON exactly as it came, so that nothing may serialise it again. */
+export const feedbackMediaType = 'application/json; charset=utf-8';
+
+/** A feedback as it is answered. */
+export const Feedback = Type.Object({
+  id: Uuid(),
+  key: Type.String(),
+  score: optional(Type.Union([Type.Number(), Type.Boolean()])),
+  value: optional(Type.Union([Type.Number(), Type.Boolean(), Type.String(), JsonObject()])),
+  comment: optional(Type.String()),
+  correction: optional(Type.Union([JsonObject(), Type.String()])),
+  run_id: optional(Uuid({ description: 'Null: the feedback is on a project.' })),
+  trace_id: optional(Uuid()),
+  session_id: optional(Uuid({ description: 'The project; that of the run where the sender did not say.' })),
+  start_time: optional(Timestamp({ description: 'Of the run.' })),
+  is_root: Type.Optional(Type.Boolean()),
+  feedback_source: optional(
+    Type.Object({
+      type: SourceType,
+      metadata: optional(JsonObject()),
+      user_id: optional(Uuid()),
+      ls_user_id: optional(Uuid()),
+      user_name: optional(Type.String()),
+    }),
+  ),
+  feedback_group_id: optional(Uuid()),
+  comparative_experiment_id: optional(Uuid()),
+  extra: optional(JsonObject()),
+  error: optional(Type.Boolean({ description: 'Whether the evaluator itself failed.' })),
+  feedback_thread_id: Type.Optional(Type.Null()),
+  created_at: Timestamp(),
+  modified_at: Timestamp(),
+});

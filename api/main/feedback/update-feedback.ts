@@ -1,0 +1,27 @@
+import { updateFeedback as changeFeedback } from '../../../pipelines/feedback/update-feedback.ts';
+import { Answer, defineOperation } from '../../server/operation.ts';
+import { readBody, requireJson } from '../ingest/read-body.ts';
+import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
+import { Feedback, FeedbackParams, feedbackMediaType } from './feedback-schema.ts';
+
+export const updateFeedback = defineOperation({
+  operationId: 'updateFeedback',
+  method: 'PATCH',
+  path: '/feedback/:feedback_id',
+  tag: 'feedback',
+  summary: 'Change a feedback',
+  description: 'Absent fields stay as they are, null takes the value away. Not supported yet: feedback_config.',
+  access: { permission: 'feedback:write', tenantScope: 'workspace' },
+  errors: [...feedbackBodyErrors, 'NOT_FOUND'],
+  rawBody: {
+    contentTypes: ['application/json'],
+    description: 'Any of `score`, `value`, `comment`, `correction`.',
+  },
+  schema: { params: FeedbackParams, response: { 200: Feedback }, produces: feedbackMediaType },
+  handler: async ({ caller, params, request, services }) => {
+    requireJson(request);
+    const body = await readBody(request, services.config);
+    const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
+    return new Answer({ body: await changeFeedback(feedbackPorts(services), feedback, body) });
+  },
+});

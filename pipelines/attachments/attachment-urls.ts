@@ -1,0 +1,39 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { signAttachmentToken } from './attachment-token.ts';
+
+export interface LinkPorts {
+  readonly warehouse: Warehouse;
+  readonly signer: TokenSigner;
+  /** What a token is put behind to become an absolute URL. */
+  readonly linkBase: string;
+}
+
+/**
+ * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (works for an hour without
+ * a key) and `mime_type`. Runs without attachments are left out.
+ *
+ * @throws what the warehouse throws.
+ */
+export async function attachmentUrls(
+  { warehouse, signer, linkBase }: LinkPorts,
+  tenantId: string,
+  runIds: readonly string[],
+): Promise<Map<string, string>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await warehouse.query<{ run_id: string; name: string; mime_type: string }>({
+    name: 'list-attachments',
+    sql: `SELECT run_id, name, mime_type FROM attachments FINAL
+          WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name`,
+    params: { tenant: tenantId },
+    external: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
+  });
+  const members = new Map<string, string[]>();
+  for (const { run_id: runId, name, mime_type } of rows) {
+    const list = members.get(runId) ?? [];
+    members.set(runId, list);
+    const presigned_url = linkBase + signAttachmentToken(signer, { tenantId, runId, name });
+    list.push(`${JSON.stringify(`attachment.${name}`)}:${JSON.stringify({ presigned_url, mime_type })}`);
+  }
+  return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
+}

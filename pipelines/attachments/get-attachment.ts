@@ -1,0 +1,43 @@
+import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { openAttachmentToken } from './attachment-token.ts';
+
+export interface StoredAttachment {
+  readonly name: string;
+  readonly mimeType: string;
+  readonly content: Buffer;
+}
+
+/**
+ * The attachment that a token is for.
+ * @throws NOT_FOUND where nobody here made the token, or the attachment is gone; LINK_EXPIRED; what the warehouse throws.
+ */
+export async function getAttachment(
+  { warehouse, signer }: { readonly warehouse: Warehouse; readonly signer: TokenSigner },
+  token: string,
+): Promise<StoredAttachment> {
+  const opened = openAttachmentToken(signer, token);
+  switch (opened.kind) {
+    case 'expired':
+      throw fault('LINK_EXPIRED');
+    case 'invalid':
+      throw fault('NOT_FOUND', { what: 'Attachment' });
+    case 'valid':
+      break;
+    default:
+      opened satisfies never;
+  }
+  const { tenantId, runId, name } = opened.key;
+  const answer = await warehouse.queryText({
+    name: 'read-attachment',
+    sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
+          WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String}`,
+    params: { tenant: tenantId, run: runId, name },
+    format: 'RowBinary',
+  });
+  const [mimeType, content] = readNullableTextRows(answer, 2)[0] ?? [];
+  if (mimeType === undefined || content === undefined) throw fault('NOT_FOUND', { what: 'Attachment' });
+  return { name, mimeType: mimeType.toString('latin1'), content };
+}

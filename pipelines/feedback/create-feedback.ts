@@ -1,0 +1,43 @@
+import { randomUUID } from 'node:crypto';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { feedbackEvents } from '../../schemas/topics.ts';
+import type { Sender } from '../ingest/accept/publish-runs.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { liveProjectIds } from '../runs/live-projects.ts';
+import { deletionOf } from './delete-feedback.ts';
+import type { FeedbackEvent } from './feedback-event.ts';
+import { feedbackMessage } from './feedback-message.ts';
+import { findLastEvent } from './find-feedback.ts';
+import { inTurn } from './in-turn.ts';
+import type { FeedbackPorts } from './ports.ts';
+import { readFeedback } from './read-feedback.ts';
+import { showFeedback } from './show-feedback.ts';
+import { versionAfter } from './version.ts';
+
+/**
+ * Takes one feedback and gives it back as JSON once it is durable. Its run need not be there yet. The same id again replaces
+ * what was there, also where it now is about another run.
+ *
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; PROJECT_UNKNOWN for
+ *   feedback on a project that is not there; what log and stores throw.
+ */
+export async function createFeedback(sender: Sender, body: Buffer, ports: FeedbackPorts): Promise<Buffer> {
+  const read = readFeedback(sender, { bytes: body, part: 'the body' }, ports.config, randomUUID);
+  const { tenantId, id, runId, projectId } = read;
+  if (runId === nilUuid && projectId !== undefined) {
+    const live = await liveProjectIds(ports.database, tenantId, [projectId]);
+    if (live.length === 0) throw fault('PROJECT_UNKNOWN', { project: projectId });
+  }
+  return inTurn(`${tenantId}:${id}`, async () => {
+    const last = await findLastEvent(ports.warehouse, tenantId, id);
+    const event = { ...read, receivedAtMicros: versionAfter(last) };
+    const moved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
+    const events: FeedbackEvent[] = moved ? [deletionOf(last), event] : [event];
+    await ports.log.publish(
+      feedbackEvents,
+      events.map((each) => feedbackMessage(each, ports.log, ports.config)),
+    );
+    const [json] = await showFeedback(ports, tenantId, [event], { withUserNames: false });
+    return json as Buffer;
+  });
+}

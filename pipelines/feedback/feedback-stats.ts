@@ -1,0 +1,98 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+
+/** Comments and labels that the statistics of one key of one run spell out. */
+const maxComments = 10;
+const maxCommentBytes = 2_000;
+const maxLabels = 100;
+const maxLabelBytes = 1_000;
+
+interface FiguresRow {
+  readonly run_id: string;
+  readonly key: string;
+  readonly n: number;
+  readonly avg: number | null;
+  readonly min: number | null;
+  readonly max: number | null;
+  readonly stdev: number | null;
+  readonly errors: number;
+  readonly sources: readonly string[];
+  /** JSON strings. */
+  readonly comments: readonly string[];
+}
+
+interface LabelRow {
+  readonly run_id: string;
+  readonly key: string;
+  /** A JSON string. */
+  readonly value: string;
+  readonly n: number;
+}
+
+const current = `SELECT * FROM feedback FINAL
+  WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND isNull(deleted_at)`;
+
+/**
+ * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (all of that key), `avg`, `min`,
+ * `max`, `stdev` (of the population, over scores; true is 1, false 0), `errors`, `values` (label → count, for values that are
+ * text), `comments` and `sources`. Runs without feedback are left out.
+ *
+ * @throws what the warehouse throws.
+ */
+export async function feedbackStats(
+  warehouse: Warehouse,
+  tenantId: string,
+  runIds: readonly string[],
+): Promise<Map<string, string>> {
+  if (runIds.length === 0) return new Map();
+  const place = {
+    params: { tenant: tenantId },
+    external: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
+  };
+  const [figures, labels] = await Promise.all([
+    warehouse.query<FiguresRow>({
+      ...place,
+      name: 'feedback-figures',
+      sql: `SELECT run_id, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
+              stddevPop(number) AS stdev, countIf(error = true) AS errors,
+              arraySort(groupUniqArray(10)(source_type)) AS sources,
+              groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
+            FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
+                  FROM (${current}) ORDER BY created_at DESC, id)
+            GROUP BY run_id, key ORDER BY run_id, key`,
+    }),
+    warehouse.query<LabelRow>({
+      ...place,
+      name: 'feedback-labels',
+      sql: `SELECT run_id, key, value, count() AS n FROM (${current})
+            WHERE startsWith(value, '"') AND length(value) <= ${maxLabelBytes}
+            GROUP BY run_id, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY run_id, key`,
+    }),
+  ]);
+  const counts = countsOf(labels);
+  const members = new Map<string, string[]>();
+  for (const row of figures) {
+    const list = members.get(row.run_id) ?? [];
+    members.set(row.run_id, list);
+    list.push(`${JSON.stringify(row.key)}:${statsOf(row, counts.get(row.run_id + row.key) ?? new Map())}`);
+  }
+  return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
+}
+
+/** Counts of labels by run and key. A label may have been written in several ways, with and without escapes. */
+function countsOf(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
+  const counts = new Map<string, Map<string, number>>();
+  for (const { run_id, key, value, n } of rows) {
+    const labels = counts.get(run_id + key) ?? new Map<string, number>();
+    counts.set(run_id + key, labels);
+    const label = JSON.parse(value) as string;
+    labels.set(label, (labels.get(label) ?? 0) + n);
+  }
+  return counts;
+}
+
+/** Written by hand, because labels may be any text, also `__proto__`. */
+function statsOf({ comments, run_id: _run, key: _key, ...figures }: FiguresRow, labels: Map<string, number>): string {
+  const values = [...labels].map(([label, n]) => `${JSON.stringify(label)}:${n}`).join(',');
+  const rest = JSON.stringify({ ...figures, contains_thread_feedback: false }).slice(1);
+  return `{"values":{${values}},"comments":[${comments.join(',')}],${rest}`;
+}

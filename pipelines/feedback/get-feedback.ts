@@ -1,0 +1,17 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { findLastEvent } from './find-feedback.ts';
+import { type ShowPorts, showFeedback } from './show-feedback.ts';
+
+/**
+ * One feedback as JSON.
+ * @throws NOT_FOUND where the workspace has none with that id; what the stores throw.
+ */
+export async function getFeedback(
+  ports: ShowPorts,
+  { tenantId, id, withUserNames }: { readonly tenantId: string; readonly id: string; readonly withUserNames: boolean },
+): Promise<Buffer> {
+  const last = await findLastEvent(ports.warehouse, tenantId, id);
+  if (last === undefined || last.deletedAtMicros !== undefined) throw fault('NOT_FOUND', { what: `Feedback ${id}` });
+  const [json] = await showFeedback(ports, tenantId, [last], { withUserNames });
+  return json as Buffer;
+}

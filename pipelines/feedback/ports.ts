@@ -1,0 +1,9 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { ShowPorts } from './show-feedback.ts';
+
+/** What changing feedback needs of the rest of the system. */
+export interface FeedbackPorts extends ShowPorts {
+  readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
+}

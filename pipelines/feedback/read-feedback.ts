@@ -1,0 +1,105 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
+import { latestStorableMicros } from '../ingest/accept/check-times.ts';
+import type { Sender } from '../ingest/accept/publish-runs.ts';
+import type { MemberReader } from '../ingest/accept/read-members.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import type { FeedbackEvent } from './feedback-event.ts';
+import { type FeedbackKey, feedbackMembers, feedbackReader, nameOf } from './feedback-members.ts';
+import { feedbackMessage } from './feedback-message.ts';
+import { readSource } from './feedback-source.ts';
+import { readFeedbackValues } from './feedback-values.ts';
+
+/** Longest key, in characters. Source: the public feedback schema. */
+const maxKeyCharacters = 180;
+
+export interface FeedbackText {
+  readonly bytes: Buffer;
+  /** What the text is called in faults: the name of a part, or `the body`. */
+  readonly part: string;
+}
+
+/**
+ * A `feedback.…` part of a multipart body, as a message for the log. What it is about stands in its JSON, not in the name of the
+ * part: clients disagree on that name. The id has to be there, so that a repeat of the request is not a second feedback.
+ *
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
+ */
+export function readFeedbackPart(
+  sender: Sender,
+  bytes: Buffer,
+  ports: {
+    readonly part: string;
+    readonly log: Pick<EventLog, 'schemaId'>;
+    readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
+  },
+): LogMessage {
+  const event = readFeedback(sender, { bytes, part: ports.part }, ports.config);
+  return feedbackMessage(event, ports.log, ports.config);
+}
+
+/**
+ * One feedback out of its JSON, received now. Score, value, comment, correction, extra and source stay the bytes that came.
+ *
+ * @param newId Gives the id of a feedback that has none; without it, that is a fault.
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
+ */
+export function readFeedback(
+  sender: Sender,
+  { bytes, part }: FeedbackText,
+  { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
+  newId?: () => string,
+): FeedbackEvent {
+  const members = feedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
+  const reader = feedbackReader(nameOf(members) ?? part, members);
+  const nowMicros = Date.now() * 1_000;
+  const id = reader.uuid('id') ?? newId?.();
+  if (id === undefined) throw reader.misfit('id', 'is missing: a repeat would be a second feedback');
+  const traceId = reader.uuid('trace_id');
+  const projectId = reader.uuid('session_id');
+  // A trace without a run is its root run.
+  const runId = reader.uuid('run_id') ?? traceId;
+  if (runId === undefined && projectId === undefined) throw reader.misfit('run_id', 'or session_id has to be there');
+  return {
+    tenantId: sender.workspaceId,
+    runId: runId ?? nilUuid,
+    id,
+    receivedAtMicros: nowMicros,
+    traceId,
+    projectId,
+    startTimeMicros: timeOf(reader, 'start_time'),
+    key: keyOf(reader),
+    ...readFeedbackValues(reader),
+    ...readSource(reader),
+    groupId: reader.uuid('feedback_group_id'),
+    comparativeExperimentId: reader.uuid('comparative_experiment_id'),
+    extra: reader.json('extra', 'object'),
+    error: errorOf(reader),
+    userId: sender.userId,
+    createdAtMicros: timeOf(reader, 'created_at') ?? nowMicros,
+    modifiedAtMicros: timeOf(reader, 'modified_at') ?? nowMicros,
+  };
+}
+
+type Reader = MemberReader<FeedbackKey>;
+
+function keyOf(reader: Reader): string {
+  const key = reader.text('key');
+  if (key === undefined || key === '') throw reader.misfit('key', 'is missing');
+  if ([...key].length > maxKeyCharacters) throw reader.misfit('key', `is longer than ${maxKeyCharacters} characters`);
+  if (/[\0\p{Surrogate}]/u.test(key)) throw reader.misfit('key', 'has NUL characters or lone surrogates');
+  return key;
+}
+
+function timeOf(reader: Reader, key: 'start_time' | 'created_at' | 'modified_at'): number | undefined {
+  const micros = reader.time(key);
+  if (micros !== undefined && (micros < 0 || micros > latestStorableMicros)) {
+    throw reader.misfit(key, 'is outside the years 1970 to 2260');
+  }
+  return micros;
+}
+
+function errorOf(reader: Reader): boolean | undefined {
+  const error = reader.json('error', 'true', 'false');
+  return error === undefined ? undefined : error[0] === 0x74;
+}

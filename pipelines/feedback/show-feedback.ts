@@ -1,0 +1,109 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { formatTimeWithZone } from '../ingest/run-event/times.ts';
+import { type LocatedRun, locateRuns } from '../runs/locate-run.ts';
+import { JsonChunks } from '../runs/write-runs.ts';
+import type { FeedbackEvent } from './feedback-event.ts';
+import { sourceMetadata } from './feedback-source.ts';
+
+export interface ShowPorts {
+  readonly warehouse: Warehouse;
+  readonly database: Database;
+}
+
+/** What stands beside the events: their runs, as far as they came, and names of users where they are wanted. */
+interface Surroundings {
+  readonly runs: ReadonlyMap<string, LocatedRun>;
+  readonly userNames: ReadonlyMap<string, string>;
+}
+
+/**
+ * Feedback as JSON objects. What a sender said goes out as the bytes that came; what they left unsaid of the run (trace, project,
+ * start) is that of the run, once it is stored.
+ */
+export async function showFeedback(
+  { warehouse, database }: ShowPorts,
+  tenantId: string,
+  events: readonly FeedbackEvent[],
+  { withUserNames }: { readonly withUserNames: boolean },
+): Promise<Buffer[]> {
+  const [located, userNames] = await Promise.all([
+    locateRuns(
+      warehouse,
+      tenantId,
+      events.flatMap(({ runId }) => (runId === nilUuid ? [] : runId)),
+    ),
+    withUserNames ? readUserNames(database, tenantId, events) : new Map<string, string>(),
+  ]);
+  const runs = new Map(located.map((run) => [run.runId, run]));
+  return events.map((event) => writeFeedback(event, { runs, userNames }));
+}
+
+async function readUserNames(database: Database, workspaceId: string, events: readonly FeedbackEvent[]) {
+  const rows = await database.query<{ id: string; name: string }>(
+    `SELECT users.id, coalesce(users.full_name, users.email) AS name
+     FROM users JOIN workspaces USING (organization_id)
+     WHERE workspaces.id = $1 AND users.id = ANY ($2::uuid[])`,
+    [workspaceId, [...new Set(events.map(({ userId }) => userId))]],
+    { name: 'names-of-feedback-users' },
+  );
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
+function writeFeedback(event: FeedbackEvent, { runs, userNames }: Surroundings): Buffer {
+  const run = runs.get(event.runId);
+  const traceId = event.traceId ?? run?.traceId;
+  const fields: Readonly<Record<string, string | Buffer | undefined>> = {
+    id: quoted(event.id),
+    key: quoted(event.key),
+    score: event.score,
+    value: event.value,
+    comment: event.comment,
+    correction: event.correction,
+    run_id: event.runId === nilUuid ? undefined : quoted(event.runId),
+    trace_id: quoted(traceId),
+    session_id: quoted(event.projectId ?? run?.projectId),
+    start_time: time(event.startTimeMicros ?? run?.startTimeMicros),
+    is_root: String(event.runId !== nilUuid && traceId === event.runId),
+    feedback_source: sourceOf(event, userNames.get(event.userId)),
+    feedback_group_id: quoted(event.groupId),
+    comparative_experiment_id: quoted(event.comparativeExperimentId),
+    extra: event.extra,
+    error: event.error === undefined ? undefined : String(event.error),
+    feedback_thread_id: undefined,
+    created_at: time(event.createdAtMicros),
+    modified_at: time(event.modifiedAtMicros),
+  };
+  return objectOf(fields);
+}
+
+function sourceOf({ sourceType, source, userId }: FeedbackEvent, userName: string | undefined): Buffer {
+  return objectOf({
+    type: quoted(sourceType),
+    metadata: source && sourceMetadata(source),
+    user_id: quoted(userId),
+    ls_user_id: quoted(userId),
+    user_name: quoted(userName),
+  });
+}
+
+function objectOf(fields: Readonly<Record<string, string | Buffer | undefined>>): Buffer {
+  const json = new JsonChunks();
+  let before = '{';
+  for (const [name, value] of Object.entries(fields)) {
+    json.add(`${before}"${name}":`);
+    json.add(value ?? 'null');
+    before = ',';
+  }
+  json.add('}');
+  return json.toBuffer();
+}
+
+function quoted(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : JSON.stringify(text);
+}
+
+function time(micros: number | undefined): string | undefined {
+  return micros === undefined ? undefined : `"${formatTimeWithZone(micros)}"`;
+}
