@@ -1,10 +1,13 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { readRunFile } from '../../../infra/embedded/run-file.ts';
 import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
 import { holdFolder, kill, temporaryFolder } from './processes.ts';
+
+// Engines start in a second; on a machine with much else to do, in many.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 const addresses = { url: 'http://127.0.0.1:1', clickhouseUrl: 'http://u:p@127.0.0.1:2/d', databaseUrl: 'postgres://x' };
 

@@ -1,9 +1,12 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';
 import { askClickhouse, askPostgres, holdFolder, kill, processesOn, temporaryFolder } from './processes.ts';
+
+// Engines start in a second; on a machine with much else to do, in many.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 const both = { clickhouse: true, database: true };
 
@@ -43,7 +46,28 @@ describe('both engines', () => {
     expect(await askPostgres(next.databaseUrl, 'SELECT count(*)::int FROM t')).toEqual([3]);
     await kill(next.child, 'SIGKILL');
     await expect.poll(() => processesOn(path), { timeout: 10_000 }).toEqual([]);
-  }, 60_000);
+  });
+
+  it('survive that parent and watchdog are killed at the same moment: the next start ends what is left', async () => {
+    const path = temporaryFolder();
+    const held = await holdFolder(path, 'engines');
+    await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT 5 AS n');
+    const watchdogs = processesOn(path).filter((line) => line.includes('watchdog'));
+    expect(watchdogs).toHaveLength(1);
+    held.child.kill('SIGSTOP');
+    process.kill(Number.parseInt(watchdogs[0] ?? '', 10), 'SIGKILL');
+    await kill(held.child, 'SIGKILL');
+    const orphans = processesOn(path).filter((line) => line.includes('bin/postgres'));
+    expect(orphans).toHaveLength(1);
+
+    const next = await holdFolder(path, 'engines');
+    expect(next.fault).toBeUndefined();
+    expect(await askPostgres(next.databaseUrl, 'SELECT n FROM t')).toEqual([5]);
+    const orphan = `${Number.parseInt(orphans[0] ?? '', 10)} `;
+    expect(processesOn(path).filter((line) => line.trim().startsWith(orphan))).toEqual([]);
+    await kill(next.child, 'SIGTERM');
+    expect(processesOn(path)).toEqual([]);
+  });
 
   it('a stop asked by signal leaves nothing, not even run.json', async () => {
     const path = temporaryFolder();

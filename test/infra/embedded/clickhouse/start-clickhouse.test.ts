@@ -1,9 +1,12 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { endLeftover, noteProcess } from '../../../../infra/embedded/clickhouse/leftover.ts';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
 import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
+
+// Engines start in a second; on a machine with much else to do, in many.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 let engine: EmbeddedClickhouse | undefined;
 afterEach(async () => {

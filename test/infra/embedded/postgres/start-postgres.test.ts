@@ -1,7 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { findBinaries } from '../../../../infra/embedded/postgres/binaries.ts';
 import {
   type EmbeddedPostgres,
@@ -9,6 +9,9 @@ import {
   startPostgres,
 } from '../../../../infra/embedded/postgres/start-postgres.ts';
 import { askPostgres, processesOn, temporaryFolder } from '../processes.ts';
+
+// Engines start in a second; on a machine with much else to do, in many.
+vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
 let engine: EmbeddedPostgres | undefined;
 afterEach(async () => {
