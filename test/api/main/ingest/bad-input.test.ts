@@ -1,0 +1,315 @@
+import { randomUUID } from 'node:crypto';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { boundary, multipart, multipartType, postParts, rootRun, Wire } from './wire.ts';
+
+let api: ApiUnderTest;
+let own: OrganizationUnderTest;
+let wire: Wire;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxBodyBytes: 32 * 1024 * 1024, maxRunBytes: 2 * 1024 * 1024, patchWaitMs: 50 } });
+  own = await addOrganization(api.database, 'own');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  wire = new Wire(api.server, own.adminKey);
+});
+afterAll(() => api.close());
+
+const post = (run: Record<string, unknown> & { id: string }) => wire.multipart(multipart(postParts(run)));
+const zeroZstd = Buffer.from('28b52ffd0058', 'hex');
+
+describe('multipart bodies', () => {
+  const run = rootRun();
+  const whole = multipart(postParts(run));
+  test.each<[string, () => Buffer, Record<string, string>, number, RegExp]>([
+    ['cut off inside a part', () => whole.subarray(0, whole.length - 80), {}, 422, /closing boundary|ends/],
+    [
+      'without the closing boundary',
+      () => whole.subarray(0, whole.indexOf(`\r\n--${boundary}--`)),
+      {},
+      422,
+      /closing boundary|ends/,
+    ],
+    ['empty', () => Buffer.alloc(0), {}, 422, /boundary/],
+    [
+      'with another boundary than the header names',
+      () => whole,
+      { 'content-type': 'multipart/form-data; boundary=other' },
+      422,
+      /boundary/,
+    ],
+    ['without a boundary', () => whole, { 'content-type': 'multipart/form-data' }, 422, /boundary/],
+    ['that is JSON by its type', () => whole, { 'content-type': 'application/json' }, 415, /multipart/],
+    ['with a part twice', () => multipart([...postParts(run), ...postParts(run)]), {}, 422, /twice|duplicate/i],
+    [
+      'with a length that is wrong',
+      () => Buffer.from(whole.toString().replace(/length=\d+/, 'length=3')),
+      {},
+      422,
+      /bytes|length/,
+    ],
+    [
+      'with a part that is not JSON',
+      () => multipart([[`post.${run.id}`, '{"id":']]),
+      {},
+      422,
+      new RegExp(`post.${run.id}`),
+    ],
+    [
+      'with invalid UTF-8',
+      () => multipart([[`post.${run.id}`, Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d])]]),
+      {},
+      422,
+      /UTF-8.*byte 2/,
+    ],
+    [
+      'with a raw surrogate',
+      () =>
+        multipart([
+          ...postParts(run).slice(0, 1),
+          [`post.${run.id}.outputs`, Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22])],
+        ]),
+      {},
+      422,
+      /outputs.*byte 1/,
+    ],
+    ['with only a field of a run', () => multipart([[`post.${run.id}.inputs`, '{}']]), {}, 400, /missing/],
+    ['with an unknown kind of part', () => multipart([['get.everything', '{}']]), {}, 400, /get.everything/],
+    [
+      'with an unknown field',
+      () => multipart([...postParts(run).slice(0, 1), [`post.${run.id}.secrets`, '{}']]),
+      {},
+      202,
+      /secrets/,
+    ],
+    ['with a part of a broken id', () => multipart([['post.not-an-id', '{}']]), {}, 400, /UUID/],
+    ['that says gzip and is not', () => whole, { 'content-encoding': 'gzip' }, 422, /gzip/],
+    ['whose gzip is cut off', () => gzipSync(whole).subarray(0, 60), { 'content-encoding': 'gzip' }, 422, /gzip/],
+    ['that says zstd and is not', () => whole, { 'content-encoding': 'zstd' }, 422, /zstd/],
+    ['whose zstd frame has only a head', () => zeroZstd, { 'content-encoding': 'zstd' }, 422, /zstd/],
+    ['with an encoding that nobody speaks', () => whole, { 'content-encoding': 'rot13' }, 415, /rot13/],
+    [
+      'that swells beyond the limit',
+      () => gzipSync(Buffer.alloc(64 * 1024 * 1024)),
+      { 'content-encoding': 'gzip' },
+      413,
+      /RUNLAKE_MAX_BODY_BYTES/,
+    ],
+    ['above the limit', () => Buffer.alloc(33 * 1024 * 1024), {}, 413, /RUNLAKE_MAX_BODY_BYTES/],
+  ])('a body %s', async (_name, body, headers, status, words) => {
+    const answer = await wire.multipart(body(), headers);
+    expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
+  });
+
+  test('100,001 parts are refused, 100,000 are not the reason', async () => {
+    const parts = Array.from({ length: 100_001 }, (_, index) => [`x${index}`, '1'] as const);
+    const answer = await wire.multipart(multipart(parts));
+    expect([answer.status, answer.text]).toEqual([413, expect.stringMatching(/100000 parts.*RUNLAKE_MAX_PARTS/)]);
+  });
+});
+
+describe('a run', () => {
+  const other = randomUUID();
+  const child = (overrides: Record<string, unknown>) => {
+    const parent = rootRun();
+    const id = randomUUID();
+    return {
+      ...rootRun({ id }),
+      trace_id: parent.id,
+      dotted_order: `${parent['dotted_order']}.${rootRun({ id })['dotted_order']}`,
+      parent_run_id: parent.id,
+      ...overrides,
+    };
+  };
+  const years = (count: number) => Date.now() * 1_000 + count * 365.25 * 86_400_000_000;
+  const startedAt = (micros: number) => {
+    const time = new Date(micros / 1_000).toISOString();
+    const id = randomUUID();
+    return rootRun({ id, start_time: time, dotted_order: `${time.replace(/[-:.Z]/g, '')}000Z${id}` });
+  };
+  test.each<[string, () => Record<string, unknown> & { id: string }, RegExp]>([
+    ['of an unknown type', () => rootRun({ run_type: 'agent' }), /run_type 'agent' is not one of tool, chain/],
+    ['without dotted_order', () => rootRun({ dotted_order: undefined }), /dotted_order is missing/],
+    ['with a malformed dotted_order', () => rootRun({ dotted_order: 'yesterday' }), /dotted_order/],
+    ['whose dotted_order ends with another run', () => ({ ...rootRun(), id: other }), /dotted_order ends with run/],
+    ['whose trace_id is not where dotted_order begins', () => rootRun({ trace_id: other }), /dotted_order begins with/],
+    [
+      'whose parent is not the one in dotted_order',
+      () => child({ parent_run_id: other }),
+      /dotted_order names the parent/,
+    ],
+    ['that is a root with a parent', () => rootRun({ parent_run_id: other }), /dotted_order is that of a root/],
+    ['that ends before it starts', () => rootRun({ end_time: '2001-01-01T00:00:00Z' }), /end_time.*before start_time/],
+    ['of ten years ago', () => startedAt(years(-10)), /outside the accepted range/],
+    ['of next month', () => startedAt(years(0.1)), /outside the accepted range/],
+    [
+      'with a time that does not exist',
+      () => rootRun({ start_time: '2026-02-30T00:00:00Z' }),
+      /start_time must be a time/,
+    ],
+    ['with a number for a name', () => rootRun({ name: 7 }), /name must be a string/],
+    ['with an object for an error', () => rootRun({ error: {} }), /error must be string/],
+    ['with text for tags', () => rootRun({ tags: 'x' }), /tags must be array/],
+    [
+      'with a broken reference_example_id',
+      () => rootRun({ reference_example_id: 'x' }),
+      /reference_example_id must be a UUID/,
+    ],
+    ['of a project that does not exist', () => rootRun({ session_id: other }), new RegExp(other)],
+    ['whose project has an impossible name', () => rootRun({ session_name: 'a\u0000b' }), /name/],
+  ])('%s is refused by name and does not keep others back', async (_name, make, words) => {
+    const bad = make();
+    const alone = await post(bad);
+    expect(alone.status).toBeGreaterThanOrEqual(400);
+    expect(alone.status).toBeLessThan(500);
+    expect(alone.text).toMatch(words);
+
+    const good = rootRun();
+    const together = await wire.multipart(multipart([...postParts(bad), ...postParts(good)]));
+    expect(together.status).toBe(202);
+    expect(JSON.parse(together.text)).toMatchObject({
+      message: expect.stringContaining('1 of 2'),
+      rejected: [{ run: bad.id }],
+    });
+    expect((await wire.send('GET', `/runs/${good.id}`)).status).toBe(200);
+    expect((await wire.send('GET', `/runs/${bad.id}`)).status).toBe(404);
+  });
+
+  test('above the size limit is a 413 that names it', async () => {
+    const run = rootRun({ inputs: { text: 'x'.repeat(2 * 1024 * 1024) } });
+    const answer = await post(run);
+    expect([answer.status, answer.text]).toEqual([
+      413,
+      expect.stringMatching(new RegExp(`${run.id}.*RUNLAKE_MAX_RUN_BYTES`)),
+    ]);
+  });
+
+  test('nested too deep is a 422 that names the part', async () => {
+    const deep = `${'['.repeat(6_000)}${']'.repeat(6_000)}`;
+    const run = rootRun();
+    const answer = await wire.multipart(multipart([...postParts(run).slice(0, 1), [`post.${run.id}.inputs`, deep]]));
+    expect([answer.status, answer.text]).toEqual([422, expect.stringMatching(/inputs.*RUNLAKE_MAX_JSON_DEPTH/)]);
+  });
+});
+
+describe('single runs and JSON batches', () => {
+  test.each<[string, string, string, unknown, number, RegExp]>([
+    ['not JSON', 'POST', '/runs', undefined, 422, /Invalid JSON/],
+    ['a list', 'POST', '/runs', [], 422, /object/],
+    ['no id', 'POST', '/runs', { name: 'x' }, 422, /id is missing/],
+    [
+      'a trace_id that is not its own',
+      'POST',
+      '/runs',
+      { id: randomUUID(), trace_id: randomUUID() },
+      422,
+      /begins its own trace/,
+    ],
+    [
+      'a parent that nobody knows',
+      'POST',
+      '/runs',
+      { id: randomUUID(), parent_run_id: randomUUID() },
+      422,
+      /not known yet/,
+    ],
+    ['a patch of a run that does not come', 'PATCH', `/runs/${randomUUID()}`, { outputs: {} }, 404, /not found/],
+    ['a patch of a broken id', 'PATCH', '/runs/xyz', { outputs: {} }, 422, /run_id|uuid/i],
+    [
+      'a patch whose id contradicts the path',
+      'PATCH',
+      `/runs/${randomUUID()}`,
+      { id: randomUUID() },
+      422,
+      /contradicts/,
+    ],
+    ['a batch that is a list', 'POST', '/runs/batch', [], 422, /object/],
+    ['a batch whose posts are no list', 'POST', '/runs/batch', { post: {} }, 400, /post has to be a list/],
+    ['a batch of something else than runs', 'POST', '/runs/batch', { post: [1, 'two', null] }, 422, /object/],
+  ])('%s', async (_name, method, path, body, status, words) => {
+    const text = body === undefined ? '{"id": nope}' : JSON.stringify(body);
+    const answer = await wire.send(method, path, text, { 'content-type': 'application/json' });
+    expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
+    expect(JSON.parse(answer.text)).toHaveProperty('error');
+  });
+
+  test('an empty batch asks for nothing', async () => {
+    expect((await wire.json('POST', '/runs/batch', {})).status).toBe(202);
+    expect((await wire.json('POST', '/runs/batch', { post: [], patch: null })).status).toBe(202);
+  });
+});
+
+describe('keys', () => {
+  test.each<[string, () => Promise<string | undefined>, number]>([
+    ['no key', async () => undefined, 401],
+    ['a wrong key', async () => 'rlk_wrong-wrong-wrong-wrong', 401],
+    ['a key with SQL in it', async () => "' OR 1=1; DROP TABLE api_keys; --", 401],
+    [
+      'a key that only reads',
+      () =>
+        addKey({
+          database: api.database,
+          organizationId: own.id,
+          userId: own.userId,
+          defaultWorkspaceId: own.workspaceIds[0],
+          readOnly: true,
+        }),
+      403,
+    ],
+    [
+      'a key that expired',
+      () =>
+        addKey({
+          database: api.database,
+          organizationId: own.id,
+          userId: own.userId,
+          defaultWorkspaceId: own.workspaceIds[0],
+          expiresAt: '2020-01-01T00:00:00Z',
+        }),
+      401,
+    ],
+    [
+      'a key of the organisation without a workspace',
+      () => addKey({ database: api.database, organizationId: own.id, userId: own.userId }),
+      403,
+    ],
+  ])('%s', async (_name, makeKey, status) => {
+    const key = await makeKey();
+    const answer = await fetch(`${wire.url}/runs/multipart`, {
+      method: 'POST',
+      headers: { 'content-type': multipartType, ...(key !== undefined && { 'x-api-key': key }) },
+      body: new Uint8Array(multipart(postParts(rootRun()))),
+    });
+    expect([answer.status, Object.keys((await answer.json()) as object)]).toEqual([
+      status,
+      expect.arrayContaining(['error']),
+    ]);
+  });
+
+  test('a revoked key stops working at once', async () => {
+    const made = JSON.parse((await wire.json('POST', '/api-key', { description: 'short-lived' })).text) as {
+      id: string;
+      key: string;
+    };
+    const short = new Wire(api.server, made.key);
+    expect((await short.multipart(multipart(postParts(rootRun())))).status).toBe(202);
+    expect((await wire.send('DELETE', `/api-key/${made.id}`)).status).toBe(200);
+    expect((await short.multipart(multipart(postParts(rootRun())))).status).toBe(401);
+  });
+});
+
+test('SQL in every string is stored as text', async () => {
+  const sql = `'; DROP TABLE runs; -- \\' OR 1=1 {x:UUID} %s`;
+  const run = rootRun({ name: sql, session_name: sql, tags: [sql], error: sql, inputs: { [sql]: sql } });
+  expect((await post(run)).status).toBe(202);
+  const answer = await wire.json('POST', '/runs/query', { trace: run.id });
+  expect(JSON.parse(answer.text).runs).toMatchObject([{ name: sql, tags: [sql], error: sql, inputs: { [sql]: sql } }]);
+  const found = await wire.send('GET', `/sessions?name=${encodeURIComponent(sql)}`);
+  expect(JSON.parse(found.text)).toMatchObject([{ name: sql }]);
+});
+
+test('a URL of 100 KB is a 414', async () => {
+  const answer = await wire.send('GET', `/sessions?name=${'x'.repeat(100 * 1024)}`);
+  expect([answer.status, answer.text]).toEqual([414, expect.stringMatching(/longer than/)]);
+});

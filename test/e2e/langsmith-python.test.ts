@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { pythonEnvironment } from './python/environment.ts';
+
+const script = fileURLToPath(new URL('python/send_and_read.py', import.meta.url));
+const environment = pythonEnvironment();
+if ('missing' in environment && process.env['CI'] === 'true') throw new Error(environment.missing);
+if ('missing' in environment) console.warn(`skipped: ${environment.missing}`);
+
+let runlake: RunlakeProcess;
+beforeAll(async () => {
+  if ('python' in environment) runlake = await startRunlake();
+});
+afterAll(async () => {
+  await runlake?.remove();
+});
+
+test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rates traces, unmodified', async () => {
+  if ('missing' in environment) return;
+  const { stdout, stderr } = await promisify(execFile)(environment.python, [script], {
+    env: { PATH: process.env['PATH'], LANGSMITH_ENDPOINT: runlake.url, LANGSMITH_API_KEY: runlake.apiKey },
+    timeout: 60_000,
+  });
+  const found = JSON.parse(stdout);
+
+  expect(found).toMatchObject({
+    names: ['agent', 'model', 'plain', 'tool'],
+    status: { agent: 'success', model: 'success', plain: 'success', tool: 'error' },
+    tokens: 18,
+    cost: '0.00042',
+    error: "ValueError('no')",
+    big: '12345678901234567890',
+    outputs: { answer: 'ho' },
+    children: ['model', 'tool'],
+    plain: { y: 2 },
+    roots: ['agent', 'plain'],
+    errors: ['tool'],
+    feedback: [['score', 0.5, 'fine']],
+  });
+  expect(found.projects).toEqual([found.read_project]);
+  expect(stderr).not.toMatch(/error|warning: failed|retry/i);
+});

@@ -1,0 +1,35 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const requirements = fileURLToPath(new URL('requirements.txt', import.meta.url));
+const root = fileURLToPath(new URL('../../../.python', import.meta.url));
+
+/**
+ * The Python of a virtual environment with the pinned packages, made at the first call and kept in `.python/`.
+ * @returns the interpreter, or why there is none: the caller skips with that reason, except in CI.
+ */
+export function pythonEnvironment(): { python: string } | { missing: string } {
+  const wanted = createHash('sha256').update(readFileSync(requirements)).digest('hex');
+  const stamp = `${root}/${wanted}`;
+  if (existsSync(stamp)) return { python: `${root}/bin/python` };
+  const draft = `${root}-${process.pid}`;
+  try {
+    const run = (command: string, args: string[]) =>
+      execFileSync(command, args, { stdio: ['ignore', 'pipe', 'pipe'], timeout: 240_000 });
+    run('python3', ['-m', 'venv', draft]);
+    run(`${draft}/bin/python`, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '-r', requirements]);
+    writeFileSync(`${draft}/${wanted}`, '');
+    rmSync(root, { recursive: true, force: true });
+    renameSync(draft, root);
+    return { python: `${root}/bin/python` };
+  } catch (error) {
+    rmSync(draft, { recursive: true, force: true });
+    const said = String((error as { stderr?: Buffer }).stderr ?? error)
+      .trim()
+      .split('\n')
+      .at(-1);
+    return { missing: `Python 3 with pip and venv is needed to run the stock Python SDK: ${said}` };
+  }
+}

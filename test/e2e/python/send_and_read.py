@@ -1,0 +1,66 @@
+"""Sends traces with the stock langsmith SDK and reads them back; prints what it found as JSON.
+
+Called with the address and the key in LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, as any user of the SDK would.
+"""
+
+import datetime
+import json
+import uuid
+
+import langsmith
+from langsmith import Client
+from langsmith.run_trees import RunTree
+
+client = Client()
+project = f"python-{uuid.uuid4()}"
+
+root = RunTree(name="agent", run_type="chain", inputs={"question": "λ?"}, project_name=project, ls_client=client)
+root.post()
+model = root.create_child(name="model", run_type="llm", inputs={"messages": [{"role": "user", "content": "hi"}]})
+model.post()
+model.end(
+    outputs={
+        "answer": "ho",
+        "usage_metadata": {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18, "total_cost": 0.00042},
+    }
+)
+model.patch()
+failing = root.create_child(name="tool", run_type="tool", inputs={"big": 12345678901234567890})
+failing.post()
+failing.end(error="ValueError('no')")
+failing.patch()
+root.end(outputs={"answer": "ho"})
+root.patch()
+client.create_feedback(root.id, "score", score=0.5, comment="fine", trace_id=root.trace_id)
+client.flush()
+
+plain = uuid.uuid4()
+client_without_batches = Client(auto_batch_tracing=False)
+client_without_batches.create_run(
+    "plain", {"x": 1}, "chain", id=plain, project_name=project, start_time=datetime.datetime.now(datetime.timezone.utc)
+)
+client_without_batches.update_run(plain, outputs={"y": 2}, end_time=datetime.datetime.now(datetime.timezone.utc))
+
+runs = {run.name: run for run in client.list_runs(project_name=project)}
+read = client.read_run(root.id, load_child_runs=True)
+print(
+    json.dumps(
+        {
+            "version": langsmith.__version__,
+            "names": sorted(runs),
+            "status": {name: run.status for name, run in runs.items()},
+            "tokens": runs["model"].total_tokens,
+            "cost": str(runs["model"].total_cost),
+            "error": runs["tool"].error,
+            "big": str(runs["tool"].inputs["big"]),
+            "outputs": read.outputs,
+            "children": sorted(child.name for child in read.child_runs or []),
+            "plain": runs["plain"].outputs,
+            "projects": [found.name for found in client.list_projects(name=project)],
+            "read_project": client.read_project(project_name=project).name,
+            "roots": sorted(run.name for run in client.list_runs(project_name=project, is_root=True)),
+            "errors": sorted(run.name for run in client.list_runs(project_name=project, error=True)),
+            "feedback": [[f.key, f.score, f.comment] for f in client.list_feedback(run_ids=[root.id])],
+        }
+    )
+)
