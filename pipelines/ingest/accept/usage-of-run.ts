@@ -20,18 +20,21 @@ const maxUsageBytes = 64 * 1024;
  */
 export function readUsage(values: RunValues): void {
   const usage = findUsage(values);
-  if (usage !== undefined) {
-    assignCount(values, 'promptTokens', usage['input_tokens'] ?? usage['prompt_tokens']);
-    assignCount(values, 'completionTokens', usage['output_tokens'] ?? usage['completion_tokens']);
-    assignCount(values, 'totalTokens', usage['total_tokens'] ?? sum(values.promptTokens, values.completionTokens));
-    assignCost(values, 'promptCost', usage['input_cost']);
-    assignCost(values, 'completionCost', usage['output_cost']);
-    assignCost(values, 'totalCost', usage['total_cost'] ?? sumCosts(usage['input_cost'], usage['output_cost']));
-    const details = detailsOf(usage);
-    if (details !== undefined) values.usageDetails = details;
-  }
+  if (usage !== undefined) assignUsage(values, usage);
   const firstToken = firstTokenTime(values.events);
   if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
+}
+
+/** Adds what one usage object says to `values`; for callers that know where it is. */
+export function assignUsage(values: RunValues, usage: Readonly<Record<string, unknown>>): void {
+  assignCount(values, 'promptTokens', usage['input_tokens'] ?? usage['prompt_tokens']);
+  assignCount(values, 'completionTokens', usage['output_tokens'] ?? usage['completion_tokens']);
+  assignCount(values, 'totalTokens', usage['total_tokens'] ?? sum(values.promptTokens, values.completionTokens));
+  assignCost(values, 'promptCost', usage['input_cost']);
+  assignCost(values, 'completionCost', usage['output_cost']);
+  assignCost(values, 'totalCost', usage['total_cost'] ?? sumCosts(usage['input_cost'], usage['output_cost']));
+  const details = detailsOf(usage);
+  if (details !== undefined) values.usageDetails = details;
 }
 
 function findUsage(values: RunValues): Record<string, unknown> | undefined {
@@ -100,7 +103,7 @@ const detailNames = [
   ['output_cost_details', 'completion_cost_details'],
 ] as const;
 
-function detailsOf(usage: Record<string, unknown>): Buffer | undefined {
+function detailsOf(usage: Readonly<Record<string, unknown>>): Buffer | undefined {
   const details: Record<string, unknown> = {};
   for (const [from, to] of detailNames) {
     const value = usage[from];

@@ -16,7 +16,6 @@ export type RoleName =
   | 'tags'
   | 'exampleId'
   | 'usage'
-  | 'attachments'
   | 'runtime'
   | 'traceable'
   | 'isRoot'
@@ -104,7 +103,6 @@ named('projectName', 'langsmith.trace.session_name');
 named('tags', 'langsmith.span.tags', 'tag.tags');
 named('exampleId', 'langsmith.reference_example_id');
 named('usage', 'langsmith.usage_metadata');
-named('attachments', 'langsmith.attachments');
 named('runtime', 'langsmith.span.runtime');
 named('traceable', 'langsmith.traceable');
 named('isRoot', 'langsmith.is_root');

@@ -12,32 +12,42 @@ const indexPattern = /^\d{1,9}$/;
 
 /** Adds a leaf under the path `0.message.role`; false where the path is too deep or runs into another leaf. */
 export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDepth: number): boolean {
-  const names = path.split('.');
-  if (names.length > maxDepth) return false;
-  const last = names.pop() as string;
+  if (isDeeper(path, maxDepth)) return false;
   let node = tree;
-  for (const name of names) {
-    const next: AttributeTree | number = node.get(name) ?? new Map();
-    if (typeof next === 'number') return false;
-    node.set(name, next);
+  let start = 0;
+  for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', start)) {
+    const name = path.slice(start, dot);
+    let next = node.get(name);
+    if (next === undefined) {
+      next = new Map();
+      node.set(name, next);
+    } else if (typeof next === 'number') return false;
     node = next;
+    start = dot + 1;
   }
+  const last = path.slice(start);
   if (node.has(last)) return false;
   node.set(last, leaf);
   return true;
 }
 
-/** The tree of all attributes of a family, which are taken; undefined where there are none. */
+function isDeeper(path: string, maxDepth: number): boolean {
+  let dots = 0;
+  for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) if (++dots >= maxDepth) return true;
+  return false;
+}
+
+/** The tree of all attributes of a family, which are taken; undefined where there are none that make one. */
 export function takeTree(context: SpanContext, role: RoleName): AttributeTree | undefined {
   const { span } = context;
   if (span.find(role) < 0) return undefined;
   const tree: AttributeTree = new Map();
   for (let index = span.find(role); index < span.attributes.count; index++) {
-    const { role: itsRole, prefixBytes } = span.roles[index]!;
+    const { role: itsRole, prefixBytes } = span.attributes.names[index]!.role;
     if (itsRole !== role) continue;
-    if (addLeaf(tree, span.attributes.keys[index]!.slice(prefixBytes), index, context.maxDepth)) span.take(index);
+    if (addLeaf(tree, span.attributes.names[index]!.text.slice(prefixBytes), index, context.maxDepth)) span.take(index);
   }
-  return tree;
+  return tree.size > 0 ? tree : undefined;
 }
 
 /** Writes a tree whose leaves are in `attributes`: names that are all numbers make an array in their order, gaps closed. */
@@ -66,7 +76,7 @@ export function writeMembers(context: SpanContext, attributes: AttributeList, tr
   for (const [name, node] of tree) {
     if (!first) out.byte(0x2c);
     first = false;
-    out.text(utf8(rename?.key.get(name) ?? name));
+    writeName(context, rename?.key.get(name) ?? name);
     out.byte(0x3a);
     writeNode(context, attributes, name, node, rename);
   }
@@ -105,6 +115,13 @@ function unwrapped(tree: AttributeTree): AttributeTree {
   return wrappers.has(name) && typeof node !== 'number' ? node : tree;
 }
 
-function utf8(latin1: string): string {
-  return Buffer.from(latin1, 'latin1').toString('utf8');
+/** Names are Latin-1 of UTF-8 bytes. */
+function writeName({ out }: SpanContext, name: string): void {
+  if (plainName.test(name)) {
+    out.byte(0x22);
+    out.ascii(name);
+    out.byte(0x22);
+  } else out.text(Buffer.from(name, 'latin1').toString('utf8'));
 }
+
+const plainName = /^[\w-]*$/;

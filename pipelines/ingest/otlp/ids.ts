@@ -4,7 +4,7 @@ import type { ByteRange } from './span.ts';
 /**
  * Run ids of spans. They follow from the span alone, so that any split of a trace over requests gives the same runs:
  * the trace is the 16 bytes of the OTel trace id as a UUID, a run the 8 bytes of the span id after 8 zero bytes.
- * Source: docs/decisions/0010-otlp-ids.md; stock SDKs count on the same form.
+ * Source: docs/decisions/0020-otlp-ids.md; stock SDKs count on the same form.
  */
 export function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 16) return undefined;

@@ -124,7 +124,7 @@ function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const { span } = context;
   const index = findWhole(context, side);
   if (index < 0) return false;
-  const { role } = span.roles[index]!;
+  const { role } = span.attributes.names[index]!.role;
   const hasMimeType = role === 'inputValue' || role === 'outputValue';
   const isPlainText = hasMimeType && takeMimeType(context, side) === 'text/plain';
   writeWhole(context, side, span.attributes, index, isPlainText);

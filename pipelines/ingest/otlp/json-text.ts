@@ -4,6 +4,8 @@ const quote = 0x22;
 const backslash = 0x5c;
 const hex = Buffer.from('0123456789abcdef', 'latin1');
 const chunkBytes = 8 * 1024;
+/** Below this a loop is faster than a call out of JavaScript. */
+const shortBytes = 48;
 /** Letters of the short escapes by control character; 0 where only \u00xx exists. */
 const shortEscape = new Uint8Array(32);
 for (const [code, letter] of [
@@ -48,14 +50,21 @@ export class JsonText {
 
   /** ASCII text as it stands: punctuation, numbers, literals. */
   ascii(text: string): void {
-    this.#reserve(text.length);
-    this.#position += this.#buffer.write(text, this.#position, 'latin1');
+    const { length } = text;
+    this.#reserve(length);
+    const target = this.#buffer;
+    let at = this.#position;
+    if (length > shortBytes) at += target.write(text, at, 'latin1');
+    else for (let index = 0; index < length; index++) target[at++] = text.charCodeAt(index);
+    this.#position = at;
   }
 
   /** Bytes that are JSON already. */
   copy(source: Uint8Array, start: number, end: number): void {
     this.#reserve(end - start);
-    this.#buffer.set(source.subarray(start, end), this.#position);
+    const target = this.#buffer;
+    if (end - start > shortBytes) target.set(source.subarray(start, end), this.#position);
+    else for (let index = start, at = this.#position; index < end; index++) target[at++] = source[index]!;
     this.#position += end - start;
   }
 

@@ -1,5 +1,5 @@
 import type { RunDraft } from '../accept/draft.ts';
-import { readUsage } from '../accept/usage-of-run.ts';
+import { assignUsage, readUsage } from '../accept/usage-of-run.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { writeExtra } from './extra.ts';
 import { writeFailure } from './failure.ts';
@@ -10,7 +10,7 @@ import { takeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
 import { nameOf, takeOptionalUuid, writeSerialized, writeTags } from './small-fields.ts';
 import type { SpanContext } from './span-context.ts';
-import { readEvents, writeEvents } from './span-events.ts';
+import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 
 /** A span as a run: a post of everything that is known of it. */
 export interface OtlpDraft extends RunDraft {
@@ -50,7 +50,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   assign(values, 'serialized', writeSerialized(context));
   values.extra = writeExtra(context, shared, place.hasOwnIds);
   if (context.reason !== undefined) return { reason: context.reason };
-  if (runType === 'llm') readUsage(values);
+  if (runType === 'llm') readTokens(context, values, events);
   const { runId, traceId, startTimeMicros, dottedOrder, isParentDerived } = place;
   const traceTimeMicros = place.traceTimeMicros ?? startTimeMicros;
   const draft: OtlpDraft = {
@@ -66,6 +66,16 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
     values,
   };
   return { draft, isParentDerived };
+}
+
+/** Tokens, costs and the time of the first token: from the usage that was just written, else as of any other run. */
+function readTokens(context: SpanContext, values: RunValues, events: readonly SpanEvent[]): void {
+  if (context.usage === undefined) {
+    readUsage(values);
+    return;
+  }
+  assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
+  assign(values, 'firstTokenTimeMicros', firstTokenTime(events));
 }
 
 function assign<K extends keyof RunValues>(values: RunValues, key: K, value: RunValues[K] | undefined): void {

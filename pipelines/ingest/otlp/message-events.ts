@@ -58,7 +58,7 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
   const tree: AttributeTree = new Map();
   let complete = true;
   for (let index = 0; index < attributes.count; index++) {
-    const key = attributes.keys[index]!;
+    const key = attributes.names[index]!.text;
     if (!besides.has(key)) complete = addLeaf(tree, key, index, context.maxDepth) && complete;
   }
   const role = messageRoles.get(name);

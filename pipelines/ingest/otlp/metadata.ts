@@ -28,10 +28,10 @@ function writeFields(context: SpanContext, start: number): void {
   const { span } = context;
   if (span.find('metadataField') < 0) return;
   for (let index = span.find('metadataField'); index < span.attributes.count; index++) {
-    const { role, prefixBytes } = span.roles[index]!;
+    const { role, prefixBytes } = span.attributes.names[index]!.role;
     if (role !== 'metadataField') continue;
     span.take(index);
-    if (!begin(context, start, span.attributes.keys[index]!.slice(prefixBytes))) continue;
+    if (!begin(context, start, span.attributes.names[index]!.text.slice(prefixBytes))) continue;
     context.writeString(span.attributes.keyStarts[index]! + (prefixBytes ?? 0), span.attributes.keyEnds[index]!);
     context.out.byte(0x3a);
     // The SDKs write objects as JSON text.
@@ -43,7 +43,7 @@ function writeRenamed(context: SpanContext, start: number): void {
   const { span } = context;
   if (span.find('renamedMetadata') < 0) return;
   for (let index = span.find('renamedMetadata'); index < span.attributes.count; index++) {
-    const { role, key } = span.roles[index]!;
+    const { role, key } = span.attributes.names[index]!.role;
     if (role !== 'renamedMetadata' || key === undefined || !begin(context, start, key)) continue;
     context.out.ascii(`"${key}":`);
     writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
@@ -68,8 +68,13 @@ function writeUsageMember(context: SpanContext, start: number): void {
   if (written.has('usage_metadata')) return;
   const before = out.position;
   out.ascii(before === start ? '"usage_metadata":' : ',"usage_metadata":');
-  if (writeUsage(context)) written.add('usage_metadata');
-  else out.rewind(before);
+  const value = out.position;
+  if (!writeUsage(context)) {
+    out.rewind(before);
+    return;
+  }
+  written.add('usage_metadata');
+  context.usage = out.since(value);
 }
 
 /** OpenInference's `metadata`: a JSON object whose members are metadata each. */
@@ -94,7 +99,7 @@ function writeRest(context: SpanContext, start: number): void {
   const { span } = context;
   const { attributes } = span;
   for (let index = 0; index < attributes.count; index++) {
-    if (span.taken[index] || !begin(context, start, attributes.keys[index]!)) continue;
+    if (span.taken[index] || !begin(context, start, attributes.names[index]!.text)) continue;
     context.writeString(attributes.keyStarts[index]!, attributes.keyEnds[index]!);
     context.out.byte(0x3a);
     writeValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);

@@ -90,7 +90,7 @@ function takeUuid(context: SpanContext, role: RoleName): string | undefined {
   if (index < 0) return undefined;
   context.span.take(index);
   const id = parseUuid(textOf(context, index) ?? '');
-  return id ?? refuse(context, `${context.span.attributes.keys[index]} is not a UUID`);
+  return id ?? refuse(context, `${context.span.attributes.names[index]!.text} is not a UUID`);
 }
 
 function takeDottedOrder(context: SpanContext) {

@@ -74,7 +74,7 @@ function addAttributes(
   const { reader, out } = context;
   const attributes = readAttributes(reader, start, end, wanted);
   for (let index = 0; index < attributes.count; index++) {
-    const key = attributes.keys[index]!;
+    const key = attributes.names[index]!.text;
     if (members.has(key)) continue;
     const at = out.position;
     context.writeString(attributes.keyStarts[index]!, attributes.keyEnds[index]!);

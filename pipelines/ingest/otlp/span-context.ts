@@ -14,6 +14,8 @@ export class SpanContext {
   readonly span = new Span();
   /** Metadata keys that have a value already: the first writer of a key wins. */
   readonly written = new Set<string>();
+  /** The usage object that was written, as JSON. */
+  usage: Buffer | undefined;
   /** The run id of spans that name one themselves, by {@link overrideKey}. */
   readonly overrides = new Map<string, string>();
   /** Why the span cannot be taken; the first reason stands. */
@@ -29,6 +31,7 @@ export class SpanContext {
   begin(): void {
     this.written.clear();
     this.reason = undefined;
+    this.usage = undefined;
   }
 
   reject(reason: string): void {

@@ -72,6 +72,12 @@ export function writeEvents(context: SpanContext, events: readonly SpanEvent[]):
   return out.since(start);
 }
 
+/** The time of the first event that tells the first token. */
+export function firstTokenTime(events: readonly SpanEvent[]): number | undefined {
+  return events.find(({ name, timeMicros }) => timeMicros > 0 && (name === 'new_token' || firstTokenEvents.has(name)))
+    ?.timeMicros;
+}
+
 /** Events by which instrumentations tell the first token, whose name in the run format is `new_token`. */
 const firstTokenEvents: ReadonlySet<string> = new Set(['ai.stream.firstChunk', 'First Token Stream Event']);
 
@@ -80,6 +86,6 @@ const latestMicros = Date.UTC(10_000, 0) * 1000;
 
 /** The index of an event's attribute by name, or -1. */
 export function findAttribute(attributes: AttributeList, name: string): number {
-  for (let index = 0; index < attributes.count; index++) if (attributes.keys[index] === name) return index;
+  for (let index = 0; index < attributes.count; index++) if (attributes.names[index]!.text === name) return index;
   return -1;
 }

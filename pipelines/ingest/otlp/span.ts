@@ -1,4 +1,5 @@
-import { type AttributeRole, type RoleName, roleOf } from './attribute-roles.ts';
+import { type AttributeName, attributeName } from './attribute-name.ts';
+import type { RoleName } from './attribute-roles.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 
 /** Bytes `[start, end)` of the body. */
@@ -7,10 +8,10 @@ export interface ByteRange {
   readonly end: number;
 }
 
-/** A repeated message: an attribute as key and value, still encoded. Arrays in step, so that a span makes no object per attribute. */
+/** Attributes by name, their values still encoded. Arrays in step, so that an attribute makes no object. */
 export class AttributeList {
   count = 0;
-  readonly keys: string[] = [];
+  readonly names: AttributeName[] = [];
   readonly keyStarts: number[] = [];
   readonly keyEnds: number[] = [];
   readonly valueStarts: number[] = [];
@@ -20,7 +21,7 @@ export class AttributeList {
     this.count = 0;
   }
 
-  /** Reads a KeyValue message. The name is kept as Latin-1, which is exact for every known name and unequal for unequal bytes. */
+  /** Reads a KeyValue message. */
   add(reader: ProtobufReader, start: number, end: number): void {
     reader.seek(start, end);
     let keyStart = start;
@@ -38,7 +39,7 @@ export class AttributeList {
       } else reader.skip(tag);
     }
     const index = this.count++;
-    this.keys[index] = reader.source.toString('latin1', keyStart, keyEnd);
+    this.names[index] = attributeName(reader.source, keyStart, keyEnd);
     this.keyStarts[index] = keyStart;
     this.keyEnds[index] = keyEnd;
     this.valueStarts[index] = valueStart;
@@ -72,7 +73,6 @@ export class Span {
   events: ByteRange[] = [];
   links: ByteRange[] = [];
   readonly attributes = new AttributeList();
-  readonly roles: AttributeRole[] = [];
   /** By attribute: true once it became part of a field, so that it is not metadata as well. */
   readonly taken: boolean[] = [];
   readonly #first = new Map<RoleName, number>();
@@ -162,10 +162,9 @@ export class Span {
   #addAttribute(reader: ProtobufReader, start: number, end: number): void {
     const index = this.attributes.count;
     this.attributes.add(reader, start, end);
-    const role = roleOf(this.attributes.keys[index]!);
-    this.roles[index] = role;
+    const { role } = this.attributes.names[index]!.role;
     this.taken[index] = false;
-    if (role.role !== 'none' && !this.#first.has(role.role)) this.#first.set(role.role, index);
+    if (role !== 'none' && !this.#first.has(role)) this.#first.set(role, index);
   }
 
   #readStatus(reader: ProtobufReader, start: number, end: number): void {

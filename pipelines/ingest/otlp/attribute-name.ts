@@ -1,0 +1,38 @@
+import { type AttributeRole, roleOf } from './attribute-roles.ts';
+
+/** The name of an attribute and what it means. */
+export interface AttributeName {
+  /** Latin-1, which is exact for every name that means something and unequal for unequal bytes. */
+  readonly text: string;
+  readonly role: AttributeRole;
+}
+
+const slots = 4096;
+const maxCachedBytes = 64;
+/** Names seen of late, each in the slot of its hash: spans repeat a few dozen names, and strange ones only displace each other. */
+const recent: Array<AttributeName | undefined> = new Array(slots).fill(undefined);
+
+/** The name in `source[start, end)`, usually without making a string of it. */
+export function attributeName(source: Buffer, start: number, end: number): AttributeName {
+  const length = end - start;
+  if (length > maxCachedBytes) return nameOf(source, start, end);
+  let hash = length;
+  for (let index = start; index < end; index++) hash = (Math.imul(hash, 31) + source[index]!) | 0;
+  const slot = (hash ^ (hash >>> 15)) & (slots - 1);
+  const known = recent[slot];
+  if (known !== undefined && isSame(known.text, source, start, length)) return known;
+  const name = nameOf(source, start, end);
+  recent[slot] = name;
+  return name;
+}
+
+function nameOf(source: Buffer, start: number, end: number): AttributeName {
+  const text = source.toString('latin1', start, end);
+  return { text, role: roleOf(text) };
+}
+
+function isSame(text: string, source: Buffer, start: number, length: number): boolean {
+  if (text.length !== length) return false;
+  for (let index = 0; index < length; index++) if (text.charCodeAt(index) !== source[start + index]) return false;
+  return true;
+}

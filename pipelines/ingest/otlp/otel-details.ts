@@ -1,0 +1,92 @@
+import { readAttributes, writeObject } from './any-value.ts';
+import type { JsonText } from './json-text.ts';
+import type { ByteRange } from './span.ts';
+import type { SpanContext } from './span-context.ts';
+
+/** By number; internal, the ordinary kind, is not said. */
+const spanKinds = ['', '', 'server', 'client', 'producer', 'consumer'];
+
+/**
+ * Writes the member `otel`: what only OpenTelemetry knows of a span, that is its kind, trace state, links, what its SDK
+ * dropped, and the ids where the run carries others. Nothing where there is none of it.
+ */
+export function writeOtel(context: SpanContext, hasOwnIds: boolean): void {
+  const { out, span } = context;
+  const before = out.position;
+  out.ascii(',"otel":{');
+  const inner = out.position;
+  if (hasOwnIds) {
+    writeHexMember(context, inner, 'trace_id', span.traceId);
+    writeHexMember(context, inner, 'span_id', span.spanId);
+    if (span.parentSpanId.end > span.parentSpanId.start) {
+      writeHexMember(context, inner, 'parent_span_id', span.parentSpanId);
+    }
+  }
+  const kind = spanKinds[span.kind];
+  if (kind) {
+    writeKey(out, inner, 'kind');
+    out.ascii(`"${kind}"`);
+  }
+  if (span.traceState.end > span.traceState.start) {
+    writeKey(out, inner, 'trace_state');
+    context.writeString(span.traceState.start, span.traceState.end);
+  }
+  writeDropped(out, inner, 'dropped_attributes_count', span.droppedAttributes);
+  writeDropped(out, inner, 'dropped_events_count', span.droppedEvents);
+  writeDropped(out, inner, 'dropped_links_count', span.droppedLinks);
+  if (span.links.length > 0) {
+    writeKey(out, inner, 'links');
+    for (const [index, link] of span.links.entries()) {
+      out.byte(index === 0 ? 0x5b : 0x2c);
+      writeLink(context, link);
+    }
+    out.byte(0x5d);
+  }
+  if (out.position === inner) out.rewind(before);
+  else out.byte(0x7d);
+}
+
+function writeDropped(out: JsonText, inner: number, key: string, count: number): void {
+  if (count === 0) return;
+  writeKey(out, inner, key);
+  out.ascii(String(count));
+}
+
+/** `inner` is where the object's first member stands. */
+function writeKey(out: JsonText, inner: number, key: string): void {
+  out.ascii(out.position === inner ? `"${key}":` : `,"${key}":`);
+}
+
+/** A Link: the ids of the span it points to, in hex, its trace state and attributes. */
+function writeLink(context: SpanContext, { start, end }: ByteRange): void {
+  const { reader, out } = context;
+  out.byte(0x7b);
+  const inner = out.position;
+  reader.seek(start, end);
+  while (reader.more) {
+    const tag = reader.tag();
+    if (tag !== 0x0a && tag !== 0x12 && tag !== 0x1a) {
+      reader.skip(tag);
+      continue;
+    }
+    const from = reader.delimited();
+    const range = { start: from, end: reader.position };
+    if (tag === 0x0a) writeHexMember(context, inner, 'trace_id', range);
+    else if (tag === 0x12) writeHexMember(context, inner, 'span_id', range);
+    else if (range.end > from) {
+      writeKey(out, inner, 'trace_state');
+      context.writeString(from, range.end);
+    }
+  }
+  const attributes = readAttributes(reader, start, end, 0x22);
+  if (attributes.count > 0) {
+    writeKey(out, inner, 'attributes');
+    writeObject(context, attributes);
+  }
+  out.byte(0x7d);
+}
+
+function writeHexMember({ out, reader }: SpanContext, inner: number, key: string, { start, end }: ByteRange): void {
+  writeKey(out, inner, key);
+  out.ascii(`"${reader.source.toString('hex', start, end)}"`);
+}

@@ -1,0 +1,56 @@
+import { DiagLogLevel, diag } from '@opentelemetry/api';
+import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
+import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
+import { afterEach, describe, expect, test } from 'vitest';
+import { otlpFailure, otlpResponse } from '../../../../pipelines/ingest/otlp/otlp-response.ts';
+import { startCollector } from './collector.ts';
+
+test.each([
+  ['application/x-protobuf', 'application/x-protobuf', ''],
+  ['application/json; charset=utf-8', 'application/json', '{}'],
+  [undefined, 'application/x-protobuf', ''],
+])('full success for %s leaves partial_success out', (contentType, answered, body) => {
+  const answer = otlpResponse(contentType, 0, '');
+  expect([answer.contentType, answer.body.toString()]).toEqual([answered, body]);
+});
+
+test('partial success as JSON', () => {
+  expect(JSON.parse(otlpResponse('application/json', 2, 'why').body.toString())).toEqual({
+    partialSuccess: { rejectedSpans: '2', errorMessage: 'why' },
+  });
+});
+
+test('a failure is a google.rpc.Status', () => {
+  expect(otlpFailure('application/json', 'no').body.toString()).toBe('{"message":"no"}');
+  expect(otlpFailure('text/plain', 'no')).toMatchObject({ contentType: 'application/json' });
+  const { contentType, body } = otlpFailure('application/x-protobuf', 'no');
+  expect([contentType, body.toString('hex')]).toEqual(['application/x-protobuf', '1282808080006e6f']);
+});
+
+describe('the exporters understand it', () => {
+  afterEach(() => diag.disable());
+
+  const exporters: ReadonlyArray<readonly [string, (url: string) => SpanExporter]> = [
+    ['protobuf', (url) => new ProtobufExporter({ url })],
+    ['JSON', (url) => new JsonExporter({ url })],
+  ];
+  test.each(exporters)('%s', async (_name, exporterFor) => {
+    const said: string[] = [];
+    const note = (message: string, ...rest: unknown[]) => said.push([message, ...rest].map(String).join(' '));
+    const logger = { error: note, warn: note, info: note, debug: note, verbose: note };
+    diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
+    const collector = await startCollector((contentType) => otlpResponse(contentType, 3, 'the reason'));
+    try {
+      const provider = new BasicTracerProvider({
+        spanProcessors: [new BatchSpanProcessor(exporterFor(collector.url))],
+      });
+      provider.getTracer('t').startSpan('s').end();
+      await provider.shutdown();
+    } finally {
+      await collector.close();
+    }
+    expect(said.join('\n')).toContain('the reason');
+    expect(said.join('\n')).toMatch(/"rejectedSpans":"?3/);
+  });
+});

@@ -1,0 +1,187 @@
+import { describe, expect, test } from 'vitest';
+import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
+import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import {
+  attributes,
+  draftOf,
+  readBoth,
+  request,
+  runId,
+  span,
+  spanHex,
+  startMicros,
+  startNanos,
+  texts,
+  traceId,
+} from './requests.ts';
+
+const ownRun = '018f0000-0000-7000-8000-00000000000a';
+const ownTrace = '018f0000-0000-7000-8000-00000000000b';
+const rootSegment = `20251124T160000000001Z${ownTrace}`;
+const ownSegment = `20251124T160001000002Z${ownRun}`;
+const parent = 'aaaaaaaaaaaaaaaa';
+const parentUuid = '00000000-0000-0000-aaaa-aaaaaaaaaaaa';
+
+describe('ids of a span by itself', () => {
+  test('follow from the OTel ids', () => {
+    const draft = draftOf({ parentSpanId: parent });
+    expect(draft).toMatchObject({ runId, traceId, startTimeMicros: startMicros, traceTimeMicros: startMicros });
+    expect(draft.values).toMatchObject({ parentRunId: parentUuid, startedAtMicros: startMicros });
+    expect(draft.values.endedAtMicros).toBe(startMicros + 1_500_000);
+  });
+
+  test.each([
+    ['', undefined],
+    ['0000000000000000', undefined],
+    ['AAAAAAAAAAAAAAAA', parentUuid],
+  ])('parent %j gives %s', (parentSpanId, expected) => {
+    expect(draftOf({ parentSpanId }).values.parentRunId).toBe(expected);
+  });
+
+  test('a span without an end is still running', () => {
+    expect(draftOf({ endTimeUnixNano: undefined }).values.endedAtMicros).toBeUndefined();
+  });
+
+  test('attributes of the SDK replace them, and the OTel ids are kept beside', () => {
+    const values = {
+      'langsmith.span.id': ownRun.toUpperCase(),
+      'langsmith.trace.id': ownTrace,
+      'langsmith.span.parent_id': ownTrace,
+      'langsmith.span.dotted_order': `${rootSegment}.${ownSegment}`,
+      'langsmith.trace.session_id': '11111111-2222-3333-4444-555555555555',
+    };
+    const draft = draftOf({ attributes: attributes(values), parentSpanId: parent });
+    expect(draft).toMatchObject({
+      runId: ownRun,
+      traceId: ownTrace,
+      dottedOrder: `${rootSegment}.${ownSegment}`,
+      startTimeMicros: Date.UTC(2025, 10, 24, 16, 0, 1) * 1000 + 2,
+      traceTimeMicros: Date.UTC(2025, 10, 24, 16) * 1000 + 1,
+      projectId: '11111111-2222-3333-4444-555555555555',
+    });
+    expect(draft.values).toMatchObject({ parentRunId: ownTrace, startedAtMicros: startMicros });
+    expect(texts(draft.values).extra).toBe(
+      `{"metadata":{},"otel":{"trace_id":"${traceId.replaceAll('-', '')}","span_id":"${spanHex}","parent_span_id":"${parent}"}}`,
+    );
+  });
+
+  test('a dotted order alone gives the ids', () => {
+    const values = { 'langsmith.span.dotted_order': `${rootSegment}.${ownSegment}` };
+    const draft = draftOf({ attributes: attributes(values) });
+    expect(draft).toMatchObject({ runId: ownRun, traceId: ownTrace });
+    expect(draft.values.parentRunId).toBe(ownTrace);
+  });
+
+  test.each([
+    ['a dotted order of one segment', { 'langsmith.span.dotted_order': rootSegment }],
+    ['a run that is its own trace', { 'langsmith.span.id': ownTrace, 'langsmith.trace.id': ownTrace }],
+    ['a span that the SDK marks', { 'langsmith.is_root': true }],
+  ])('%s is a root, whatever its OTel parent', (_name, values) => {
+    expect(draftOf({ attributes: attributes(values), parentSpanId: parent }).values.parentRunId).toBeUndefined();
+  });
+});
+
+describe('spans of one request', () => {
+  const child = (fields = {}) => span({ spanId: 'bbbbbbbbbbbbbbbb', parentSpanId: spanHex, ...fields });
+  const later = { startTimeUnixNano: String(startNanos + 1_000_000n) };
+
+  test('the root gives time and project to those that came before it', () => {
+    const root = span({ attributes: attributes({ 'langsmith.trace.session_name': 'shop' }) });
+    const { drafts } = readBoth(request([child(later), root]));
+    expect(drafts.map(({ traceTimeMicros }) => traceTimeMicros)).toEqual([startMicros, startMicros]);
+    expect(drafts.map(({ projectName }) => projectName)).toEqual(['shop', 'shop']);
+    expect(drafts[0]?.startTimeMicros).toBe(startMicros + 1_000);
+  });
+
+  test('without the root the earliest span gives the time, and any span the project', () => {
+    const first = child({ spanId: 'cccccccccccccccc' });
+    const named = child({ ...later, attributes: attributes({ 'langsmith.trace.session_name': 'shop' }) });
+    const { drafts } = readBoth(request([named, first]));
+    expect(drafts.map(({ traceTimeMicros }) => traceTimeMicros)).toEqual([startMicros, startMicros]);
+    expect(drafts.map(({ projectName }) => projectName)).toEqual(['shop', 'shop']);
+  });
+
+  test('a project of its own stands', () => {
+    const root = span({ attributes: attributes({ 'langsmith.trace.session_name': 'shop' }) });
+    const other = child({ attributes: attributes({ 'langsmith.trace.session_name': 'other' }) });
+    expect(readBoth(request([root, other])).drafts.map(({ projectName }) => projectName)).toEqual(['shop', 'other']);
+  });
+
+  test('a parent that names its own run id is found by it', () => {
+    const root = span({ attributes: attributes({ 'langsmith.span.id': ownRun }) });
+    expect(readBoth(request([child(), root])).drafts[0]?.values.parentRunId).toBe(ownRun);
+  });
+
+  test('how spans are split over requests changes no id', () => {
+    const spans = [child(later), span(), child({ spanId: 'dddddddddddddddd', parentSpanId: 'bbbbbbbbbbbbbbbb' })];
+    const keys = (drafts: ReturnType<typeof readBoth>['drafts']) =>
+      drafts.map(({ runId: id, traceId: trace, startTimeMicros, values }) => [
+        id,
+        trace,
+        startTimeMicros,
+        values.parentRunId,
+      ]);
+    const together = keys(readBoth(request(spans)).drafts);
+    const apart = spans.flatMap((one) => keys(readBoth(request([one])).drafts));
+    expect(apart).toEqual(together);
+  });
+});
+
+describe('a span that cannot be taken leaves the others', () => {
+  const notUuid = attributes({ 'langsmith.span.id': 'x' });
+  const order = (text: string, more = {}) => attributes({ 'langsmith.span.dotted_order': text, ...more });
+  test.each([
+    [{ traceId: '' }, 'trace_id is not 16 bytes, or all zero'],
+    [{ traceId: 'abcd' }, 'trace_id is not 16 bytes, or all zero'],
+    [{ traceId: '0'.repeat(32) }, 'trace_id is not 16 bytes, or all zero'],
+    [{ traceId: 'xyz' }, 'traceId is not hex'],
+    [{ spanId: '0'.repeat(16) }, 'span_id is not 8 bytes, or all zero'],
+    [{ spanId: 'aabb' }, 'span_id is not 8 bytes, or all zero'],
+    [{ parentSpanId: 'aabb' }, 'parent_span_id is not 8 bytes'],
+    [{ parentSpanId: '0000' }, 'parent_span_id is not 8 bytes'],
+    [{ startTimeUnixNano: '0' }, 'start_time_unix_nano is missing'],
+    [{ startTimeUnixNano: undefined }, 'start_time_unix_nano is missing'],
+    [{ startTimeUnixNano: '-1' }, 'startTimeUnixNano is not a 64-bit integer'],
+    [{ startTimeUnixNano: 'soon' }, 'startTimeUnixNano is not a 64-bit integer'],
+    [{ endTimeUnixNano: String(startNanos - 1n) }, 'end_time_unix_nano is before start_time_unix_nano'],
+    [{ name: 5 }, 'name is not a string'],
+    [{ kind: 'SPAN_KIND_CLIENT' }, 'kind is not a whole number'],
+    [{ attributes: {} }, 'attributes is not a list'],
+    [{ attributes: [5] }, 'an attribute is not an object'],
+    [{ attributes: [{ key: 'a', value: { intValue: '1.5' } }] }, 'intValue is not a 64-bit integer'],
+    [{ attributes: [{ key: 'a', value: { intValue: '9223372036854775808' } }] }, 'intValue is not a 64-bit integer'],
+    [{ attributes: [{ key: 'a', value: { doubleValue: 'x' } }] }, 'doubleValue is not a number'],
+    [{ attributes: [{ key: 'a', value: { boolValue: 'true' } }] }, 'boolValue is not a boolean'],
+    [{ events: [5] }, 'an element of events is not an object'],
+    [{ attributes: notUuid }, 'langsmith.span.id is not a UUID'],
+    [{ attributes: order('x') }, /^langsmith\.span\.dotted_order has 1 characters/],
+    [
+      { attributes: order(rootSegment, { 'langsmith.span.id': ownRun }) },
+      'langsmith.span.dotted_order does not end with langsmith.span.id',
+    ],
+    [
+      { attributes: order(`${rootSegment}.${ownSegment}`, { 'langsmith.trace.id': ownRun }) },
+      'langsmith.span.dotted_order does not begin with langsmith.trace.id',
+    ],
+    [
+      { attributes: order(`${rootSegment}.${ownSegment}`, { 'langsmith.span.parent_id': ownRun }) },
+      'langsmith.span.dotted_order does not agree with langsmith.span.parent_id',
+    ],
+  ])('%j', (fields, reason) => {
+    const { drafts, rejected } = readBoth(request([span({ spanId: parent }), span(fields), span()]));
+    expect(drafts.map(({ index }) => index)).toEqual([0, 2]);
+    expect(rejected).toEqual([
+      { index: 1, reason: typeof reason === 'string' ? reason : expect.stringMatching(reason) },
+    ]);
+  });
+
+  test('text that is not UTF-8 is named with its offset', () => {
+    const json = request([span({ attributes: attributes({ k: 'MARK' }) }), span({ spanId: parent })]);
+    const { body } = decodeJson(Buffer.from(json), 64);
+    const at = body.indexOf('MARK');
+    body[at] = 0xff;
+    const { drafts, rejected } = readOtlp({ body, contentType: 'application/x-protobuf', maxDepth: 64 });
+    expect(drafts.map(({ index }) => index)).toEqual([1]);
+    expect(rejected).toEqual([{ index: 0, reason: `invalid UTF-8 in the string at byte ${at}` }]);
+  });
+});

@@ -1,0 +1,88 @@
+import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
+import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
+import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import type { RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
+
+export const traceHex = '5b8efff798038103d269b633813fc60c';
+export const traceId = '5b8efff7-9803-8103-d269-b633813fc60c';
+export const spanHex = 'eee19b7ec3c1b174';
+export const runId = '00000000-0000-0000-eee1-9b7ec3c1b174';
+export const startNanos = 1_764_000_000_123_456_789n;
+export const startMicros = 1_764_000_000_123_456;
+
+type Json = Record<string, unknown>;
+
+/** A valid span in OTLP/JSON, with `fields` over its own. */
+export function span(fields: Json = {}): Json {
+  return {
+    traceId: traceHex,
+    spanId: spanHex,
+    name: 'step',
+    kind: 1,
+    startTimeUnixNano: String(startNanos),
+    endTimeUnixNano: String(startNanos + 1_500_000_000n),
+    ...fields,
+  };
+}
+
+/** Attributes in OTLP/JSON: text as stringValue, whole numbers as intValue, and so on; objects are AnyValues already. */
+export function attributes(values: Json): Json[] {
+  return Object.entries(values).map(([key, value]) => ({ key, value: anyValue(value) }));
+}
+
+function anyValue(value: unknown): unknown {
+  if (typeof value === 'string') return { stringValue: value };
+  if (typeof value === 'boolean') return { boolValue: value };
+  if (typeof value === 'number') return Number.isInteger(value) ? { intValue: String(value) } : { doubleValue: value };
+  if (Array.isArray(value)) return { arrayValue: { values: value.map(anyValue) } };
+  return value;
+}
+
+export function request(spans: Json[], resource?: Json, scope?: Json): string {
+  return JSON.stringify({ resourceSpans: [{ resource, scopeSpans: [{ scope, spans }] }] });
+}
+
+/** Reads a request in OTLP/JSON, and as protobuf, and demands that both give the same. */
+export function readBoth(json: string, maxDepth = 64): OtlpRuns {
+  const body = Buffer.from(json);
+  const fromJson = readOtlp({ body, contentType: 'application/json', maxDepth });
+  const protobuf = decodeJson(body, maxDepth);
+  if (protobuf.refused.size === 0) {
+    const fromProtobuf = readOtlp({ body: protobuf.body, contentType: 'application/x-protobuf', maxDepth });
+    if (JSON.stringify(readable(fromJson)) !== JSON.stringify(readable(fromProtobuf))) {
+      throw new Error('JSON and protobuf of one request differ');
+    }
+  }
+  return fromJson;
+}
+
+/** The draft of the only span of a request. */
+export function draftOf(fields: Json, resource?: Json, scope?: Json): OtlpDraft {
+  const { drafts, rejected } = readBoth(request([span(fields)], resource, scope));
+  if (drafts.length !== 1) throw new Error(`rejected: ${rejected[0]?.reason}`);
+  return drafts[0] as OtlpDraft;
+}
+
+/** The draft of a span with these attributes, its JSON as text. */
+export function textsOf(values: Json, fields: Json = {}) {
+  return texts(draftOf({ attributes: attributes(values), ...fields }).values);
+}
+
+/** JSON columns as text. */
+export function texts(values: RunValues): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(values).map(([key, value]) => [
+      key,
+      value instanceof Uint8Array ? Buffer.from(value).toString('utf8') : value,
+    ]),
+  );
+}
+
+/** The metadata of a run, parsed. */
+export function metadataOf(values: RunValues): Json {
+  return (JSON.parse(Buffer.from(values.extra as Uint8Array).toString('utf8')) as { metadata: Json }).metadata;
+}
+
+function readable({ drafts, rejected }: OtlpRuns): unknown {
+  return { drafts: drafts.map((draft) => ({ ...draft, values: texts(draft.values) })), rejected };
+}
