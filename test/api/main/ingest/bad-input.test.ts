@@ -117,7 +117,7 @@ describe('a run', () => {
     return {
       ...rootRun({ id }),
       trace_id: parent.id,
-      dotted_order: `${parent['dotted_order']}.${rootRun({ id })['dotted_order']}`,
+      dotted_order: `${parent.dotted_order}.${rootRun({ id }).dotted_order}`,
       parent_run_id: parent.id,
       ...overrides,
     };

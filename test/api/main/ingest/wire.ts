@@ -8,7 +8,7 @@ export const multipartType = `multipart/form-data; boundary=${boundary}`;
 
 /** A consistent root run that started a minute ago, as JSON members. */
 export function rootRun(overrides: Record<string, unknown> = {}): Record<string, unknown> & { id: string } {
-  const id = (overrides['id'] as string | undefined) ?? randomUUID();
+  const id = (overrides.id as string | undefined) ?? randomUUID();
   const micros = Date.now() * 1_000 - 60_000_000;
   return {
     id,

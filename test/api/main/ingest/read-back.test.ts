@@ -1,0 +1,210 @@
+import { randomUUID } from 'node:crypto';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { multipart, postParts, rootRun, Wire } from './wire.ts';
+
+let api: ApiUnderTest;
+let own: OrganizationUnderTest;
+let wire: Wire;
+
+beforeAll(async () => {
+  api = await startApi();
+  own = await addOrganization(api.database, 'own');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  wire = new Wire(api.server, own.adminKey);
+});
+afterAll(() => api.close());
+
+const read = async (id: string) => JSON.parse((await wire.send('GET', `/runs/${id}`)).text) as Record<string, unknown>;
+const accepted = async (answer: Promise<{ status: number; text: string }>) => {
+  const { status, text } = await answer;
+  expect([status, text]).toEqual([202, '{}']);
+};
+
+describe('values come back byte for byte', () => {
+  test.each<[string, string]>([
+    ['big integers', '{"n":123456789012345678901234567890,"m":-0,"e":1E400,"f":0.10}'],
+    ['lone surrogates', '{"s":"\\ud800 \\udfff","t":"\\uD83D"}'],
+    ['NUL characters', '{"s":"a\\u0000b","\\u0000":1}'],
+    ['keys named __proto__', '{"__proto__":{"x":1},"constructor":2,"hasOwnProperty":3}'],
+    ['keys that come twice', '{"a":1,"a":2}'],
+    ['white space', '{ "a" : [ 1 ,\t2 ] ,\r\n "b" : { } }'],
+    ['every kind of escape', '{"s":"\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9é\\u2028"}'],
+    ['text beyond the first plane', '{"s":"👩‍👩‍👧 ‮ \u2028","日本":"語"}'],
+    ['an empty object', '{}'],
+    ['something else than an object', '[1,"two",null,true]'],
+    ['deep nesting', `${'[{"a":'.repeat(1_500)}1${'}]'.repeat(1_500)}`],
+    ['10 MB of text', JSON.stringify({ text: 'é"\\ü'.repeat(1_700_000) })],
+  ])('%s', async (_name, text) => {
+    const run = rootRun();
+    const parts = ['inputs', 'outputs', 'extra', 'events', 'serialized'].map(
+      (field) => [`post.${run.id}.${field}`, text] as const,
+    );
+    await accepted(
+      wire.multipart(multipart([...postParts(run).slice(0, 1), ...parts.slice(0, text.length > 1e6 ? 1 : 5)])),
+    );
+
+    const answer = await wire.send('GET', `/runs/${run.id}`);
+    expect(answer.text.includes(`"inputs":${text}`)).toBe(true);
+    if (text.length < 1e6) {
+      for (const field of ['outputs', 'extra', 'events', 'serialized'])
+        expect(answer.text).toContain(`"${field}":${text}`);
+    }
+    const page = await wire.json('POST', '/runs/query', { id: [run.id] });
+    expect(page.text.includes(`"inputs":${text}`)).toBe(true);
+  });
+
+  test('an error keeps its escapes, and makes the run one that failed', async () => {
+    const run = rootRun();
+    const parts = [
+      ...postParts(run),
+      [`patch.${run.id}`, JSON.stringify({ dotted_order: run.dotted_order, trace_id: run.id })],
+      [`patch.${run.id}.error`, '"no \\ud800\\u0000"'],
+    ] as const;
+    await accepted(wire.multipart(multipart(parts)));
+    const answer = await wire.send('GET', `/runs/${run.id}`);
+    expect(answer.text).toContain('"error":"no \\ud800\\u0000"');
+    expect(JSON.parse(answer.text)).toMatchObject({ status: 'error' });
+  });
+
+  test('a gzip body, sent in chunks without a length', async () => {
+    const run = rootRun();
+    const body = gzipSync(multipart(postParts(run)));
+    const chunks = [body.subarray(0, 10), body.subarray(10, 100), body.subarray(100)];
+    const answer = await fetch(`${wire.url}/runs/multipart`, {
+      method: 'POST',
+      headers: {
+        'x-api-key': wire.key,
+        'content-type': 'multipart/form-data; boundary=----TestBoundary',
+        'content-encoding': 'gzip',
+      },
+      body: ReadableStream.from(chunks),
+      duplex: 'half',
+    } as RequestInit);
+    expect(answer.status).toBe(202);
+    expect(await read(run.id)).toMatchObject({ name: 'root' });
+  });
+});
+
+describe('posts and patches meet in one run, in one project', () => {
+  const key = ({ id, dotted_order }: Record<string, unknown>) => ({ id, trace_id: id, dotted_order });
+  const patch = (run: Record<string, unknown>, values: object) =>
+    wire.json('POST', '/runs/batch', { patch: [{ ...key(run), ...values }] });
+  const post = (run: Record<string, unknown>) => wire.json('POST', '/runs/batch', { post: [run] });
+  const projectName = async (run: { id: string }) => {
+    const { session_id } = await read(run.id);
+    return (JSON.parse((await wire.send('GET', `/sessions/${session_id}`)).text) as { name: string }).name;
+  };
+
+  test('a patch that comes first, and names no project, waits for its post', async () => {
+    const run = rootRun({ session_name: 'late post' });
+    await accepted(patch(run, { outputs: { a: 1 }, end_time: '2099-01-01T00:00:00Z' }));
+    expect((await wire.send('GET', `/runs/${run.id}`)).status).toBe(404);
+    await accepted(post(run));
+    expect(await read(run.id)).toMatchObject({ name: 'root', outputs: { a: 1 }, status: 'success' });
+    expect(await projectName(run)).toBe('late post');
+  });
+
+  test('a patch in the same batch before its post', async () => {
+    const run = rootRun();
+    await accepted(wire.json('POST', '/runs/batch', { patch: [{ ...key(run), outputs: { b: 1 } }], post: [run] }));
+    expect(await read(run.id)).toMatchObject({ outputs: { b: 1 }, inputs: { q: 1 } });
+    expect(await projectName(run)).toBe('default');
+  });
+
+  test('a patch that names another project stays with its trace', async () => {
+    const run = rootRun({ session_name: 'mine' });
+    await accepted(post(run));
+    await accepted(patch(run, { session_name: 'yours', outputs: { c: 1 } }));
+    expect(await read(run.id)).toMatchObject({ outputs: { c: 1 } });
+    expect(await projectName(run)).toBe('mine');
+    expect(JSON.parse((await wire.json('POST', '/runs/query', { trace: run.id })).text).runs).toHaveLength(1);
+  });
+
+  test('a project that is renamed between post and patch', async () => {
+    const run = rootRun({ session_name: 'before' });
+    await accepted(post(run));
+    const { session_id } = await read(run.id);
+    expect((await wire.json('PATCH', `/sessions/${session_id}`, { name: 'after' })).status).toBe(200);
+    await accepted(patch(run, { session_name: 'before', outputs: { d: 1 } }));
+    expect(await projectName(run)).toBe('after');
+    expect(JSON.parse((await wire.send('GET', '/sessions?name=before')).text)).toEqual([]);
+  });
+
+  test('a late or repeated post undoes no patch, and null says nothing', async () => {
+    const run = rootRun({ outputs: { from: 'post' }, error: null });
+    await accepted(post(run));
+    await accepted(patch(run, { outputs: { from: 'patch' }, inputs: null, name: 'patched' }));
+    await accepted(post(run));
+    expect(await read(run.id)).toMatchObject({ outputs: { from: 'patch' }, inputs: { q: 1 }, name: 'patched' });
+    await accepted(patch(run, { outputs: { from: 'second patch' } }));
+    expect(await read(run.id)).toMatchObject({ outputs: { from: 'second patch' }, name: 'patched' });
+  });
+
+  test('single runs without dotted_order: a root, its child, patches by id alone', async () => {
+    const id = randomUUID();
+    const child = randomUUID();
+    const start = Date.now() - 5_000;
+    await accepted(wire.json('POST', '/runs', { id, name: 'plain', run_type: 'chain', start_time: start }));
+    await accepted(
+      wire.json('POST', '/runs', {
+        id: child,
+        parent_run_id: id,
+        name: 'below',
+        run_type: 'tool',
+        start_time: start + 10,
+      }),
+    );
+    await accepted(wire.json('PATCH', `/runs/${child}`, { outputs: { y: 1 }, end_time: start + 20 }));
+    await accepted(wire.json('PATCH', `/runs/${id}`, { outputs: { x: 1 }, end_time: start + 30 }));
+    await accepted(wire.json('POST', '/runs', { id, name: 'plain', run_type: 'chain', start_time: start }));
+
+    const found = JSON.parse((await wire.json('POST', '/runs/query', { trace: id, order: 'asc' })).text).runs;
+    expect(found).toMatchObject([
+      { id, name: 'plain', trace_id: id, outputs: { x: 1 }, status: 'success', parent_run_id: null },
+      { id: child, trace_id: id, outputs: { y: 1 }, parent_run_id: id, parent_run_ids: [id] },
+    ]);
+    expect(found[1].dotted_order.startsWith(`${found[0].dotted_order}.`)).toBe(true);
+  });
+
+  test('a patch by id alone waits for its run', async () => {
+    const id = randomUUID();
+    const patched = wire.json('PATCH', `/runs/${id}`, { outputs: { waited: true } });
+    await accepted(wire.json('POST', '/runs', { id, name: 'slow', run_type: 'chain' }));
+    await accepted(patched);
+    expect(await read(id)).toMatchObject({ outputs: { waited: true } });
+  });
+});
+
+test('tokens, costs and the time of the first token are read out of a model call', async () => {
+  const run = rootRun({
+    run_type: 'llm',
+    outputs: {
+      usage_metadata: {
+        input_tokens: 20,
+        output_tokens: 5,
+        total_tokens: 25,
+        input_token_details: { cache_read: 5 },
+        input_cost: 0.000035,
+        output_cost: 0.00001,
+      },
+    },
+    events: [
+      { name: 'start' },
+      { name: 'new_token', time: '2026-01-01T00:00:00.5Z' },
+      { name: 'new_token', time: '2026-01-01T00:00:01Z' },
+    ],
+  });
+  await accepted(wire.multipart(multipart(postParts(run))));
+  expect(await read(run.id)).toMatchObject({
+    prompt_tokens: 20,
+    completion_tokens: 5,
+    total_tokens: 25,
+    prompt_cost: '0.000035',
+    completion_cost: '0.00001',
+    total_cost: '0.000045',
+    prompt_token_details: { cache_read: 5 },
+    first_token_time: '2026-01-01T00:00:00.500000',
+  });
+});
