@@ -9,7 +9,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 demo: dist/.built ## Send real traces through everything on a throw-away folder and show the usage
-	@node dist/api/command-line/runlake.js demo
+	@node --import tsx docs/demo/demo.ts
 
 start: dist/.built ## Run everything in the foreground, with the environment as given
 	@exec node dist/api/command-line/runlake.js all
@@ -39,7 +39,7 @@ clean: ## Remove what was built
 $(NODE_MODULES): package.json package-lock.json
 	@node infra/native/check-node.mjs
 	@echo "Installing packages ..."
-	@npm ci --no-audit --no-fund --loglevel=error
+	@npm ci --include=dev --include=optional --prefer-offline --no-audit --no-fund --loglevel=error
 	@touch $@
 
 dist/.built: $(NODE_MODULES) $(SOURCES) tsconfig.json tsconfig.build.json

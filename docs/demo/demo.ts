@@ -1,0 +1,121 @@
+/**
+ * `make demo`: the whole path, from the stock SDK to exact usage, on a throw-away folder.
+ *
+ *   1. start Runlake; make workspaces, users and keys;
+ *   2. send nested traces of three weeks with the stock `langsmith` SDK;
+ *   3. wait until they are counted; print usage by project and day; write the CSV;
+ *   4. read one trace back;
+ *   5. compare every figure with what was sent: exit code 0 only if all are equal;
+ *   6. stop everything, remove the folder, say how to go on.
+ */
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { Client } from 'langsmith';
+import type { Run } from 'langsmith/schemas';
+import { nextSteps } from './next-steps.ts';
+import { demoDays, firstDay, type PlannedTrace, planTraces } from './plan.ts';
+import { type Sent, sendTraces } from './send.ts';
+import { type DemoServer, startServer } from './server.ts';
+import { ProgressBar, traceTree, usageTable } from './show.ts';
+import { type DemoTenants, makeTenants } from './tenants.ts';
+import { DemoUsage, timeOf } from './usage.ts';
+
+const csvFile = 'demo-usage.csv';
+const countedWithinMs = 30_000;
+
+const { values } = parseArgs({ options: { traces: { type: 'string', default: '1500' } } });
+const traceCount = Number(values.traces);
+if (!Number.isInteger(traceCount) || traceCount < 50 || traceCount > 100_000) {
+  console.error('--traces takes a whole number from 50 to 100000.');
+  process.exit(2);
+}
+// The SDK listens to these: sampling, hidden inputs, another workspace. The demo is to be the same everywhere.
+for (const name of Object.keys(process.env)) if (/^(LANGSMITH|LANGCHAIN)_/.test(name)) delete process.env[name];
+
+// The SDK advises its own successor of `listRuns`, which asks another API.
+process.noDeprecation = true;
+
+console.log('Runlake demo: traces in, exact usage out.\n');
+const starting = startServer();
+for (const [signal, code] of [
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+  ['SIGHUP', 129],
+] as const) {
+  process.once(signal, () => {
+    console.log('\nStopping, cleaning up ...');
+    // Requests that the SDK has under way fail now, as they should.
+    console.warn = console.error = () => {};
+    void starting.stop().finally(() => process.exit(code));
+  });
+}
+let equal = false;
+try {
+  const server = await step('Starting ClickHouse, Postgres and Runlake on a throw-away folder', starting.ready);
+  equal = await Promise.race([tell(server), server.ended]);
+} catch (error) {
+  console.error(`\nThe demo failed: ${error instanceof Error ? error.message : String(error)}`);
+} finally {
+  await starting.stop();
+}
+console.log(equal ? nextSteps() : '\nWhat was counted is not what was sent, or the demo could not tell.');
+process.exit(equal ? 0 : 1);
+
+async function tell(server: DemoServer): Promise<boolean> {
+  const nowMs = Date.now();
+  const tenants = await step('Making 2 workspaces, 3 users and 4 API keys through the API', makeTenants(server));
+  const traces = planTraces(traceCount, nowMs);
+
+  console.log(
+    `Sending ${traceCount.toLocaleString('en')} nested traces of ${demoDays} days with the stock langsmith SDK`,
+  );
+  const bar = new ProgressBar(traceCount);
+  const sent = await sendTraces(traces, server, tenants, (done, runs) =>
+    bar.update(done, `${runs.toLocaleString('en')} runs`),
+  );
+  const failed = traces.filter(({ fails }) => fails).length;
+  console.log(`  ${failed} of them failed; ${sent.lateEnds} ended late, long after the rest.`);
+
+  const usage = new DemoUsage(server, tenants, nowMs);
+  const counted = await step('Waiting until they are counted', usage.settle(traceCount, countedWithinMs));
+  console.log(`\nTraces by project and day (${counted.toLocaleString('en')} in all):\n`);
+  console.log(usageTable(await usage.daily('project'), firstDay(nowMs), demoDays));
+
+  const csv = await usage.csv();
+  writeFileSync(csvFile, csv);
+  console.log(`\nThe same as CSV: ${csvFile} (${csv.trim().split('\r\n').length - 1} rows)`);
+  await showTrace(server, tenants, traces, sent);
+  return compare(usage, traces);
+}
+
+/** Reads the newest failed support ticket back, with the SDK. */
+async function showTrace(server: DemoServer, { keyOf }: DemoTenants, traces: readonly PlannedTrace[], sent: Sent) {
+  const index = traces.findLastIndex(({ project, fails }) => project === 'support-bot' && fails);
+  const shown = index >= 0 ? index : traces.length - 1;
+  const trace = traces[shown] as PlannedTrace;
+  const client = new Client({ apiUrl: server.url, apiKey: keyOf.get(trace.sender)?.key ?? '' });
+  const runs: Run[] = [];
+  for await (const run of client.listRuns({ traceId: sent.roots[shown]?.id ?? '' })) runs.push(run);
+  console.log(`\nOne trace read back, of ${timeOf(trace.startMs)} in ${trace.project} ("${trace.question}"):\n`);
+  console.log(traceTree(runs));
+}
+
+async function compare(usage: DemoUsage, traces: readonly PlannedTrace[]): Promise<boolean> {
+  console.log('\nComparing with what was sent:\n');
+  const comparisons = await usage.compare(traces);
+  for (const { what, figures, differences } of comparisons) {
+    const verdict =
+      differences.length === 0 ? `all ${figures} figures equal` : `${differences.length} of ${figures} differ`;
+    console.log(`  ${differences.length === 0 ? '✓' : '✗'} ${what}: ${verdict}`);
+    for (const difference of differences.slice(0, 10)) console.log(`      ${difference}`);
+  }
+  return comparisons.every(({ differences }) => differences.length === 0);
+}
+
+async function step<T>(what: string, work: Promise<T>): Promise<T> {
+  const startedMs = Date.now();
+  process.stdout.write(`${what} ... `);
+  const result = await work;
+  console.log(`${((Date.now() - startedMs) / 1_000).toFixed(1)} s`);
+  return result;
+}

@@ -1,0 +1,115 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startRunlake } from '../runlake-process.ts';
+
+const script = fileURLToPath(new URL('../../docs/demo/demo.ts', import.meta.url));
+const loader = import.meta.resolve('tsx');
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'runlake-demo-test-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The demo in an empty folder, with settings of the SDK and of Runlake around it that must not matter. */
+function startDemo(traces: number) {
+  const child = spawn(process.execPath, ['--import', loader, script, '--traces', String(traces)], {
+    cwd: folder,
+    env: {
+      ...process.env,
+      TMPDIR: folder,
+      LANGSMITH_TRACING_SAMPLING_RATE: '0',
+      LANGSMITH_WORKSPACE_ID: '11111111-1111-4111-8111-111111111111',
+      RUNLAKE_MAX_BODY_BYTES: 'nonsense',
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const said = { output: '' };
+  const seen = (text: string) =>
+    new Promise<void>((resolve, reject) => {
+      const look = () => said.output.includes(text) && resolve();
+      child.stdout.on('data', look);
+      child.once('exit', () => reject(new Error(`no '${text}' in:\n${said.output}`)));
+      look();
+    });
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (said.output += chunk));
+  const ended = new Promise<number | null>((resolve) => child.once('close', (code) => resolve(code)));
+  return { child, said, seen, ended };
+}
+
+function leftovers(): string[] {
+  return readdirSync(folder).filter((name) => name.startsWith('runlake-'));
+}
+
+describe('the demo', () => {
+  it('sends, counts, compares, and says how to go on', async () => {
+    const { ended, said } = startDemo(120);
+    expect(await ended, said.output).toBe(0);
+    expect(said.output).toContain('120 of 120 traces');
+    expect(said.output).toMatch(/└─ reply agent \(chain\) +\d+\.\d\d s/);
+    expect(said.output).toMatch(/ {2}total( +[\d,]+){4} +120\n/);
+    for (const what of ['workspace and day', 'project and day', 'user and day', 'api key and day', 'project and hour'])
+      expect(said.output).toMatch(new RegExp(`✓ by ${what}: all \\d+ figures equal`));
+    expect(said.output).not.toMatch(/✗ by|warn/i);
+    const csv = readFileSync(join(folder, 'demo-usage.csv'), 'utf8');
+    expect(csv).toMatch(/^Time Bucket Start,.*,Traces\r\n/);
+    expect(leftovers()).toEqual([]);
+
+    await pasteNextSteps(said.output);
+  }, 120_000);
+
+  it('cleans up when it is interrupted', async () => {
+    const { child, ended, said, seen } = startDemo(20_000);
+    await seen('Sending');
+    child.kill('SIGINT');
+    expect(await ended, said.output).toBe(130);
+    expect(leftovers()).toEqual([]);
+    expect(said.output.split('Stopping, cleaning up ...')[1]?.trim()).toBe('');
+  }, 120_000);
+
+  it('refuses a number of traces that makes no sense', async () => {
+    const { ended, said } = startDemo(3);
+    expect(await ended).toBe(2);
+    expect(said.output).toContain('--traces takes');
+    expect(leftovers()).toEqual([]);
+  });
+});
+
+/** Starts Runlake with the key that the demo proposes, and sends its curl lines to it. */
+async function pasteNextSteps(output: string): Promise<void> {
+  const [, apiKey] = /^ +RUNLAKE_BOOTSTRAP_API_KEY=(\S+) make start$/m.exec(output) ?? [];
+  const [, proposed] = /LANGSMITH_ENDPOINT=(\S+)/.exec(output) ?? [];
+  expect(proposed).toBe('http://127.0.0.1:1984');
+  const [send, read] = output.match(/^ +curl .*$/gm) ?? [];
+  const runlake = await startRunlake({ apiKey: String(apiKey) });
+  try {
+    const ask = (line: string | undefined) => curl(String(line).replace(String(proposed), runlake.url));
+    expect((await ask(send)).status).toBe(202);
+    await expect
+      .poll(async () => ((await (await ask(read)).json()) as { value: number }[])[0]?.value, { timeout: 20_000 })
+      .toBe(1);
+  } finally {
+    await runlake.remove();
+  }
+}
+
+/** What curl would do: the shell splits the line, so that quotes count as they do for the user. */
+function curl(line: string): Promise<Response> {
+  const words = execFileSync('sh', ['-c', `curl() { printf '%s\\n' "$@"; }; ${line}`], { encoding: 'utf8' })
+    .trimEnd()
+    .split('\n');
+  const headers: [string, string][] = [];
+  let url = '';
+  let body: string | undefined;
+  for (let index = 0; index < words.length; index++) {
+    const word = words[index] as string;
+    if (word === '-H') headers.push((words[++index] as string).split(/: (.*)/s).slice(0, 2) as [string, string]);
+    else if (word === '-d') body = words[++index];
+    else url = word;
+  }
+  return fetch(url, { headers, ...(body !== undefined && { method: 'POST', body }) });
+}
