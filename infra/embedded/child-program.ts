@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 export interface ChildProgram {
-  /** Path of the program beside `base`, without ending, as `./engine-process`. */
+  /** Path of the program beside `base`, without ending, as `./server-child`. */
   readonly program: string;
   /** `import.meta.url` of the caller; its ending says whether TypeScript or built JavaScript runs. */
   readonly base: string;

@@ -35,7 +35,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
   const files = serverFiles(folder);
   await endLeftover(files.process);
   const child = forkProgram({
-    program: './engine-process',
+    program: './server-child',
     base: import.meta.url,
     cwd: folder,
     args: [

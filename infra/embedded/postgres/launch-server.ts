@@ -52,7 +52,7 @@ const settings = {
 export async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { dataFolder, account } = launch;
   const child = forkProgram({
-    program: './watchdog',
+    program: './watchdog-child',
     base: import.meta.url,
     cwd: dataFolder,
     args: [

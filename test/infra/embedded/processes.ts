@@ -21,9 +21,9 @@ export interface Held {
   readonly fault?: string;
 }
 
-/** Starts `hold-folder.ts` and waits for what it says. */
+/** Starts `hold-folder.fixture.ts` and waits for what it says. */
 export async function holdFolder(folder: string, what: 'engines' | 'nothing'): Promise<Held> {
-  const child = fork(fileURLToPath(new URL('./hold-folder.ts', import.meta.url)), [folder, what], {
+  const child = fork(fileURLToPath(new URL('./hold-folder.fixture.ts', import.meta.url)), [folder, what], {
     execArgv: ['--import', 'tsx'],
   });
   onTestFinished(() => void child.kill('SIGKILL'));
