@@ -22,6 +22,7 @@ import { getInfoHealth } from './info/get-info-health.ts';
 import { getSettings } from './info/get-settings.ts';
 import { createBatch } from './ingest/create-batch.ts';
 import { createMultipart } from './ingest/create-multipart.ts';
+import { createOtlp } from './ingest/create-otlp.ts';
 import { createRun } from './ingest/create-run.ts';
 import { updateRun } from './ingest/update-run.ts';
 import { createMember } from './members/create-member.ts';
@@ -85,6 +86,7 @@ export const operations: readonly Operation[] = [
   updateRun,
   createBatch,
   createMultipart,
+  createOtlp,
   // runs
   getRun,
   queryRuns,

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
@@ -60,6 +60,27 @@ const multipart = (victim: Victim) => {
     '',
   ].join('\r\n');
 };
+
+/** A span that names the victim's project. */
+const otlp = (projectId: string) => ({
+  resourceSpans: [
+    {
+      scopeSpans: [
+        {
+          spans: [
+            {
+              traceId: randomBytes(16).toString('hex'),
+              spanId: randomBytes(8).toString('hex'),
+              name: 'stolen',
+              startTimeUnixNano: String(Date.now() * 1e6),
+              attributes: [{ key: 'langsmith.trace.session_id', value: { stringValue: projectId } }],
+            },
+          ],
+        },
+      ],
+    },
+  ],
+});
 
 /** One entry an operation that needs a key. An operation without one fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
@@ -126,6 +147,12 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     url: '/runs/multipart',
     headers: { 'content-type': 'multipart/form-data; boundary=cut' },
     payload: multipart(victim),
+    answers: [400, 404, 422],
+  }),
+  createOtlpTraces: ({ projectId }) => ({
+    url: '/otel/v1/traces',
+    headers: { 'content-type': 'application/json' },
+    payload: otlp(projectId),
     answers: [400, 404, 422],
   }),
   // Last of those about runs: what the stranger made under the same id is their own.

@@ -1,0 +1,57 @@
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { acceptOtlp } from '../../../pipelines/ingest/accept/accept-otlp.ts';
+import { otlpFailure, otlpResponse } from '../../../pipelines/ingest/otlp/otlp-response.ts';
+import { Answer, defineOperation } from '../../server/operation.ts';
+import { readBody } from './read-body.ts';
+import { senderOf } from './sender.ts';
+
+/** `POST /otel/v1/traces`: what OTLP exporters send. Answers, also of faults, are in the encoding of the request. */
+export const createOtlp = defineOperation({
+  operationId: 'createOtlpTraces',
+  method: 'POST',
+  path: '/otel/v1/traces',
+  tag: 'ingest',
+  summary: 'Send OpenTelemetry traces',
+  description:
+    'OTLP over HTTP, protobuf or JSON, plain, gzip or zstd. Each span becomes a run. Answers 200 when everything that was taken is ' +
+    'durable; `partial_success` counts the spans that were not, and says why. The header `Langsmith-Project` names the project of ' +
+    'spans that name none.',
+  access: { permission: 'runs:write', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  rawBody: { contentTypes: ['application/x-protobuf', 'application/json'], description: 'ExportTraceServiceRequest' },
+  schema: {
+    response: { 200: Type.Object({}, { description: 'ExportTraceServiceResponse', additionalProperties: true }) },
+  },
+  async handler({ caller, request, services }) {
+    const contentType = request.headers['content-type'];
+    try {
+      const body = await readBody(request, services.config);
+      const projectName = projectOf(request);
+      const { rejected } = await acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept);
+      const message = rejected.length === 0 ? '' : `Not taken: ${rejected[0]?.error.message}`;
+      return encoded(200, otlpResponse(contentType, rejected.length, message));
+    } catch (error) {
+      if (!isRunlakeError(error)) throw error;
+      const retryAfter = error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);
+      return encoded(error.status, otlpFailure(contentType, error.message), retryAfter);
+    }
+  },
+});
+
+function projectOf(request: FastifyRequest): string | undefined {
+  const header = request.headers['langsmith-project'];
+  return typeof header === 'string' && header !== '' ? header : undefined;
+}
+
+function encoded(status: number, answer: { contentType: string; body: Buffer }, retryAfterSeconds?: number): Answer {
+  return new Answer({
+    status,
+    headers: {
+      'content-type': answer.contentType,
+      ...(retryAfterSeconds !== undefined && { 'retry-after': String(retryAfterSeconds) }),
+    },
+    body: answer.body,
+  });
+}

@@ -1,0 +1,29 @@
+import { readOtlp } from '../otlp/read-otlp.ts';
+import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
+import type { Acceptance, Rejection } from './draft.ts';
+import type { Sender } from './publish-runs.ts';
+import { inconsistent } from './rejection.ts';
+
+export interface OtlpBody {
+  readonly body: Buffer;
+  readonly contentType: string | undefined;
+  /** The header Langsmith-Project: the project of spans that name none. */
+  readonly projectName: string | undefined;
+}
+
+/**
+ * `POST /otel/v1/traces`: an OTLP ExportTraceServiceRequest, each span a run.
+ * @throws what `readOtlp` and `acceptDrafts` throw.
+ */
+export async function acceptOtlp(
+  sender: Sender,
+  { body, contentType, projectName }: OtlpBody,
+  ports: AcceptPorts,
+): Promise<Acceptance> {
+  const { drafts, rejected: refused } = readOtlp({ body, contentType, maxDepth: ports.config.maxJsonDepth });
+  const rejected: Rejection[] = refused.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
+  const named = drafts.map((draft) =>
+    draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,
+  );
+  return acceptDrafts(sender, named, rejected, ports);
+}
