@@ -6,9 +6,9 @@
  * piece once as posts with inputs and once as patches with outputs, so that the newest are not merged. Two of a hundred failed.
  *
  * Measured in turns, so that both sides meet the same machine: the request as a client sends it (keep-alive, key, projects from
- * Postgres), and the plain query that has the same answer, `… FINAL … ORDER BY start_time DESC LIMIT 100`, through the same
- * ClickHouse client (`ratio`: how many times longer it takes, the worse of both conditions). Both have to name the same runs.
- * The cache of query conditions is off for all.
+ * Postgres), and the plain query for the ids alone, `… FINAL … ORDER BY start_time DESC LIMIT 100`, through the same ClickHouse
+ * client (`ratio`: how many times longer it takes than the whole page, the worse of both conditions). Both have to name the same
+ * runs. The cache of query conditions is off for all.
  */
 import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -27,10 +27,9 @@ import { openDataFolder } from '../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../infra/embedded/start.ts';
 import { migrate } from '../infra/migrations/migrate.ts';
 import { openDatabase } from '../infra/postgres/pool.ts';
+import { createTokenSigner } from '../infra/signing/token-signer.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
-import { runColumns } from '../pipelines/runs/run-columns.ts';
-import { noExtras } from '../pipelines/runs/run-extras.ts';
-import { type SelectName, selectFields } from '../pipelines/runs/run-select.ts';
+import type { SelectName } from '../pipelines/runs/run-select.ts';
 import { createAuthenticator } from '../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../pipelines/tenants/bootstrap.ts';
 
@@ -39,9 +38,9 @@ const runsOfOthers = runs / 20;
 const otherProjects = 4;
 const pieceRows = 50_000;
 const days = 30;
-const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
-const requestsPerRound = 12;
-const target = 5;
+const rounds = Number(process.env.BENCH_ROUNDS ?? 15);
+const requestsPerRound = 4;
+const target = 1.5;
 const p50TargetMs = 100;
 /** What ClickHouse may not remember from one repetition to the next. */
 const fresh = { use_query_condition_cache: 0 } as const;
@@ -101,8 +100,8 @@ try {
       errors_p50_ms: round(errors.httpMs),
       errors_p99_ms: round(errors.httpP99Ms),
       p50_target_ms: p50TargetMs,
-      plain_query_ms: round(all.plainMs),
-      errors_plain_query_ms: round(errors.plainMs),
+      plain_ids_ms: round(all.plainMs),
+      errors_plain_ids_ms: round(errors.plainMs),
       page_bytes: all.bytes,
       runs,
       runs_of_others: runsOfOthers * otherProjects,
@@ -179,17 +178,17 @@ async function insertPiece(params: Record<string, string | number>): Promise<voi
 async function measure(key: string, workspaceId: string, projectId: string) {
   const config = { ...loadConfig({}).config, port: 0 };
   const authenticator = createAuthenticator({ database, logger });
-  const services = { config, database, warehouse, authenticator, runExtras: noExtras } as Partial<Services> as Services;
+  const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
+  const services = { config, database, warehouse, authenticator, attachmentSigner } as Partial<Services> as Services;
   const server = await buildServer({ config, services, logger, operations: [queryRuns] });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const columns = [...selectFields(select).columns].map((column) => runColumns[column]).join(', ');
   const side = async (error: boolean | undefined) => {
     const plain: number[] = [];
     const http: number[] = [];
     let bytes = 0;
     const body = JSON.stringify({ session: [projectId], limit: 100, select, ...(error && { error }) });
-    const sql = `SELECT id, ${columns} FROM runs FINAL WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
+    const sql = `SELECT id FROM runs FINAL WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
       ${error ? 'AND isNotNull(coalesce(patch_error, post_error))' : ''} ORDER BY start_time DESC LIMIT 100`;
     const params = { tenant: workspaceId, project: projectId };
     for (let done = -1; done < rounds; done++) {

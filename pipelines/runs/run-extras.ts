@@ -8,9 +8,3 @@ export interface RunExtras {
   /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are left out. */
   attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
 }
-
-/** For readers that have neither feedback nor attachments. */
-export const noExtras: RunExtras = {
-  feedbackStats: async () => new Map(),
-  attachmentUrls: async () => new Map(),
-};

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { queryRuns, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
+import type { RunQuery } from '../../../pipelines/runs/query-runs.ts';
 import { deletedProjectId, foreignProjectId, foreignTenantId, openReading, type Reading } from './reading.ts';
 import { insertEvents, json, noonMicros, otherProjectId, projectId, runEvent, tenantId, uuidOf } from './run-events.ts';
 
@@ -176,50 +176,6 @@ describe('tokens, costs and times', () => {
     const { runs } = await reading.page({ runIds: [runId], select: ['thread_id'] });
     expect(runs[0]?.thread_id).toBe(threadId);
   });
-});
-
-describe('values', () => {
-  const values: [string, string][] = [
-    ['integers beyond doubles', '{"n":123456789012345678901234567890,"f":1.00000000000000000001,"e":1E400}'],
-    ['lone surrogates', '{"a":"\\ud800","\\udfff":"\\uD83D\\uDE00"}'],
-    ['NUL', '{"a":"x\\u0000y"}'],
-    ['__proto__ and repeated keys', '{"__proto__":{"x":1},"a":1,"a":2,"constructor":null}'],
-    ['white space inside', '{ "a" :\t[ 1 ,\n 2 ]\r\n}'],
-    ['escapes as they came', '{"a":"\\/\\u0041\\u000a é 😀"}'],
-    ['quotes and backslashes', '{"a":"\\"\\\\\'` $1 {tenant:UUID} ; DROP TABLE runs --"}'],
-    ['deep nesting', `{"a":${'['.repeat(4_000)}${']'.repeat(4_000)}}`],
-    ['something that is no object', '[1,"two",null]'],
-    ['nothing in it', '{}'],
-  ];
-  it.each(values)('%s: the same bytes', async (name, text) => {
-    const runId = uuidOf('bytes', name);
-    const bytes = Buffer.from(text);
-    const fields = { inputs: bytes, outputs: bytes, extra: bytes, events: bytes, serialized: bytes };
-    await store([runEvent({ runId, values: fields })]);
-    const answer = await queryRuns(reading.ports, query({ runIds: [runId] }));
-    for (const field of Object.keys(fields)) expect(answer.includes(`"${field}":${text},"`)).toBe(true);
-  });
-
-  it('strings of 10 MB', async () => {
-    const runId = uuidOf('large');
-    const inputs = json({ text: 'é'.repeat(5 * 1024 * 1024) });
-    await store([runEvent({ runId, values: { inputs } })]);
-    const answer = await queryRuns(reading.ports, query({ runIds: [runId] }));
-    expect(answer.includes(Buffer.concat([Buffer.from('"inputs":'), inputs]))).toBe(true);
-  });
-
-  it('previews are the beginning of the text', async () => {
-    const runId = uuidOf('preview');
-    await store([runEvent({ runId, values: { inputs: json({ text: '😀'.repeat(400) }), outputs: json({ a: 1 }) } })]);
-    const { runs } = await reading.page({ runIds: [runId], select: ['inputs_preview', 'outputs_preview'] });
-    expect(runs[0]?.inputs_preview).toBe(`{"text":"${'😀'.repeat(241)}…`);
-    expect(runs[0]?.outputs_preview).toBe('{"a":1}');
-    expect(runs[0]).not.toHaveProperty('inputs');
-  });
-
-  function query(more: Partial<RunQuery>): RunQuery {
-    return { tenantId, filter: {}, order: 'desc', limitRows: 100, withCursor: true, ...more };
-  }
 });
 
 describe('where runs are looked for', () => {

@@ -1,9 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../../infra/config/settings.ts';
 import { queryRuns, type ReadPorts, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
-import { noExtras, type RunExtras } from '../../../pipelines/runs/run-extras.ts';
+import type { RunExtras } from '../../../pipelines/runs/run-extras.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { otherProjectId, projectId, tenantId, uuidOf } from './run-events.ts';
+
+const noExtras: RunExtras = {
+  feedbackStats: async () => new Map(),
+  attachmentUrls: async () => new Map(),
+};
 
 export interface Reading {
   readonly stores: FreshStores;
