@@ -30,12 +30,12 @@ export async function createFeedback(sender: Sender, body: Buffer, ports: Feedba
   }
   return inTurn(`${tenantId}:${id}`, async () => {
     const last = await findLastEvent(ports.warehouse, tenantId, id);
-    const event = { ...read, receivedAtMicros: versionAfter(last) };
     const moved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
-    const events: FeedbackEvent[] = moved ? [deletionOf(last), event] : [event];
+    const deletions = moved ? [deletionOf(last)] : [];
+    const event: FeedbackEvent = { ...read, receivedAtMicros: versionAfter(deletions[0] ?? last) };
     await ports.log.publish(
       feedbackEvents,
-      events.map((each) => feedbackMessage(each, ports.log, ports.config)),
+      [...deletions, event].map((each) => feedbackMessage(each, ports.log, ports.config)),
     );
     const [json] = await showFeedback(ports, tenantId, [event], { withUserNames: false });
     return json as Buffer;
