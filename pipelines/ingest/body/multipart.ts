@@ -1,48 +1,51 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { parametersOf } from './header-parameters.ts';
+import { type PartHeaders, readPartHeaders } from './part-headers.ts';
 
-/** A part of a multipart body: where its content lies, and what its headers say. */
-export interface Part {
-  readonly name: string;
-  /** Without parameters, in lower case; empty where the part has none. */
-  readonly contentType: string;
-  readonly filename: string | undefined;
+/** A part of a multipart body: what its headers say, and where it lies. */
+export interface Part extends PartHeaders {
+  readonly headersStart: number;
+  /** Its content is `body[start, end)`. */
   readonly start: number;
   readonly end: number;
 }
 
 /** RFC 2046: the characters and the length of a boundary. */
-const boundaryForm = /^[0-9A-Za-z'()+_,\-./:=? ]{1,70}$/;
+const boundaryForm = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 const maxHeaderBytes = 8 * 1024;
-const maxNameCharacters = 1_024;
+const endOfHeaders = Buffer.from('\r\n\r\n');
 
 const dash = 0x2d;
 const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
 
 /**
- * Finds the parts of a `multipart/form-data` body, in order, without copying. Source: RFC 7578, RFC 2046.
+ * Finds the parts of a `multipart/form-data` body, in order, without copying. What stands before the first boundary and after
+ * the closing one is left out. Source: RFC 7578, RFC 2046.
  *
  * @throws INVALID_MULTIPART with the offset of the fault, also where a name comes twice; TOO_MANY_PARTS before the work
- *   for all of them is done.
+ *   for all of them is done; UNSUPPORTED_MEDIA_TYPE where `contentType` is another.
  */
 export function parseMultipart(body: Buffer, contentType: string, maxParts: number): Part[] {
   const delimiter = Buffer.from(`\r\n--${boundaryOf(contentType)}`, 'latin1');
   const parts: Part[] = [];
   const names = new Set<string>();
-  let position = firstDelimiter(body, delimiter);
+  let position = afterFirstDelimiter(body, delimiter);
   for (;;) {
     if (body[position] === dash && body[position + 1] === dash) return parts;
-    const headersStart = lineEnd(body, position);
-    if (headersStart === undefined) throw broken(position, 'a line end was expected after the boundary');
+    const headersStart = afterLineEnd(body, position);
     if (parts.length >= maxParts) throw fault('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
-    const headersEnd = endOfHeaders(body, headersStart);
-    const end = body.indexOf(delimiter, headersEnd - 2);
-    if (end < 0) throw broken(body.length, 'the body ends before the closing boundary');
-    const part = readPart(body, headersStart, headersEnd, Math.max(end, headersEnd));
-    if (names.has(part.name)) throw broken(headersStart, `the part '${part.name}' comes twice`);
-    names.add(part.name);
-    parts.push(part);
-    position = end + delimiter.length;
+    const headersEnd = findHeadersEnd(body, headersStart);
+    const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
+    // A part without content may lend the line end of its headers to the boundary.
+    const found = body.indexOf(delimiter, start - 2);
+    if (found < 0) throw broken(body.length, 'the body ends before the closing boundary');
+    const end = Math.max(start, found);
+    const { name, contentType: type, filename } = readPartHeaders(body, headersStart, headersEnd, end - start);
+    names.add(name);
+    parts.push({ name, contentType: type, filename, headersStart, start, end });
+    if (names.size < parts.length) throw broken(headersStart, `the part '${name}' comes twice`);
+    position = found + delimiter.length;
   }
 }
 
@@ -52,84 +55,40 @@ function boundaryOf(contentType: string): string {
   }
   const boundary = parametersOf(contentType).get('boundary');
   if (boundary === undefined) throw broken(0, 'the Content-Type names no boundary');
-  if (!boundaryForm.test(boundary) || boundary.endsWith(' '))
-    throw broken(0, 'the boundary of the Content-Type is not one of RFC 2046');
+  if (!boundaryForm.test(boundary)) throw broken(0, 'the boundary of the Content-Type is not one of RFC 2046');
   return boundary;
 }
 
-/** The position after the first delimiter; what stands before it is a preamble. */
-function firstDelimiter(body: Buffer, delimiter: Buffer): number {
-  const bare = delimiter.subarray(2);
-  if (body.subarray(0, bare.length).equals(bare)) return bare.length;
+function afterFirstDelimiter(body: Buffer, delimiter: Buffer): number {
+  const bareBytes = delimiter.length - 2;
+  if (body.length >= bareBytes && body.compare(delimiter, 2, delimiter.length, 0, bareBytes) === 0) return bareBytes;
   const at = body.indexOf(delimiter);
   if (at < 0) throw broken(0, 'the boundary of the Content-Type does not occur in the body');
   return at + delimiter.length;
 }
 
 /** The position after the line end at `at`, which spaces may precede. */
-function lineEnd(body: Buffer, at: number): number | undefined {
+function afterLineEnd(body: Buffer, at: number): number {
   let position = at;
   while (body[position] === 0x20 || body[position] === 0x09) position++;
-  return body[position] === carriageReturn && body[position + 1] === lineFeed ? position + 2 : undefined;
+  if (body[position] === carriageReturn && body[position + 1] === lineFeed) return position + 2;
+  if (position >= body.length - 1) throw broken(body.length, 'the body ends before the closing boundary');
+  throw broken(position, 'a line end is expected after the boundary');
 }
 
-function endOfHeaders(body: Buffer, start: number): number {
-  if (body[start] === carriageReturn && body[start + 1] === lineFeed) return start + 2;
-  const end = body.subarray(start, start + maxHeaderBytes + 4).indexOf('\r\n\r\n');
-  if (end >= 0) return start + end + 4;
-  const reason =
-    start + maxHeaderBytes < body.length
+/** Where the headers that begin at `start` end, before the empty line. */
+function findHeadersEnd(body: Buffer, start: number): number {
+  if (body[start] === carriageReturn && body[start + 1] === lineFeed) return start;
+  const head = body.subarray(start, start + maxHeaderBytes + endOfHeaders.length);
+  const length = head.indexOf(endOfHeaders);
+  if (length >= 0) return start + length;
+  const isTooLong = head.length > maxHeaderBytes;
+  throw broken(
+    isTooLong ? start : body.length,
+    isTooLong
       ? `the headers of a part are longer than ${maxHeaderBytes} bytes`
-      : 'the body ends within the headers of a part';
-  throw broken(start, reason);
-}
-
-function readPart(body: Buffer, headersStart: number, start: number, end: number): Part {
-  const headers = new Map<string, string>();
-  const text = body.toString('utf8', headersStart, Math.max(headersStart, start - 4));
-  for (const line of text === '' ? [] : text.split('\r\n')) {
-    const colon = line.indexOf(':');
-    if (colon <= 0) throw broken(headersStart, 'a header of a part has no name');
-    headers.set(line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim());
-  }
-  const disposition = headers.get('content-disposition') ?? '';
-  const parameters = parametersOf(disposition);
-  const name = parameters.get('name');
-  if (!/^form-data\s*(;|$)/i.test(disposition) || name === undefined || name === '') {
-    throw broken(headersStart, 'a part has no Content-Disposition: form-data with a name');
-  }
-  if (name.length > maxNameCharacters)
-    throw broken(headersStart, `the name of a part is longer than ${maxNameCharacters} characters`);
-  const encoding = headers.get('content-encoding');
-  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-    throw broken(headersStart, `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`);
-  }
-  const type = headers.get('content-type') ?? '';
-  checkLength(headersStart, name, end - start, headers.get('content-length') ?? parametersOf(type).get('length'));
-  const contentType = (type.split(';', 1)[0] as string).trim().toLowerCase();
-  return { name, contentType, filename: parameters.get('filename'), start, end };
-}
-
-/** Senders give the length of a part as a header or as a parameter of its type; where they do, it has to be right. */
-function checkLength(at: number, name: string, bytes: number, said: string | undefined): void {
-  if (said === undefined || said === String(bytes)) return;
-  throw broken(at, `the part '${name}' has ${bytes} bytes, but its headers say ${said.slice(0, 20)}`);
-}
-
-const parameterForm = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
-
-/** Parameters of a header's value; names in lower case, quotes and their escapes taken off. */
-function parametersOf(value: string): Map<string, string> {
-  const parameters = new Map<string, string>();
-  for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterForm)) {
-    parameters.set(name.toLowerCase(), quoted === undefined ? bare.trim() : unescapeQuoted(quoted));
-  }
-  return parameters;
-}
-
-/** Browsers and fetch write `%22`, `%0D` and `%0A` for what must not stand in quotes; others use a backslash. */
-function unescapeQuoted(text: string): string {
-  return text.replace(/\\(["\\])/g, '$1').replace(/%22|%0D|%0A/gi, (code) => decodeURIComponent(code));
+      : 'the body ends within the headers of a part',
+  );
 }
 
 function broken(offset: number, reason: string): Error {

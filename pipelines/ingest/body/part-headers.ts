@@ -1,0 +1,90 @@
+import { isUtf8 } from 'node:buffer';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { parametersOf } from './header-parameters.ts';
+
+export interface PartHeaders {
+  readonly name: string;
+  /** In lower case, with the parameters that are the type's own; empty where the part has none. */
+  readonly contentType: string;
+  readonly filename: string | undefined;
+}
+
+const maxHeaders = 16;
+const maxNameCharacters = 1_024;
+
+/** What stock SDKs write, which is nearly every part there is: name, type and length in one look. */
+const stockForm =
+  /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
+
+const lineForm = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t -~\u0080-\uffff]*)$/;
+const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
+const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
+
+/**
+ * Reads the headers of a part at `start` to `end`, without the line end that closes them. Where they say how long the
+ * content is, `contentBytes` has to be what they say. Source: RFC 7578; `length` as a parameter is the SDKs' own.
+ *
+ * @throws INVALID_MULTIPART
+ */
+export function readPartHeaders(body: Buffer, start: number, end: number, contentBytes: number): PartHeaders {
+  const stock = stockForm.exec(body.toString('latin1', start, end));
+  if (stock !== null) {
+    const [, name = '', type = '', parameter, header] = stock;
+    requireLength(start, name, contentBytes, parameter);
+    requireLength(start, name, contentBytes, header);
+    if (name.length > maxNameCharacters) throw nameTooLong(start);
+    const contentType = type === 'application/json' ? type : type.trim().toLowerCase();
+    return { name, contentType, filename: undefined };
+  }
+  const headers = headersOf(body, start, end);
+  const disposition = headers.get('content-disposition') ?? '';
+  const parameters = parametersOf(disposition);
+  const name = parameters.get('name');
+  if (!/^form-data\s*(;|$)/i.test(disposition) || name === undefined || name === '') {
+    throw broken(start, 'a part has no Content-Disposition: form-data with a name');
+  }
+  if (name.length > maxNameCharacters) throw nameTooLong(start);
+  const encoding = headers.get('content-encoding')?.toLowerCase();
+  if (encoding !== undefined && encoding !== 'identity') {
+    throw broken(start, `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`);
+  }
+  const transferEncoding = headers.get('content-transfer-encoding')?.toLowerCase();
+  if (transferEncoding !== undefined && !plainTransferEncodings.has(transferEncoding)) {
+    throw broken(start, `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`);
+  }
+  const type = headers.get('content-type') ?? '';
+  requireLength(start, name, contentBytes, parametersOf(type).get('length'));
+  requireLength(start, name, contentBytes, headers.get('content-length'));
+  const [essence = '', ...rest] = type.replace(lengthParameter, '').split(';');
+  const contentType = [essence.toLowerCase(), ...rest].map((part) => part.trim()).join('; ');
+  return { name, contentType, filename: parameters.get('filename') };
+}
+
+function headersOf(body: Buffer, start: number, end: number): Map<string, string> {
+  const headers = new Map<string, string>();
+  if (!isUtf8(body.subarray(start, end))) throw broken(start, 'the headers of a part are not UTF-8');
+  const lines = start < end ? body.toString('utf8', start, end).split('\r\n') : [];
+  if (lines.length > maxHeaders) throw broken(start, `a part has more than ${maxHeaders} headers`);
+  for (const line of lines) {
+    const [, name, value = ''] = lineForm.exec(line) ?? [];
+    if (name === undefined) throw broken(start, 'a header of a part is malformed');
+    const key = name.toLowerCase();
+    if (headers.has(key)) throw broken(start, `a part has the header ${name} twice`);
+    headers.set(key, value.trim());
+  }
+  return headers;
+}
+
+/** Senders give the length of a part as a header or as a parameter of its type; where they do, it has to be right. */
+function requireLength(at: number, name: string, bytes: number, said: string | undefined): void {
+  if (said === undefined || (/^\d{1,15}$/.test(said) && Number(said) === bytes)) return;
+  throw broken(at, `the part '${name}' has ${bytes} bytes, but its headers say ${said.slice(0, 20)}`);
+}
+
+function nameTooLong(at: number): Error {
+  return broken(at, `the name of a part is longer than ${maxNameCharacters} characters`);
+}
+
+function broken(offset: number, reason: string): Error {
+  return fault('INVALID_MULTIPART', { offset, reason });
+}
