@@ -1,8 +1,9 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance, FastifySchema } from 'fastify';
-import { catalogue, type ErrorCode } from '../../infra/errors/catalogue.ts';
+import { catalogue } from '../../infra/errors/catalogue.ts';
 import type { Operation } from './operation.ts';
+import { errorsOf } from './operation-errors.ts';
 
 /** First segments of the paths below; they take no prefix. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
@@ -66,32 +67,7 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
   };
 }
 
-/** The errors of the steps that every request of `operation` passes, and its own. */
-function errorsOf({
-  access,
-  schema,
-  unsupported,
-  rawBody,
-  whileDraining,
-  errors = [],
-}: Operation): readonly ErrorCode[] {
-  const found = new Set<ErrorCode>(['INTERNAL', ...errors]);
-  const add = (when: boolean, ...codes: ErrorCode[]) => {
-    if (when) for (const code of codes) found.add(code);
-  };
-  add(whileDraining !== true, 'DRAINING');
-  add(!('public' in access), 'API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'WORKSPACE_FORBIDDEN');
-  add(access.tenantScope === 'workspace', 'WORKSPACE_REQUIRED');
-  add(unsupported !== undefined, 'PARAMETER_NOT_SUPPORTED');
-  add(schema.params !== undefined || schema.query !== undefined, 'BAD_REQUEST', 'INVALID_REQUEST');
-  add(
-    schema.body !== undefined && rawBody === undefined,
-    ...(['INVALID_REQUEST', 'INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP', 'BODY_TOO_LARGE'] as const),
-    ...(['UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const),
-  );
-  return [...found];
-}
-
+/** By status, with the codes that say more; where each is explained says `docs/reference/errors.md`. */
 function errorResponses(operation: Operation): object {
   const errors = errorsOf(operation);
   const statuses = new Set(errors.map((code) => catalogue[code].status));

@@ -18,6 +18,7 @@ import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
 import { topics } from '../../schemas/topics.ts';
 import { freshStores } from '../engines/stores.ts';
+import { watchErrors } from './declared-errors.ts';
 
 export interface ApiUnderTest {
   readonly server: FastifyInstance;
@@ -63,7 +64,9 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     enqueueProjectDeletion: async (project) => void deletions.push(project),
     ...options.services,
   };
-  const server = await buildServer({ config, services, logger, operations: options.operations ?? allOperations });
+  const operations = options.operations ?? allOperations;
+  const errors = watchErrors(operations);
+  const server = await buildServer({ config, services, logger: errors.logger, operations });
   await server.ready();
   return {
     server,
@@ -76,6 +79,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
       sink.stop();
       await authenticator.close();
       await stores.close();
+      errors.check();
     },
   };
 }

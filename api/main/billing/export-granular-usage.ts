@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
+import { warehouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
 import { usageCsv } from './usage-csv.ts';
 import { formatUsageTime } from './usage-time.ts';
@@ -18,7 +19,7 @@ export const exportGranularUsage = defineOperation({
     'has an apostrophe in front.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
-  errors: ['WAREHOUSE_UNAVAILABLE'],
+  errors: warehouseErrors,
   schema: {
     query: GranularUsageQuery,
     response: { 200: Type.String({ description: 'The file.' }) },

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
 import { defineOperation } from '../../server/operation.ts';
+import { warehouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
 import { formatUsageTime } from './usage-time.ts';
 
@@ -45,7 +46,7 @@ export const getGranularUsage = defineOperation({
     'from days on they begin at midnight UTC of the day of start_time. Every grouping and every stride sums to the same total.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
-  errors: ['WAREHOUSE_UNAVAILABLE'],
+  errors: warehouseErrors,
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const { stride, rows } = await granularUsage(

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
 import { defineOperation } from '../../server/operation.ts';
+import { warehouseErrors } from '../../server/operation-errors.ts';
 import { formatUsageTime, UsageTime, usageRange } from './usage-time.ts';
 
 const metric = { id: 'traces', name: 'Traces' } as const;
@@ -16,7 +17,7 @@ export const getOrganizationUsage = defineOperation({
     'One metric, the traces of the whole range, equal to the sum of granular usage. Only workspaces that the API key can ' +
     'read are counted; those without traces are left out of the groups.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
-  errors: ['WAREHOUSE_UNAVAILABLE'],
+  errors: warehouseErrors,
   schema: {
     query: Type.Object({
       starting_on: UsageTime('Start of the range. The hour that it lies in is counted whole.'),

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { diskFreePercent } from '../../../infra/clickhouse/disk-free.ts';
 import { defineOperation } from '../../server/operation.ts';
+import { warehouseErrors } from '../../server/operation-errors.ts';
 
 export const getInfoHealth = defineOperation({
   operationId: 'getInfoHealth',
@@ -9,7 +10,7 @@ export const getInfoHealth = defineOperation({
   tag: 'info',
   summary: 'Free disk space of the warehouse',
   access: { public: true, tenantScope: 'none' },
-  errors: ['WAREHOUSE_UNAVAILABLE'],
+  errors: warehouseErrors,
   schema: { response: { 200: Type.Object({ clickhouse_disk_free_pct: Type.Number() }) } },
   handler: async ({ services }) => ({ clickhouse_disk_free_pct: await diskFreePercent(services.warehouse) }),
 });

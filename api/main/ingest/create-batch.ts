@@ -2,6 +2,7 @@ import { acceptBatch } from '../../../pipelines/ingest/accept/accept-batch.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
 import { readBody, requireJson } from './read-body.ts';
+import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 
 /** `POST /runs/batch`: posts and patches as JSON. */
@@ -16,6 +17,7 @@ export const createBatch = defineOperation({
     'others back; 400 only if none could be taken. Each run needs trace_id and dotted_order.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
+  errors: batchErrors,
   rawBody: { contentTypes: ['application/json'], description: '`{"post": [run, …], "patch": [run, …]}`' },
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {

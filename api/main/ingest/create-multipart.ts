@@ -2,6 +2,7 @@ import { acceptMultipart } from '../../../pipelines/ingest/accept/accept-multipa
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
 import { readBody } from './read-body.ts';
+import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 
 /** `POST /runs/multipart`: what stock SDKs send. */
@@ -17,6 +18,7 @@ export const createMultipart = defineOperation({
     'Answers 202 when everything that was taken is durable; inconsistent runs are named in the answer.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
+  errors: [...batchErrors, 'INVALID_MULTIPART', 'INVALID_FEEDBACK', 'INVALID_ATTACHMENT'],
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Runs, feedback and attachments as parts.' },
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {

@@ -2,6 +2,7 @@ import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts'
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
 import { readBody, requireJson } from './read-body.ts';
+import { runErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 
 /** `POST /runs`: one run. It needs no dotted_order: a root begins a trace, a child joins its parent's. */
@@ -14,6 +15,7 @@ export const createRun = defineOperation({
   description: 'Answers 202 when the run is durable. Sending it again changes nothing.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
+  errors: runErrors,
   rawBody: { contentTypes: ['application/json'], description: 'A run.' },
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {

@@ -3,6 +3,7 @@ import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts'
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
 import { readBody, requireJson } from './read-body.ts';
+import { patchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 
 /** `PATCH /runs/{run_id}`: what became of a run. By id alone it waits a little for the run to appear. */
@@ -17,6 +18,7 @@ export const updateRun = defineOperation({
     'may come before its post; by id alone the run has to appear within RUNLAKE_PATCH_WAIT_MS, else 404.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
+  errors: patchErrors,
   rawBody: { contentTypes: ['application/json'], description: 'The fields to set.' },
   schema: { params: Type.Object({ run_id: Type.String({ format: 'uuid' }) }), response: { 202: acceptanceSchema } },
   async handler({ caller, params, request, services }) {

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { getRun as readRun } from '../../../pipelines/runs/get-run.ts';
 import { Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
+import { warehouseErrors } from '../../server/operation-errors.ts';
 import { runExtrasOf } from './run-extras-of.ts';
 import { Run } from './run-schema.ts';
 
@@ -13,7 +14,7 @@ export const getRun = defineOperation({
   summary: 'One run with everything that it has',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: { query: ['include_messages'] },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', ...warehouseErrors],
   schema: {
     params: Type.Object({ run_id: Uuid() }),
     query: Type.Object({

@@ -5,6 +5,7 @@ import { queryRuns as readRuns } from '../../../pipelines/runs/query-runs.ts';
 import { selectNames } from '../../../pipelines/runs/run-select.ts';
 import { Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
+import { warehouseErrors } from '../../server/operation-errors.ts';
 import { runExtrasOf } from './run-extras-of.ts';
 import { nullable, Run, RunType } from './run-schema.ts';
 
@@ -62,7 +63,7 @@ export const queryRuns = defineOperation({
     '`cursors.next` is not null. Runs that arrive meanwhile move no page.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: { body: ['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter', 'use_experimental_search'] },
-  errors: ['BAD_REQUEST'],
+  errors: warehouseErrors,
   schema: {
     body: Query,
     response: {

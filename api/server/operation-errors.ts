@@ -1,0 +1,42 @@
+import type { ErrorCode } from '../../infra/errors/catalogue.ts';
+import type { Operation } from './operation.ts';
+
+/** Errors that are answered before it is known which operation is meant, or while the request still arrives. */
+export const errorsOfAnyRequest: readonly ErrorCode[] = [
+  'BAD_REQUEST',
+  'ROUTE_NOT_FOUND',
+  'METHOD_NOT_ALLOWED',
+  'URL_TOO_LONG',
+  'HEADERS_TOO_LARGE',
+  'REQUEST_TIMEOUT',
+  'INTERNAL',
+];
+
+/** For `errors` of an operation whose function asks ClickHouse. */
+export const warehouseErrors = ['WAREHOUSE_UNAVAILABLE', 'WAREHOUSE_QUERY_FAILED', 'ACCESS_DENIED_BY_STORE'] as const;
+
+const databaseErrors = ['DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'ACCESS_DENIED_BY_STORE'] as const;
+const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
+const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
+
+/**
+ * The errors that a request of `operation` can be answered with: those of the steps that it passes, and the operation's own.
+ * The tests of the API fail on an answer whose code is not among them.
+ */
+export function errorsOf(operation: Operation): readonly ErrorCode[] {
+  const { access, schema, unsupported, rawBody, whileDraining, errors = [] } = operation;
+  const isPublic = 'public' in access;
+  const readsJson = schema.body !== undefined && rawBody === undefined;
+  const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
+    [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
+    [whileDraining !== true, ['DRAINING']],
+    [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'WORKSPACE_FORBIDDEN', ...databaseErrors]],
+    [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],
+    [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
+    [schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
+    [readsJson, ['INVALID_REQUEST', ...bodyErrors, ...jsonErrors]],
+    [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION']],
+    [true, errors],
+  ];
+  return [...new Set(steps.flatMap(([passes, codes]) => (passes ? codes : [])))];
+}
