@@ -2,8 +2,18 @@ import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { DeletedProject } from './delete-projects.ts';
 
+const runsOfProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
+const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN (SELECT id FROM runs WHERE ${runsOfProject})`;
+
+/** The runs come last: until they are gone, a repeat still finds what hangs on them. */
+const deletions = [
+  { table: 'attachments', condition: ofItsRuns },
+  { table: 'feedback', condition: `${ofItsRuns} OR ${runsOfProject}` },
+  { table: 'runs', condition: runsOfProject },
+] as const;
+
 /**
- * Deletes the stored runs of a project that was deleted, and notes that they are gone. Its usage stays: traces are billing
+ * Deletes the stored runs of a project that was deleted, with their attachments and feedback, and notes that they are gone. Its usage stays: traces are billing
  * facts. Repeating it is harmless. Until it ran, and for events that come later, the deleted project hides its runs from every
  * read. A project that lives is left alone.
  */
@@ -16,13 +26,15 @@ export async function deleteProjectRuns(
     [projectId, workspaceId],
   );
   if (deleted === undefined) return;
-  await warehouse.command({
-    name: 'delete-project-runs',
-    sql: 'ALTER TABLE runs DELETE WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}',
-    params: { tenant: workspaceId, project: projectId },
-    settings: { mutations_sync: '1' },
-    timeoutMs: 3_600_000,
-    ...(signal && { signal }),
-  });
+  for (const { table, condition } of deletions) {
+    await warehouse.command({
+      name: `delete-project-${table}`,
+      sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
+      params: { tenant: workspaceId, project: projectId },
+      settings: { mutations_sync: '1' },
+      timeoutMs: 3_600_000,
+      ...(signal && { signal }),
+    });
+  }
   await database.execute('UPDATE projects SET purged_at = now() WHERE id = $1', [projectId]);
 }

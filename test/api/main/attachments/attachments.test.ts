@@ -3,6 +3,7 @@ import { Client, RunTree } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createTokenSigner } from '../../../../infra/signing/token-signer.ts';
 import { signAttachmentToken } from '../../../../pipelines/attachments/attachment-token.ts';
+import { deleteProjectRuns } from '../../../../pipelines/projects/delete-project-runs.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 const secret = 'secret of these tests';
@@ -119,6 +120,35 @@ describe('a link', () => {
   ])('to another %s finds nothing', async (_, more) => {
     expect(await ask(tokenOf(more))).toEqual([404, 'NOT_FOUND']);
   });
+});
+
+it('go with their project, and feedback goes too', async () => {
+  const { server, services } = api;
+  const headers = { 'x-api-key': organization.workspaceKeys[0], host: new URL(apiUrl).host };
+  const ask = async (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object) =>
+    (await server.inject({ method, url, headers, ...(payload && { payload }) })).json();
+  const runs = [];
+  for (const projectName of ['leaves', 'stays']) {
+    const run = new RunTree({
+      name: 'r',
+      client,
+      project_name: projectName,
+      attachments: { a: ['text/plain', Buffer.from(projectName)] },
+    });
+    await run.postRun();
+    await client.awaitPendingTraceBatches();
+    const { session_id: projectId, s3_urls } = await ask('GET', `/runs/${run.id}`);
+    await ask('POST', '/feedback', { run_id: run.id, key: projectName });
+    await ask('POST', '/feedback', { session_id: projectId, key: `the project ${projectName}` });
+    runs.push({ projectId, url: s3_urls['attachment.a'].presigned_url as string });
+  }
+  const [gone, kept] = runs as [(typeof runs)[0], (typeof runs)[0]];
+  await ask('DELETE', `/sessions/${gone.projectId}`);
+  await deleteProjectRuns(services, { workspaceId: organization.workspaceIds[0], projectId: gone.projectId });
+  expect((await fetch(gone.url)).status).toBe(404);
+  expect(await (await fetch(kept.url)).text()).toBe('stays');
+  const keys = (await ask('GET', '/feedback')).map(({ key }: { key: string }) => key);
+  expect(keys).toEqual(['the project stays', 'stays']);
 });
 
 describe('sending attachments', () => {
