@@ -1,5 +1,6 @@
-import { daysSince1970, formatTime } from './times.ts';
-import { parseUuid } from './uuid.ts';
+import { daysSince1970, digitsAt } from './calendar.ts';
+import { formatTime } from './times.ts';
+import { uuidFormAt } from './uuid.ts';
 
 /**
  * `dotted_order`: one segment for each run from the root down, joined by dots. A segment is the run's start time as
@@ -21,81 +22,72 @@ const maxSegments = 1_000;
 
 const timeCharacters = 22;
 const segmentCharacters = timeCharacters + 36;
+/** From one segment to the next: a dot between them. */
+const stepCharacters = segmentCharacters + 1;
 
 /** The parsed order, or the reason why `text` is none. */
 export function parseDottedOrder(text: string): DottedOrder | { readonly reason: string } {
-  const segments = (text.length + 1) / (segmentCharacters + 1);
-  if (!Number.isInteger(segments)) {
-    return { reason: `has ${text.length} characters; segments of ${segmentCharacters}, joined by dots, were expected` };
-  }
-  if (segments > maxSegments) return { reason: `has more than ${maxSegments} segments` };
-  let traceId = '';
+  if (text === '') return { reason: 'is empty' };
+  if (text.length >= maxSegments * stepCharacters) return { reason: `has more than ${maxSegments} segments` };
   let traceTimeMicros = 0;
-  let parentId: string | undefined;
-  let runId = '';
   let runTimeMicros = 0;
-  for (let index = 0; index < segments; index++) {
-    const at = index * (segmentCharacters + 1);
-    if (index > 0 && text[at - 1] !== '.') return { reason: `has no dot before segment ${index + 1}` };
-    const micros = segmentTime(text, at);
-    if (micros === undefined) return { reason: `has no time YYYYMMDDTHHMMSSffffffZ in segment ${index + 1}` };
-    const id = parseUuid(text.slice(at + timeCharacters, at + segmentCharacters));
-    if (id === undefined) return { reason: `has no UUID in segment ${index + 1}` };
-    parentId = index > 0 ? runId : undefined;
-    runId = id;
-    runTimeMicros = micros;
-    if (index === 0) {
-      traceId = id;
-      traceTimeMicros = micros;
+  let hasCapitals = false;
+  let last = 0;
+  for (let at = 0; ; at += stepCharacters) {
+    const number = at / stepCharacters + 1;
+    const dot = text.indexOf('.', at);
+    const length = (dot < 0 ? text.length : dot) - at;
+    if (length !== segmentCharacters) {
+      return {
+        reason: `has ${length} characters in segment ${number}, where a time YYYYMMDDTHHMMSSffffffZ and a UUID have ${segmentCharacters}`,
+      };
     }
+    const micros = timeAt(text, at);
+    if (micros === undefined) return { reason: `has no time YYYYMMDDTHHMMSSffffffZ in segment ${number}` };
+    const form = uuidFormAt(text, at + timeCharacters);
+    if (form === undefined) return { reason: `has no UUID in segment ${number}` };
+    hasCapitals ||= form === 'capitals';
+    runTimeMicros = micros;
+    if (at === 0) traceTimeMicros = micros;
+    last = at;
+    if (dot < 0) break;
   }
-  return { text: lowerCaseIds(text, segments), runId, traceId, parentId, runTimeMicros, traceTimeMicros };
+  const stored = hasCapitals ? withLowerCaseIds(text) : text;
+  return {
+    text: stored,
+    runId: idAt(stored, last),
+    traceId: idAt(stored, 0),
+    parentId: last > 0 ? idAt(stored, last - stepCharacters) : undefined,
+    runTimeMicros,
+    traceTimeMicros,
+  };
 }
 
 /** One segment, for a run that came without a dotted order. */
 export function formatDottedOrderSegment(micros: number, id: string): string {
-  return `${formatTime(micros).replace(/[-:.]/g, '')}Z${id}`;
+  const time = formatTime(micros);
+  const date = `${time.slice(0, 4)}${time.slice(5, 7)}${time.slice(8, 10)}`;
+  const clock = `${time.slice(11, 13)}${time.slice(14, 16)}${time.slice(17, 19)}${time.slice(20)}`;
+  return `${date}T${clock}Z${id}`;
 }
 
-const capital = /[A-F]/;
-
-function lowerCaseIds(text: string, segments: number): string {
-  if (!capital.test(text)) return text;
-  const parts = text.split('.').slice(0, segments);
-  return parts.map((part) => part.slice(0, timeCharacters) + part.slice(timeCharacters).toLowerCase()).join('.');
+function idAt(text: string, at: number): string {
+  return text.slice(at + timeCharacters, at + segmentCharacters);
 }
 
-/** Days of recent dates: the segments of a batch lie on few of them. */
-const knownDays = new Map<number, number | undefined>();
+/** Only ids have letters other than the `T` and `Z` of their times. */
+function withLowerCaseIds(text: string): string {
+  return text.replace(/[A-F]+/g, (letters) => letters.toLowerCase());
+}
 
-function segmentTime(text: string, at: number): number | undefined {
-  const date = digits(text, at, 8);
-  const clock = digits(text, at + 9, 6);
-  const micros = digits(text, at + 15, 6);
-  if (date < 0 || clock < 0 || micros < 0 || text[at + 8] !== 'T' || text[at + 21] !== 'Z') return undefined;
-  const days = daysOf(date);
-  const hour = Math.floor(clock / 10_000);
-  const minute = Math.floor(clock / 100) % 100;
-  const second = clock % 100;
-  if (days === undefined || hour > 23 || minute > 59 || second > 59) return undefined;
+/** The time of the segment at `at`; `undefined` where it is none, also for hour 24 and second 60. */
+function timeAt(text: string, at: number): number | undefined {
+  const days = daysSince1970(digitsAt(text, at, 4), digitsAt(text, at + 4, 2), digitsAt(text, at + 6, 2));
+  const hour = digitsAt(text, at + 9, 2);
+  const minute = digitsAt(text, at + 11, 2);
+  const second = digitsAt(text, at + 13, 2);
+  const micros = digitsAt(text, at + 15, 6);
+  if (days === undefined || text[at + 8] !== 'T' || text[at + 21] !== 'Z') return undefined;
+  if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || micros < 0) return undefined;
   return (days * 86_400 + hour * 3_600 + minute * 60 + second) * 1_000_000 + micros;
-}
-
-function daysOf(date: number): number | undefined {
-  if (knownDays.has(date)) return knownDays.get(date);
-  if (knownDays.size >= 10_000) knownDays.clear();
-  const days = daysSince1970(Math.floor(date / 10_000), Math.floor(date / 100) % 100, date % 100);
-  knownDays.set(date, days);
-  return days;
-}
-
-/** `count` decimal digits as a number; -1 where one is none. */
-function digits(text: string, at: number, count: number): number {
-  let value = 0;
-  for (let index = at; index < at + count; index++) {
-    const digit = text.charCodeAt(index) - 0x30;
-    if (!(digit >= 0 && digit <= 9)) return -1;
-    value = value * 10 + digit;
-  }
-  return value;
 }

@@ -1,55 +1,102 @@
-/**
- * Times as clients write them: ISO 8601 with up to nine digits of a second, with `Z`, an offset or no zone (which means UTC),
- * or whole milliseconds since 1970. Source: what stock SDKs send.
- */
-const isoTime =
-  /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s?(Z|z|[+-]\d\d(?::?\d\d)?)?)?$/;
+import { dateOfDays, daysSince1970, digitsAt, twoDigits } from './calendar.ts';
 
-/** Milliseconds beyond these are no time that a year of four digits has. */
-const earliestMs = Date.UTC(1, 0, 1) - 1_900 * 365.2425 * 86_400_000;
-const latestMs = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+const dayMicros = 86_400_000_000;
+const secondMicros = 1_000_000;
+const earliestMs = -62_135_596_800_000;
+const latestMs = 253_402_300_799_999;
+const maxFractionDigits = 9;
 
 /**
- * Microseconds since 1970, UTC; further digits are cut off. `undefined` where `value` is no time: a day that its month does
- * not have, hour 24, second 60 (a leap second has no place of its own in this count).
+ * Reads times as clients write them: ISO 8601 with up to nine digits of a second, a `T` or a space before the time, and `Z`,
+ * an offset or no zone, which means UTC; a date alone is its midnight; a number is whole milliseconds since 1970. Years 1 to
+ * 9999. Source: what stock SDKs send.
+ *
+ * Gives microseconds since 1970, UTC, further digits cut off; beyond the years 1684 to 2255 a double rounds them.
+ * `undefined` where `value` is no time: a day that its month does not have, hour 24, second 60 (this count has no place for
+ * a leap second), a fraction of a millisecond.
  */
 export function parseTime(value: string | number): number | undefined {
   if (typeof value === 'number') {
-    return Number.isFinite(value) && value >= earliestMs && value <= latestMs ? Math.trunc(value * 1_000) : undefined;
+    return Number.isInteger(value) && value >= earliestMs && value <= latestMs ? value * 1_000 : undefined;
   }
-  const match = isoTime.exec(value);
-  if (match === null) return undefined;
-  const [, year, month, day, hour = '0', minute = '0', second = '0', fraction = '', zone] = match;
-  const days = daysSince1970(Number(year), Number(month), Number(day));
-  if (days === undefined || Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
-  const offset = zoneMinutes(zone);
+  if (value[4] !== '-' || value[7] !== '-') return undefined;
+  const days = daysSince1970(digitsAt(value, 0, 4), digitsAt(value, 5, 2), digitsAt(value, 8, 2));
+  if (days === undefined) return undefined;
+  if (value.length === 10) return days * dayMicros;
+  const separator = value[10];
+  if ((separator !== 'T' && separator !== ' ' && separator !== 't') || value[13] !== ':') return undefined;
+  const hour = digitsAt(value, 11, 2);
+  const minute = digitsAt(value, 14, 2);
+  let second = 0;
+  let fraction = 0;
+  let at = 16;
+  if (value[at] === ':') {
+    second = digitsAt(value, at + 1, 2);
+    at += 3;
+    if (value[at] === '.' || value[at] === ',') {
+      const end = endOfDigits(value, at + 1);
+      fraction = microsOfFraction(value, at + 1, end);
+      at = end;
+    }
+  }
+  if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || fraction < 0) return undefined;
+  const offset = at === value.length ? 0 : offsetMinutes(value, value[at] === ' ' ? at + 1 : at);
   if (offset === undefined) return undefined;
-  const seconds = days * 86_400 + Number(hour) * 3_600 + (Number(minute) - offset) * 60 + Number(second);
-  return seconds * 1_000_000 + Number(fraction.slice(0, 6).padEnd(6, '0'));
+  return days * dayMicros + (hour * 3_600 + (minute - offset) * 60 + second) * secondMicros + fraction;
 }
 
-/** Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` where there is no such date. */
-export function daysSince1970(year: number, month: number, day: number): number | undefined {
-  if (month < 1 || month > 12 || day < 1 || year < 1) return undefined;
-  const date = new Date(0);
-  date.setUTCFullYear(year, month - 1, day);
-  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return undefined;
-  return Math.floor(date.getTime() / 86_400_000);
+function endOfDigits(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && text.charCodeAt(at) >= 0x30 && text.charCodeAt(at) <= 0x39) at++;
+  return at;
 }
 
-function zoneMinutes(zone: string | undefined): number | undefined {
-  if (zone === undefined || zone === 'Z' || zone === 'z') return 0;
-  const hours = Number(zone.slice(1, 3));
-  const minutes = Number(zone.slice(-2)) * (zone.length > 3 ? 1 : 0);
-  if (hours > 23 || minutes > 59) return undefined;
-  return (zone[0] === '-' ? -1 : 1) * (hours * 60 + minutes);
+/** -1 where the fraction has no digits or too many. */
+function microsOfFraction(text: string, from: number, end: number): number {
+  const count = end - from;
+  if (count === 0 || count > maxFractionDigits) return -1;
+  return count >= 6 ? digitsAt(text, from, 6) : digitsAt(text, from, count) * 10 ** (6 - count);
 }
 
-/** `2026-01-02T03:04:05.123456`, UTC without a zone: the form in which runs answer their times. */
+/** Minutes that the zone at `at` is ahead of UTC: `Z`, `+02`, `+02:00` or `+0200`, and nothing after it. */
+function offsetMinutes(text: string, at: number): number | undefined {
+  const sign = text[at];
+  if (sign === 'Z' || sign === 'z') return text.length === at + 1 ? 0 : undefined;
+  if (sign !== '+' && sign !== '-') return undefined;
+  const hours = digitsAt(text, at + 1, 2);
+  const rest = text.length - at - 3;
+  const minutes =
+    rest === 0 ? 0 : rest === 2 || (rest === 3 && text[at + 3] === ':') ? digitsAt(text, text.length - 2, 2) : -1;
+  if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59) return undefined;
+  return (sign === '-' ? -1 : 1) * (hours * 60 + minutes);
+}
+
+/** The day that was formatted last: the times of a page and of a batch lie on few days. */
+let lastDays = 0;
+let lastDate = '1970-01-01';
+
+/** `2026-01-02T03:04:05.123456`, UTC without a zone: the form in which runs answer their times. Years 1 to 9999. */
 export function formatTime(micros: number): string {
-  const seconds = Math.floor(micros / 1_000_000);
-  const rest = micros - seconds * 1_000_000;
-  return `${new Date(seconds * 1_000).toISOString().slice(0, -5)}.${String(rest).padStart(6, '0')}`;
+  let days = Math.floor(micros / dayMicros);
+  let rest = micros - days * dayMicros;
+  if (rest < 0) {
+    // The quotient of a large number was rounded up.
+    days--;
+    rest += dayMicros;
+  }
+  if (days !== lastDays) {
+    lastDate = dateOfDays(days);
+    lastDays = days;
+  }
+  const seconds = Math.floor(rest / secondMicros);
+  const fraction = rest - seconds * secondMicros;
+  const minutes = Math.floor(seconds / 60);
+  const hours = Math.floor(minutes / 60);
+  const clock = `${twoDigits[hours]}:${twoDigits[minutes - hours * 60]}:${twoDigits[seconds - minutes * 60]}`;
+  const hundreds = Math.floor(fraction / 100);
+  const tenThousands = Math.floor(hundreds / 100);
+  const digits = `${twoDigits[tenThousands]}${twoDigits[hundreds - tenThousands * 100]}${twoDigits[fraction - hundreds * 100]}`;
+  return `${lastDate}T${clock}.${digits}`;
 }
 
 /** {@link formatTime} with the zone said: `2026-01-02T03:04:05.123456+00:00`. */

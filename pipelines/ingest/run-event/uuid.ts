@@ -1,13 +1,38 @@
+const uuidCharacters = 36;
+
+/** 1 for digits that need no change, 2 for capitals. */
+const hexKind = new Uint8Array(128);
+for (const digit of '0123456789abcdef') hexKind[digit.charCodeAt(0)] = 1;
+for (const digit of 'ABCDEF') hexKind[digit.charCodeAt(0)] = 2;
+
+const bare = /^[0-9a-f]{32}$/i;
+
 /** `text` as a lower-case UUID with dashes; also taken with capitals and as 32 digits without dashes. `undefined` otherwise. */
 export function parseUuid(text: string): string | undefined {
-  if (text.length === 36) return dashed.test(text) ? text.toLowerCase() : undefined;
+  if (text.length === uuidCharacters) {
+    const form = uuidFormAt(text, 0);
+    return form === 'lower' ? text : form === 'capitals' ? text.toLowerCase() : undefined;
+  }
   if (text.length !== 32 || !bare.test(text)) return undefined;
   const digits = text.toLowerCase();
   return `${digits.slice(0, 8)}-${digits.slice(8, 12)}-${digits.slice(12, 16)}-${digits.slice(16, 20)}-${digits.slice(20)}`;
 }
 
-const dashed = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-const bare = /^[0-9a-f]{32}$/i;
+/** How the UUID of 36 characters at `at` is written; `undefined` where there is none. Makes no strings. */
+export function uuidFormAt(text: string, at: number): 'lower' | 'capitals' | undefined {
+  let kinds = 0;
+  for (let index = 0; index < uuidCharacters; index++) {
+    const code = text.charCodeAt(at + index);
+    if (index === 8 || index === 13 || index === 18 || index === 23) {
+      if (code !== 0x2d) return undefined;
+    } else {
+      const kind = code < 128 ? hexKind[code]! : 0;
+      if (kind === 0) return undefined;
+      kinds |= kind;
+    }
+  }
+  return (kinds & 2) === 0 ? 'lower' : 'capitals';
+}
 
 /** The time inside a UUID of version 7, in microseconds since 1970; `undefined` for other versions. Source: RFC 9562. */
 export function timeOfUuid(id: string): number | undefined {

@@ -1,0 +1,46 @@
+const monthDays = Uint8Array.of(31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31);
+const daysOfEra = 146_097;
+
+/** Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` where there is no such date. Years 1 to 9999. */
+export function daysSince1970(year: number, month: number, day: number): number | undefined {
+  if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12 && day >= 1)) return undefined;
+  const isLeapDay = month === 2 && day === 29 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  if (day > monthDays[month - 1]! && !isLeapDay) return undefined;
+  // Counted in years that begin in March, so that the leap day is the last of its year.
+  const marchYear = month > 2 ? year : year - 1;
+  const era = Math.floor(marchYear / 400);
+  const yearOfEra = marchYear - era * 400;
+  const dayOfYear = Math.floor((153 * (month > 2 ? month - 3 : month + 9) + 2) / 5) + day - 1;
+  const dayOfEra = yearOfEra * 365 + Math.floor(yearOfEra / 4) - Math.floor(yearOfEra / 100) + dayOfYear;
+  return era * daysOfEra + dayOfEra - 719_468;
+}
+
+/** The date `YYYY-MM-DD` that is `days` after 1970-01-01. Years 1 to 9999. */
+export function dateOfDays(days: number): string {
+  const shifted = days + 719_468;
+  const era = Math.floor(shifted / daysOfEra);
+  const dayOfEra = shifted - era * daysOfEra;
+  const yearOfEra = Math.floor(
+    (dayOfEra - Math.floor(dayOfEra / 1_460) + Math.floor(dayOfEra / 36_524) - Math.floor(dayOfEra / 146_096)) / 365,
+  );
+  const dayOfYear = dayOfEra - (365 * yearOfEra + Math.floor(yearOfEra / 4) - Math.floor(yearOfEra / 100));
+  const marchMonth = Math.floor((5 * dayOfYear + 2) / 153);
+  const day = dayOfYear - Math.floor((153 * marchMonth + 2) / 5) + 1;
+  const month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9;
+  const year = era * 400 + yearOfEra + (month <= 2 ? 1 : 0);
+  return `${String(year).padStart(4, '0')}-${twoDigits[month]}-${twoDigits[day]}`;
+}
+
+/** `00` to `99`. */
+export const twoDigits: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, '0'));
+
+/** `count` decimal digits of `text` from `at` on as a number; -1 where one of them is none. */
+export function digitsAt(text: string, at: number, count: number): number {
+  let value = 0;
+  for (let index = at; index < at + count; index++) {
+    const digit = text.charCodeAt(index) - 0x30;
+    if (!(digit >= 0 && digit <= 9)) return -1;
+    value = value * 10 + digit;
+  }
+  return value;
+}
