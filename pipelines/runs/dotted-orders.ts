@@ -31,7 +31,9 @@ export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceM
     if (at.dottedOrder !== undefined) return [at.dottedOrder, ...segments].join('.');
     seen.add(at.runId);
     segments.unshift(segment(at.startTimeMicros, at.runId));
-    at = at.parentRunId === undefined ? undefined : members.get(at.parentRunId);
+    // A span without parent is a root under an id of its own: the trace's id is that of OpenTelemetry.
+    if (at.parentRunId === undefined) return segments.join('.');
+    at = members.get(at.parentRunId);
   }
   return [root, segment(run.startTimeMicros, run.runId)].join('.');
 }

@@ -27,22 +27,26 @@ export interface Conditions {
 export const runTypeUnknown: RunType = 'chain';
 
 /** Conditions on the key. They hold or fail alike for each stored row of a run, so they may be asked without `FINAL`. */
-export function keyConditions({ traceId, isRoot }: RunFilter): Conditions {
+export function keyConditions({ traceId }: RunFilter): Conditions {
   const sql: string[] = [];
   const params: Record<string, QueryParameter> = {};
   if (traceId !== undefined) {
     sql.push('trace_id = {trace:UUID}');
     params.trace = traceId;
   }
-  if (isRoot !== undefined) sql.push(isRoot ? 'id = trace_id' : 'id != trace_id');
   return { sql, params };
 }
 
 /** Conditions on values, true only of the merged row: to be asked with `FINAL`. A deleted run matches nothing. */
 export function valueConditions(filter: RunFilter): Conditions {
-  const { parentRunId, runType, hasError, endedUntilMicros, referenceExampleIds } = filter;
+  const { isRoot, parentRunId, runType, hasError, endedUntilMicros, referenceExampleIds } = filter;
   const sql = ['isNull(deleted_at)'];
   const params: Record<string, QueryParameter> = {};
+  if (isRoot !== undefined) {
+    // A root span of OpenTelemetry has another id than its trace.
+    const root = '(id = trace_id OR isNull(coalesce(patch_parent_run_id, post_parent_run_id)))';
+    sql.push(isRoot ? root : `NOT ${root}`);
+  }
   if (parentRunId !== undefined) {
     sql.push('coalesce(patch_parent_run_id, post_parent_run_id) = {parent:UUID}');
     params.parent = parentRunId;

@@ -7,7 +7,7 @@ import { pythonEnvironment } from './python/environment.ts';
 
 const script = fileURLToPath(new URL('python/send_and_read.py', import.meta.url));
 const environment = pythonEnvironment();
-if ('missing' in environment && process.env['CI'] === 'true') throw new Error(environment.missing);
+if ('missing' in environment && process.env.CI === 'true') throw new Error(environment.missing);
 if ('missing' in environment) console.warn(`skipped: ${environment.missing}`);
 
 let runlake: RunlakeProcess;
@@ -21,7 +21,7 @@ afterAll(async () => {
 test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rates traces, unmodified', async () => {
   if ('missing' in environment) return;
   const { stdout, stderr } = await promisify(execFile)(environment.python, [script], {
-    env: { PATH: process.env['PATH'], LANGSMITH_ENDPOINT: runlake.url, LANGSMITH_API_KEY: runlake.apiKey },
+    env: { PATH: process.env.PATH, LANGSMITH_ENDPOINT: runlake.url, LANGSMITH_API_KEY: runlake.apiKey },
     timeout: 60_000,
   });
   const found = JSON.parse(stdout);
@@ -41,5 +41,5 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
     feedback: [['score', 0.5, 'fine']],
   });
   expect(found.projects).toEqual([found.read_project]);
-  expect(stderr).not.toMatch(/error|warning: failed|retry/i);
+  expect(stderr).not.toMatch(/failed|traceback|retry/i);
 });

@@ -21,7 +21,7 @@ describe('a run without dotted_order', () => {
     ['a root', orderOf(run(root, 2)), segment(2, root)],
     ['a child of the root', orderOf(run(a, 1, root), run(root, 0)), inRoot],
     ['a child of a root that never came', orderOf(run(a, 1, root)), inRoot],
-    ['a child without parent', orderOf(run(a, 1)), inRoot],
+    ['a root under an id of its own', orderOf(run(a, 1)), segment(1, a)],
     ['a child of a parent that never came', orderOf(run(a, 1, b)), inRoot],
     ['a grandchild', orderOf(run(b, 2, a), run(a, 1, root), run(root, 0)), [inRoot, segment(2, b)].join('.')],
     ['a parent that has one', orderOf(run(b, 2, a), run(a, 1, c, 'x.y')), `x.y.${segment(2, b)}`],
