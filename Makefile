@@ -17,7 +17,7 @@ start: dist/.built ## Run everything in the foreground, with the environment as 
 test: check ## Run every check and every suite
 	@npm test --silent
 
-check: dist/.built ## Types, lint, format, import direction, cycles, dead code, file size, generated pages
+check: $(NODE_MODULES) ## Types, lint, format, import direction, cycles, dead code, file size, generated pages
 	@npm run check --silent
 
 build: dist/.built ## Compile into dist/
@@ -30,7 +30,7 @@ format: $(NODE_MODULES) ## Format and mend what can be mended by itself
 bench: dist/.built ## How to run the benches: npm run bench -- NAME
 	@npm run bench --silent
 
-docs: dist/.built ## Generate the reference pages again
+docs: $(NODE_MODULES) ## Generate the reference pages again
 	@npm run docs --silent
 
 clean: ## Remove what was built

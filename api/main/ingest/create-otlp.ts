@@ -5,6 +5,7 @@ import { acceptOtlp } from '../../../pipelines/ingest/accept/accept-otlp.ts';
 import { otlpFailure, otlpResponse } from '../../../pipelines/ingest/otlp/otlp-response.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { readBody } from './read-body.ts';
+import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 
 /** `POST /otel/v1/traces`: what OTLP exporters send. Answers, also of faults, are in the encoding of the request. */
@@ -20,6 +21,7 @@ export const createOtlp = defineOperation({
     'spans that name none.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
+  errors: [...batchErrors, 'INVALID_PROTOBUF'],
   rawBody: { contentTypes: ['application/x-protobuf', 'application/json'], description: 'ExportTraceServiceRequest' },
   schema: {
     response: { 200: Type.Object({}, { description: 'ExportTraceServiceResponse', additionalProperties: true }) },

@@ -1,0 +1,27 @@
+/**
+ * `npm run docs`: writes `docs/reference` from the code. `npm run docs -- --check` writes nothing and fails where a page is not
+ * what the code says.
+ */
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { referencePages } from './pages/reference-pages.ts';
+
+const folder = fileURLToPath(new URL('reference/', import.meta.url));
+const check = process.argv.includes('--check');
+
+mkdirSync(folder, { recursive: true });
+const pages = new Map((await referencePages()).map(({ file, text }) => [file, text]));
+const present = new Set(readdirSync(folder));
+const stale = [...pages].filter(([file, text]) => !present.has(file) || readFileSync(folder + file, 'utf8') !== text);
+const left = [...present].filter((file) => !pages.has(file));
+
+if (check) {
+  for (const [file] of stale) console.error(`docs/reference/${file} is not what the code says: run \`npm run docs\``);
+  for (const file of left) console.error(`docs/reference/${file} is made from nothing: run \`npm run docs\``);
+  if (stale.length + left.length > 0) process.exitCode = 1;
+} else {
+  for (const [file, text] of stale) writeFileSync(folder + file, text);
+  for (const file of left) rmSync(folder + file);
+  const changed = [...stale.map(([file]) => file), ...left];
+  console.log(changed.length === 0 ? 'docs/reference is up to date.' : `Changed: ${changed.join(', ')}`);
+}

@@ -1,0 +1,11 @@
+import { configurationPage } from './configuration.ts';
+import { errorsPage } from './errors.ts';
+import type { Page } from './markdown.ts';
+import { metricsPage } from './metrics.ts';
+import { operationsPage } from './operations.ts';
+import { permissionsPage } from './permissions.ts';
+
+/** Every page of `docs/reference`, as the code is now. */
+export async function referencePages(): Promise<Page[]> {
+  return [configurationPage(), errorsPage(), operationsPage(), permissionsPage(), await metricsPage()];
+}
