@@ -14,7 +14,7 @@ demo: dist/.built ## Send real traces through everything on a throw-away folder 
 start: dist/.built ## Run everything in the foreground, with the environment as given
 	@exec node dist/api/command-line/runlake.js all
 
-test: check ## Run every check and every suite
+test: check dist/.built ## Run every check and every suite
 	@npm test --silent
 
 check: $(NODE_MODULES) ## Types, lint, format, import direction, cycles, dead code, file size, generated pages
