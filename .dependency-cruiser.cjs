@@ -13,7 +13,12 @@ module.exports = {
     oneWay('infra', ['pipelines', 'api', 'web', 'bench', 'test']),
     oneWay('pipelines', ['api', 'web', 'bench', 'test']),
     oneWay('api', ['bench', 'test']),
-    { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } } },
+    {
+      name: 'no-cycles',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
     { name: 'no-unresolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },
     {
       name: 'no-dev-packages',

@@ -2,7 +2,11 @@
 import { cpSync } from 'node:fs';
 
 for (const folder of ['avro', 'clickhouse', 'postgres']) {
-  cpSync(new URL(`../../schemas/${folder}`, import.meta.url), new URL(`../../dist/schemas/${folder}`, import.meta.url), {
-    recursive: true,
-  });
+  cpSync(
+    new URL(`../../schemas/${folder}`, import.meta.url),
+    new URL(`../../dist/schemas/${folder}`, import.meta.url),
+    {
+      recursive: true,
+    },
+  );
 }

@@ -11,7 +11,8 @@ const tooLarge = sizes.filter(({ lines }) => lines > largest);
 const median = sizes[Math.floor(sizes.length / 2)]?.lines ?? 0;
 const badNames = files.filter((file) => /(^|\/)(utils?|helpers?|common|manager)(\/|\.)/.test(file));
 
-for (const { file, lines } of tooLarge) console.error(`${file}: ${lines} lines, over ${largest}: does it own one operation?`);
+for (const { file, lines } of tooLarge)
+  console.error(`${file}: ${lines} lines, over ${largest}: does it own one operation?`);
 for (const file of badNames) console.error(`${file}: the name says nothing`);
 if (median > largestMedian) console.error(`the median file has ${median} lines, over ${largestMedian}`);
 if (tooLarge.length > 0 || badNames.length > 0 || median > largestMedian) process.exit(1);

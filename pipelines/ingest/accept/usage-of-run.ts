@@ -27,12 +27,12 @@ export function readUsage(values: RunValues): void {
 
 /** Adds what one usage object says to `values`; for callers that know where it is. */
 export function assignUsage(values: RunValues, usage: Readonly<Record<string, unknown>>): void {
-  assignCount(values, 'promptTokens', usage['input_tokens'] ?? usage['prompt_tokens']);
-  assignCount(values, 'completionTokens', usage['output_tokens'] ?? usage['completion_tokens']);
-  assignCount(values, 'totalTokens', usage['total_tokens'] ?? sum(values.promptTokens, values.completionTokens));
-  assignCost(values, 'promptCost', usage['input_cost']);
-  assignCost(values, 'completionCost', usage['output_cost']);
-  assignCost(values, 'totalCost', usage['total_cost'] ?? sumCosts(usage['input_cost'], usage['output_cost']));
+  assignCount(values, 'promptTokens', usage.input_tokens ?? usage.prompt_tokens);
+  assignCount(values, 'completionTokens', usage.output_tokens ?? usage.completion_tokens);
+  assignCount(values, 'totalTokens', usage.total_tokens ?? sum(values.promptTokens, values.completionTokens));
+  assignCost(values, 'promptCost', usage.input_cost);
+  assignCost(values, 'completionCost', usage.output_cost);
+  assignCost(values, 'totalCost', usage.total_cost ?? sumCosts(usage.input_cost, usage.output_cost));
   const details = detailsOf(usage);
   if (details !== undefined) values.usageDetails = details;
 }

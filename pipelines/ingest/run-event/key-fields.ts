@@ -13,10 +13,6 @@ const startTimeAt = projectAt + 37;
 const traceTimeAt = startTimeAt + 8;
 const keyFieldsEnd = traceTimeAt + 8;
 
-/** Times outside take another width than eight bytes. */
-const narrowest = 2 ** 48;
-const widest = 2 ** 55;
-
 /** Says why the key fields cannot be read in place, or nothing where they can. */
 export function keyFieldsFault(framed: Buffer): string | undefined {
   if (framed.length < keyFieldsEnd) return 'the record is shorter than its key fields';
@@ -58,11 +54,6 @@ export function placedAt(framed: Buffer, projectId: string, traceTimeMicros: num
   copy.write(projectId, projectAt + 1, 36, 'latin1');
   writeEightByteLong(copy, traceTimeAt, traceTimeMicros);
   return copy;
-}
-
-/** Whether a time can stand in a key field. */
-export function fitsKeyField(micros: number): boolean {
-  return micros >= narrowest && micros < widest;
 }
 
 function isEightByteLong(bytes: Buffer, at: number): boolean {

@@ -1,0 +1,84 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { releaseVersion } from '../../api/server/release.ts';
+
+const root = new URL('../../', import.meta.url);
+const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
+const source = /^(schemas|infra|pipelines|api)\/.*\.(ts|mjs)$/;
+
+/** Files that git knows or would add; nothing that is built or installed. */
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+  cwd: root,
+  encoding: 'utf8',
+})
+  .trim()
+  .split('\n')
+  .filter((file) => existsSync(new URL(file, root)));
+const sources = files.filter((file) => source.test(file));
+
+/** Lines of `file` that `pattern` finds, as `file:line`. */
+function places(file: string, pattern: RegExp): string[] {
+  return read(file)
+    .split('\n')
+    .flatMap((line, index) => (pattern.test(line) ? [`${file}:${index + 1}: ${line.trim()}`] : []));
+}
+
+const rules: readonly (readonly [rule: string, pattern: RegExp, allowed: RegExp])[] = [
+  [
+    'errors are made by infra/errors alone',
+    /new (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error\(/,
+    /^infra\/errors\//,
+  ],
+  ['only infra/config reads the environment', /process\.env/, /^infra\/config\//],
+  ['only commands write to the console', /\bconsole\.\w+\(/, /^api\/command-line\//],
+  ['nothing is put off', /\b(TODO|FIXME|XXX|HACK)\b/, /^$/],
+  ['no check is switched off', /biome-ignore|@ts-(ignore|nocheck|expect-error)|eslint-disable/, /^$/],
+  ['imports name the file with its ending', /from '\.{1,2}\/[^']*(?<!\.(ts|mjs|json))'/, /^$/],
+];
+
+describe('house rules', () => {
+  it.each(rules)('%s', (_rule, pattern, allowed) => {
+    expect(sources.filter((file) => !allowed.test(file)).flatMap((file) => places(file, pattern))).toEqual([]);
+  });
+
+  it('files have names that say something, in kebab-case', () => {
+    const named = files.filter((file) => /\.(ts|mjs)$/.test(file));
+    expect(named.filter((file) => /(^|\/)(utils?|helpers?|common|manager)(\/|\.)/.test(file))).toEqual([]);
+    expect(named.filter((file) => !/^[a-z0-9]+([-.][a-z0-9]+)*$/.test(file.split('/').at(-1) ?? ''))).toEqual([]);
+  });
+
+  it('the top level holds the folders of the layout and files, nothing else', () => {
+    const folders = new Set(files.filter((file) => file.includes('/')).map((file) => file.split('/')[0]));
+    const layout = ['.ci', '.github', 'api', 'bench', 'docs', 'infra', 'pipelines', 'schemas', 'test', 'web'];
+    expect([...folders].filter((folder) => !layout.includes(String(folder)))).toEqual([]);
+  });
+
+  it('the release is that of package.json', () => {
+    expect(releaseVersion).toBe(JSON.parse(read('package.json')).version);
+    expect(JSON.parse(read('package-lock.json')).version).toBe(releaseVersion);
+  });
+
+  it('packages are pinned', () => {
+    const { dependencies, devDependencies, optionalDependencies } = JSON.parse(read('package.json'));
+    const versions = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies });
+    expect(versions.filter(([, version]) => !/^\d/.test(String(version)))).toEqual([]);
+  });
+
+  it('decisions have numbers of their own', () => {
+    const numbers = files.filter((file) => file.startsWith('docs/decisions/')).map((file) => file.slice(15, 19));
+    expect(numbers.filter((number) => !/^\d{4}$/.test(number))).toEqual([]);
+    expect(new Set(numbers).size).toBe(numbers.length);
+  });
+
+  it('links between the pages lead somewhere', () => {
+    const broken = files
+      .filter((file) => file.endsWith('.md'))
+      .flatMap((file) =>
+        [...read(file).matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g)]
+          .filter(([, target]) => !existsSync(new URL(String(target), new URL(file, root))))
+          .map(([, target]) => `${file}: ${target}`),
+      );
+    expect(broken).toEqual([]);
+  });
+});
