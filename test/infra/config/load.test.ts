@@ -1,0 +1,102 @@
+import { describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { type Setting, settings } from '../../../infra/config/settings.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+
+/** The message of the fault that `environment` leads to. */
+function faultOf(environment: Record<string, string>): string {
+  try {
+    loadConfig(environment);
+  } catch (error) {
+    if (isRunlakeError(error) && error.code === 'INVALID_CONFIG') return error.message;
+    throw error;
+  }
+  throw new Error('no fault');
+}
+
+describe('loadConfig', () => {
+  it('takes every default where nothing is set', () => {
+    const { config, sources, unknownVariables } = loadConfig({});
+    for (const [name, { fallback }] of Object.entries<Setting>(settings)) {
+      expect(config[name as keyof typeof config]).toBe(fallback);
+      expect(sources[name as keyof typeof sources]).toBe(fallback === undefined ? 'not set' : 'default');
+    }
+    expect(unknownVariables).toEqual([]);
+  });
+
+  it('has defaults that its own rules accept', () => {
+    const environment = Object.values<Setting>(settings).flatMap(({ variable, fallback }) =>
+      fallback === undefined ? [] : [[variable, String(fallback)]],
+    );
+    expect(loadConfig(Object.fromEntries(environment)).config).toEqual(loadConfig({}).config);
+  });
+
+  it('reports three bad values in three lines of one message', () => {
+    const message = faultOf({
+      RUNLAKE_PORT: '70000',
+      RUNLAKE_LOG_LEVEL: 'loud',
+      RUNLAKE_BOOTSTRAP_EMAIL: 'nobody',
+    });
+    const lines = message.split('\n').filter((line) => line.startsWith('  - '));
+    expect(message).toContain('3 fault(s)');
+    expect(lines).toHaveLength(3);
+    expect(lines[0]).toMatch(/RUNLAKE_PORT='70000': .*65535/);
+    expect(lines[1]).toMatch(/RUNLAKE_LOG_LEVEL='loud': must be one of debug, info, warn, error, silent/);
+    expect(lines[2]).toMatch(/RUNLAKE_BOOTSTRAP_EMAIL='nobody': must be a valid email/);
+  });
+
+  it('does not repeat a secret that is wrong', () => {
+    const message = faultOf({ RUNLAKE_BOOTSTRAP_API_KEY: 'short secret', RUNLAKE_CLICKHOUSE_URL: 'not a url: secret' });
+    expect(message).toContain('RUNLAKE_BOOTSTRAP_API_KEY:');
+    expect(message).toContain('RUNLAKE_CLICKHOUSE_URL:');
+    expect(message).not.toContain('secret');
+  });
+
+  it.each([
+    ['RUNLAKE_PORT', '1984', 'port', 1984],
+    ['RUNLAKE_PORT', ' 8080 ', 'port', 8080],
+    ['RUNLAKE_ALLOW_PRIVATE_ENDPOINTS', 'yes', 'allowPrivateEndpoints', true],
+    ['RUNLAKE_ALLOW_PRIVATE_ENDPOINTS', 'OFF', 'allowPrivateEndpoints', false],
+    ['RUNLAKE_DATABASE_URL', 'postgres://u:p@db:5432/x', 'databaseUrl', 'postgres://u:p@db:5432/x'],
+  ] as const)('reads %s=%s', (variable, text, name, value) => {
+    const { config, sources } = loadConfig({ [variable]: text });
+    expect(config[name]).toBe(value);
+    expect(sources[name]).toBe('environment');
+  });
+
+  it.each([
+    ['a fraction', 'RUNLAKE_PORT', '80.5'],
+    ['a number with a unit', 'RUNLAKE_MAX_BODY_BYTES', '100MB'],
+    ['a number beyond what is exact', 'RUNLAKE_MAX_BODY_BYTES', '99999999999999999999'],
+    ['a word for a truth value', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS', 'maybe'],
+    ['a number below its bound', 'RUNLAKE_CUT_ROWS', '0'],
+    ['a key with spaces', 'RUNLAKE_BOOTSTRAP_API_KEY', 'a key with spaces in it'],
+  ])('refuses %s', (_what, variable, text) => {
+    expect(faultOf({ [variable]: text })).toContain(variable);
+  });
+
+  it.each([
+    [{ RUNLAKE_KAFKA_BROKERS: 'kafka:9092' }, /RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL/],
+    [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_BODY_BYTES: '1000000' }, /RUNLAKE_MAX_BODY_BYTES/],
+    [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_PENDING_BYTES: '1000000' }, /RUNLAKE_MAX_PENDING_BYTES/],
+  ])('refuses settings that contradict each other: %j', (environment, expected) => {
+    expect(faultOf(environment)).toMatch(expected);
+  });
+
+  it('counts an empty variable as not set', () => {
+    const { config, sources } = loadConfig({ RUNLAKE_PORT: '', RUNLAKE_REDIS_URL: '  ' });
+    expect(config.port).toBe(settings.port.fallback);
+    expect(sources.redisUrl).toBe('not set');
+  });
+
+  it('lists variables that look like settings and are none', () => {
+    const { unknownVariables } = loadConfig({ RUNLAKE_PROT: '1', RUNLAKE_PORT: '2', PATH: '/bin' });
+    expect(unknownVariables).toEqual(['RUNLAKE_PROT']);
+  });
+
+  it('is frozen', () => {
+    const loaded = loadConfig({});
+    expect(Object.isFrozen(loaded) && Object.isFrozen(loaded.config) && Object.isFrozen(loaded.sources)).toBe(true);
+    expect(() => Object.assign(loaded.config, { port: 1 })).toThrow(TypeError);
+  });
+});

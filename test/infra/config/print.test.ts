@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { printConfig } from '../../../infra/config/print.ts';
+import { type Setting, settings } from '../../../infra/config/settings.ts';
+
+function lineOf(variable: string, environment: Record<string, string>): string | undefined {
+  return printConfig(loadConfig(environment))
+    .split('\n')
+    .find((line) => line.startsWith(`${variable}=`));
+}
+
+describe('printConfig', () => {
+  it('prints every setting, once, with the source of its value', () => {
+    const lines = printConfig(loadConfig({ RUNLAKE_PORT: '0' })).split('\n');
+    expect(lines.map((line) => line.split('=')[0])).toEqual(
+      Object.values<Setting>(settings).map(({ variable }) => variable),
+    );
+    expect(lines).toContain('RUNLAKE_PORT=0  (environment)');
+    expect(lines).toContain('RUNLAKE_HOST=127.0.0.1  (default)');
+    expect(lines).toContain('RUNLAKE_REDIS_URL=  (not set)');
+  });
+
+  it.each([
+    ['RUNLAKE_BOOTSTRAP_API_KEY', 'a-key-of-the-operator', '***'],
+    ['RUNLAKE_SECRET_KEY', 'seals', '***'],
+    ['RUNLAKE_CLICKHOUSE_URL', 'https://me:seals@ch.example:8443/traces', 'https://***@ch.example:8443/traces'],
+    ['RUNLAKE_DATABASE_URL', 'postgres://me:seals@db.example/x?sslkey=seals', 'postgres://***@db.example/x'],
+    ['RUNLAKE_REDIS_URL', 'redis://:seals@cache.example:6379/0', 'redis://***@cache.example:6379/0'],
+  ])('keeps the secret of %s', (variable, value, shown) => {
+    const printed = printConfig(loadConfig({ [variable]: value }));
+    expect(lineOf(variable, { [variable]: value })).toBe(`${variable}=${shown}  (environment)`);
+    expect(printed).not.toContain('seals');
+    expect(printed).not.toContain('a-key-of-the-operator');
+  });
+});
