@@ -3,94 +3,116 @@
  *
  * Bodies of 100 runs of 1 KB, three parts a run, built beforehand and uncompressed; 8 clients; a `runlake all` of its own.
  * The floor encodes parsed rows with the product's encoder and inserts cuts of the product's mean size into the same
- * ClickHouse. Product and floor take turns. Beside it, without a target: gzip bodies, one request alone, CPU seconds.
+ * ClickHouse. Product, floor and the same runs as OTLP protobuf take turns (`otlp_ratio`: share of the multipart figure,
+ * target 0.6). Beside it, without a target: gzip and zstd bodies, one request alone, CPU seconds, memory.
  */
-import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { openWarehouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 import { startRunlake } from '../test/runlake-process.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { insertFloor } from './ingest-load/floor.ts';
-import { percentile, sendAll } from './ingest-load/send.ts';
+import { otlpBody, otlpType } from './ingest-load/otlp-bodies.ts';
+import { cpuSeconds, median, memoryMib, rounded } from './ingest-load/process-figures.ts';
+import { percentile, type SendOptions, sendAll } from './ingest-load/send.ts';
+import { zstdBodies } from './ingest-load/zstd-bodies.ts';
 
-const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
-const bodiesPerRound = Number(process.env.BENCH_BODIES ?? 300);
-const clients = 8;
+const rounds = 5;
+const bodiesPerRound = 300;
+const bodiesBeside = 100;
 const target = 0.35;
 
 const runlake = await startRunlake();
-const logger = createLogger('warn', 'bench');
-const warehouse = openWarehouse({ url: runlake.stores().clickhouseUrl, logger, timeoutMs: 60_000 });
-const options = {
+const warehouse = openWarehouse({
+  url: runlake.stores().clickhouseUrl,
+  logger: createLogger('warn', 'bench'),
+  timeoutMs: 60_000,
+});
+const multipart: SendOptions = {
   url: runlake.url,
   apiKey: runlake.apiKey,
   contentType: multipartType,
-  clients,
+  clients: 8,
   path: '/runs/multipart',
 };
+const otlp: SendOptions = { ...multipart, contentType: otlpType, path: '/otel/v1/traces' };
+
 try {
-  await load(40);
-  const results: { product: number; floor: number; cut: number; p99: number; server: number; client: number }[] = [];
+  await sendAll(bodies(40), multipart);
+  await sendAll(bodies(10, otlpBody), otlp);
+  const results: Awaited<ReturnType<typeof measure>>[] = [];
   for (let round = 0; round < rounds; round++) results.push(await measure());
+  const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
+    rounded(median(results.map(figure)), digits);
   const gzip = await throughput(
-    bodies(100).map((body) => gzipSync(body)),
-    'gzip',
+    bodies(bodiesBeside).map((body) => gzipSync(body)),
+    { ...multipart, encoding: 'gzip' },
   );
-  const alone = await sendAll(bodies(100), { ...options, clients: 1 });
-  const figures = {
-    runs_per_second: Math.round(median(results.map(({ product }) => product))),
-    floor_runs_per_second: Math.round(median(results.map(({ floor }) => floor))),
-    mean_cut_rows: Math.round(median(results.map(({ cut }) => cut))),
-    gzip_runs_per_second: Math.round(gzip),
-    p99_ms_of_8_clients: round(median(results.map(({ p99 }) => p99))),
-    alone_p50_ms: round(percentile(alone, 0.5)),
-    alone_p99_ms: round(percentile(alone, 0.99)),
-    server_cpu_us_per_run: round(median(results.map(({ server }) => server))),
-    client_cpu_us_per_run: round(median(results.map(({ client }) => client))),
-    peak_memory_mib: round(peakMemoryMib()),
-    rounds,
-  };
-  const ratio = round(median(results.map(({ product, floor }) => product / floor)), 3);
-  console.log(JSON.stringify({ bench: 'ingest', ratio, target, higher_is_better: true, ...figures }));
+  const packed = zstdBodies(bodies(bodiesBeside));
+  const zstd = packed && (await throughput(packed, { ...multipart, encoding: 'zstd' }));
+  const alone = await sendAll(bodies(bodiesBeside), { ...multipart, clients: 1 });
+  console.log(
+    JSON.stringify({
+      bench: 'ingest',
+      ratio: of(({ product, floor }) => product / floor, 3),
+      target,
+      higher_is_better: true,
+      otlp_ratio: of(({ product, spans }) => spans / product, 3),
+      otlp_target: 0.6,
+      runs_per_second: of(({ product }) => product, 0),
+      floor_runs_per_second: of(({ floor }) => floor, 0),
+      otlp_spans_per_second: of(({ spans }) => spans, 0),
+      gzip_runs_per_second: rounded(gzip, 0),
+      zstd_runs_per_second: zstd === undefined ? null : rounded(zstd, 0),
+      mean_cut_rows: of(({ cut }) => cut, 0),
+      p50_ms_of_8_clients: of(({ p50 }) => p50),
+      p99_ms_of_8_clients: of(({ p99 }) => p99),
+      alone_p50_ms: rounded(percentile(alone, 0.5)),
+      alone_p99_ms: rounded(percentile(alone, 0.99)),
+      server_cpu_us_per_run: of(({ server }) => server),
+      client_cpu_us_per_run: of(({ client }) => client),
+      peak_memory_mib: rounded(memoryMib(runlake.pid, 'VmHWM'), 0),
+      rounds,
+    }),
+  );
 } finally {
   await warehouse.close();
   await runlake.remove();
 }
 
-function bodies(count: number): Buffer[] {
-  return Array.from({ length: count }, () => multipartBody(makeRuns(runsPerBody)));
-}
-
-async function load(count: number): Promise<void> {
-  await sendAll(bodies(count), options);
+function bodies(count: number, make = multipartBody): Buffer[] {
+  return Array.from({ length: count }, () => make(makeRuns(runsPerBody)));
 }
 
 async function measure() {
   const prepared = bodies(bodiesPerRound);
+  const spans = bodies(bodiesPerRound, otlpBody);
+  const runs = bodiesPerRound * runsPerBody;
   const before = await cuts();
   const clientBefore = process.cpuUsage();
   const serverBefore = cpuSeconds(runlake.pid);
   const began = performance.now();
-  const times = await sendAll(prepared, options);
+  const times = await sendAll(prepared, multipart);
   const seconds = (performance.now() - began) / 1_000;
   const clientCpu = process.cpuUsage(clientBefore);
+  const server = ((cpuSeconds(runlake.pid) - serverBefore) / runs) * 1e6;
   const after = await cuts();
-  const runs = bodiesPerRound * runsPerBody;
   const cut = (after.rows - before.rows) / (after.count - before.count);
   return {
     product: runs / seconds,
     floor: await insertFloor(makeRuns(runs), Math.round(cut), warehouse),
+    spans: await throughput(spans, otlp),
     cut,
-    p99: percentile(times, 0.99),
-    server: ((cpuSeconds(runlake.pid) - serverBefore) / runs) * 1e6,
+    server,
     client: (clientCpu.user + clientCpu.system) / runs,
+    p50: percentile(times, 0.5),
+    p99: percentile(times, 0.99),
   };
 }
 
-async function throughput(prepared: Buffer[], encoding: string): Promise<number> {
+async function throughput(prepared: readonly Buffer[], options: SendOptions): Promise<number> {
   const began = performance.now();
-  await sendAll(prepared, { ...options, encoding });
+  await sendAll(prepared, options);
   return ((prepared.length * runsPerBody) / (performance.now() - began)) * 1_000;
 }
 
@@ -100,21 +122,4 @@ async function cuts(): Promise<{ rows: number; count: number }> {
   const value = (name: string) =>
     Number(new RegExp(`^runlake_sink_cut_rows_${name}\\{table="runs"\\} (\\S+)`, 'm').exec(text)?.[1] ?? 0);
   return { rows: value('sum'), count: value('count') };
-}
-
-function cpuSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) / 100;
-}
-
-function peakMemoryMib(): number {
-  return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${runlake.pid}/status`, 'utf8'))?.[1] ?? 0) / 1_024;
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
-}
-
-function round(value: number, digits = 1): number {
-  return Number(value.toFixed(digits));
 }

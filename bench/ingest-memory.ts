@@ -1,0 +1,51 @@
+/**
+ * Whether memory stays flat under load: five minutes of the load of `bench/ingest` at half its speed, the resident memory of
+ * the server sampled each second. The ratio is that of the fifth minute's median to the second's; lower is better.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { startRunlake } from '../test/runlake-process.ts';
+import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
+import { median, memoryMib, rounded } from './ingest-load/process-figures.ts';
+import { sendAll } from './ingest-load/send.ts';
+
+const minutes = 5;
+const bodiesPerRound = 50;
+
+const runlake = await startRunlake();
+const options = {
+  url: runlake.url,
+  apiKey: runlake.apiKey,
+  contentType: multipartType,
+  clients: 8,
+  path: '/runs/multipart',
+};
+const samples: { second: number; mib: number }[] = [];
+const began = performance.now();
+const seconds = () => (performance.now() - began) / 1_000;
+const sampler = setInterval(() => samples.push({ second: seconds(), mib: memoryMib(runlake.pid, 'VmRSS') }), 1_000);
+let runs = 0;
+try {
+  while (seconds() < minutes * 60) {
+    const bodies = Array.from({ length: bodiesPerRound }, () => multipartBody(makeRuns(runsPerBody)));
+    const roundBegan = performance.now();
+    await sendAll(bodies, options);
+    runs += bodiesPerRound * runsPerBody;
+    await delay(performance.now() - roundBegan);
+  }
+  const inMinute = (minute: number) =>
+    median(samples.filter(({ second }) => Math.floor(second / 60) === minute - 1).map(({ mib }) => mib));
+  console.log(
+    JSON.stringify({
+      bench: 'ingest-memory',
+      ratio: rounded(inMinute(minutes) / inMinute(2), 3),
+      target: 1.25,
+      higher_is_better: false,
+      mib_by_minute: Array.from({ length: minutes }, (_, index) => rounded(inMinute(index + 1), 0)),
+      peak_mib: rounded(memoryMib(runlake.pid, 'VmHWM'), 0),
+      runs,
+    }),
+  );
+} finally {
+  clearInterval(sampler);
+  await runlake.remove();
+}
