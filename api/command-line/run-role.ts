@@ -27,6 +27,8 @@ export async function runRole(role: Role): Promise<void> {
   const logger = createLogger(config.logLevel, role);
   for (const variable of unknownVariables) logger.warn({ variable }, 'no setting of Runlake: misspelt?');
   if (role !== 'all') throw missingAddresses(role, config);
+  if (config.kafkaBrokers !== undefined) throw fault('KAFKA_NOT_AVAILABLE', { role });
+  requireSecretKey(config);
   const stopped = stopSignal();
   const ends = new Ends();
   try {
@@ -53,7 +55,10 @@ async function startEngines(folder: DataFolder, config: Config, logger: Logger, 
     databaseUrl: (config.databaseUrl ?? engines.databaseUrl) as string,
   };
   const enginesGone = engines.exited.then(({ engine, reason, expected }) => {
-    if (!expected) logger.error({ engine, reason }, 'an embedded engine is gone for good');
+    if (!expected) {
+      process.exitCode = 1;
+      logger.error({ engine, reason }, 'an embedded engine is gone for good');
+    }
     return `${engine} ended`;
   });
   return { addresses, enginesGone };
@@ -70,6 +75,13 @@ function missingAddresses(role: Role, config: Config): Error {
   const missing = Object.entries(needed).filter(([, value]) => value === undefined);
   if (missing.length === 0) return fault('KAFKA_NOT_AVAILABLE', { role });
   return fault('ADDRESS_REQUIRED', { role, variables: missing.map(([variable]) => variable).join(', ') });
+}
+
+/** Without embedded engines nothing says that this data folder outlives the process: a key kept there could be lost. */
+function requireSecretKey({ clickhouseUrl, databaseUrl, secretKey }: Config): void {
+  if (clickhouseUrl === undefined || databaseUrl === undefined || secretKey !== undefined) return;
+  const faults = '  - RUNLAKE_SECRET_KEY is required where both stores have addresses: no engine is embedded.';
+  throw fault('INVALID_CONFIG', { count: 1, faults });
 }
 
 function stopSignal(): Promise<NodeJS.Signals> {

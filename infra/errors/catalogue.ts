@@ -226,8 +226,8 @@ export const catalogue = {
   ),
   KAFKA_NOT_AVAILABLE: terminal(
     500,
-    'The role {role} needs Kafka, which this release does not speak yet.',
-    'Run `runlake all`, which has its own event log.',
+    'The role {role} was told to use Kafka, which this release does not speak yet.',
+    'Unset RUNLAKE_KAFKA_BROKERS and run `runlake all`, which has its own event log.',
   ),
   NOT_RUNNING: terminal(
     500,
