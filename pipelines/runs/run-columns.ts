@@ -4,6 +4,8 @@
  */
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
+/** A patch may not say the run's type: what it says of usage counts only where the run is a model call. */
+const ofModelCall = (name: string) => `if(${merged('run_type')} = 'llm', ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
 /** Characters of a preview, and one more to tell that there are more. */
@@ -35,14 +37,14 @@ export const runColumns = {
   serialized: merged('serialized'),
   inputsPreview: preview('inputs'),
   outputsPreview: preview('outputs'),
-  promptTokens: merged('prompt_tokens'),
-  completionTokens: merged('completion_tokens'),
-  totalTokens: merged('total_tokens'),
-  promptCost: merged('prompt_cost'),
-  completionCost: merged('completion_cost'),
-  totalCost: merged('total_cost'),
-  usageDetails: merged('usage_details'),
-  firstTokenTimeMicros: micros(merged('first_token_time')),
+  promptTokens: ofModelCall('prompt_tokens'),
+  completionTokens: ofModelCall('completion_tokens'),
+  totalTokens: ofModelCall('total_tokens'),
+  promptCost: ofModelCall('prompt_cost'),
+  completionCost: ofModelCall('completion_cost'),
+  totalCost: ofModelCall('total_cost'),
+  usageDetails: ofModelCall('usage_details'),
+  firstTokenTimeMicros: micros(ofModelCall('first_token_time')),
   /** The conversation that a run belongs to; the first of three keys of its metadata that is not null or empty. */
   threadId: `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`,
 } as const satisfies Record<string, string>;

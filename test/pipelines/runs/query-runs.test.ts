@@ -134,6 +134,7 @@ describe('tokens, costs and times', () => {
       runEvent({
         runId,
         values: {
+          runType: 'llm',
           promptTokens: 20,
           completionTokens: 1,
           totalTokens: 21,

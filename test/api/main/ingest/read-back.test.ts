@@ -208,3 +208,14 @@ test('tokens, costs and the time of the first token are read out of a model call
     first_token_time: '2026-01-01T00:00:00.500000',
   });
 });
+
+test('usage that a patch names counts only where the run is a model call', async () => {
+  const usage = { usage_metadata: { input_tokens: 2, output_tokens: 3, total_tokens: 5 } };
+  const answers = { chain: 0, llm: 5 };
+  for (const [run_type, tokens] of Object.entries(answers)) {
+    const run = rootRun({ run_type });
+    const patch = { id: run.id, trace_id: run.id, dotted_order: run.dotted_order, outputs: usage };
+    await accepted(wire.json('POST', '/runs/batch', { post: [run], patch: [patch] }));
+    expect(await read(run.id)).toMatchObject({ total_tokens: tokens, outputs: usage });
+  }
+});
