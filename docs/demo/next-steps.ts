@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { settings } from '../../infra/config/settings.ts';
-import { newKey } from './server.ts';
+import { generateKey } from '../../pipelines/tenants/key-format.ts';
 
 /** How to go on after the demo: lines that can be pasted as they stand. `test/docs/demo.test.ts` does. */
 export function nextSteps(): string {
-  const key = newKey();
+  const key = generateKey();
   const port = process.env[settings.port.variable] || settings.port.fallback;
   const url = `http://127.0.0.1:${port}`;
   const today = Date.now();

@@ -5,11 +5,11 @@
  * engines, folder.
  */
 import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { generateKey } from '../../pipelines/tenants/key-format.ts';
 
 export interface DemoServer {
   readonly url: string;
@@ -27,7 +27,7 @@ const stopWithinMs = 40_000;
 
 export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Promise<void> } {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-demo-'));
-  const adminKey = newKey();
+  const adminKey = generateKey();
   const child = spawn(process.execPath, [program, 'all'], {
     env: {
       ...withoutSettings(process.env),
@@ -77,10 +77,6 @@ export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Pr
     child.stderr.on('data', read);
   });
   return { ready: Promise.race([answers, ended]), stop };
-}
-
-export function newKey(): string {
-  return `rl-${randomBytes(18).toString('base64url')}`;
 }
 
 function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
