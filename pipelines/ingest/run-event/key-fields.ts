@@ -18,6 +18,7 @@ export function keyFieldsFault(framed: Buffer): string | undefined {
   if (framed.length < keyFieldsEnd) return 'the record is shorter than its key fields';
   for (const at of [tenantAt, traceAt, runAt, projectAt]) {
     if (framed[at] !== uuidLength) return 'an identifier is not 36 characters long';
+    if (!isUuidText(framed, at + 1)) return 'an identifier is not a UUID in small letters';
   }
   return isEightByteLong(framed, startTimeAt) && isEightByteLong(framed, traceTimeAt)
     ? undefined
@@ -54,6 +55,20 @@ export function placedAt(framed: Buffer, projectId: string, traceTimeMicros: num
   copy.write(projectId, projectAt + 1, 36, 'latin1');
   writeEightByteLong(copy, traceTimeAt, traceTimeMicros);
   return copy;
+}
+
+/** What stands at each place of a UUID: a dash, or a digit (of which `isDigit` tells). */
+const dashes = new Set([8, 13, 18, 23]);
+const isDash = Array.from({ length: 36 }, (_, place) => dashes.has(place));
+const isDigit = Array.from({ length: 256 }, (_, code) => '0123456789abcdef'.includes(String.fromCharCode(code)));
+
+/** Keys are looked up as text, so one UUID must have one text. */
+function isUuidText(bytes: Buffer, at: number): boolean {
+  for (let place = 0; place < 36; place++) {
+    const byte = bytes[at + place] as number;
+    if (isDash[place] ? byte !== 0x2d : !isDigit[byte]) return false;
+  }
+  return true;
 }
 
 function isEightByteLong(bytes: Buffer, at: number): boolean {

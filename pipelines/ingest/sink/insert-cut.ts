@@ -11,7 +11,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { avroContainer } from '../../../infra/event-log/avro-container.ts';
 import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
@@ -29,7 +29,7 @@ export interface CutInsert {
   readonly records: readonly GoodRecord[];
   /** Step 2: resolves when the cut is durable. */
   writeDown(cut: Cut): Promise<void>;
-  /** Joins the transaction of step 4, of the last part where the cut is halved. */
+  /** Joins the transaction of step 4. */
   also?(transaction: Sql): Promise<void>;
 }
 
@@ -43,33 +43,12 @@ export interface InsertPorts {
 
 /**
  * Inserts a cut; where ClickHouse refuses its data, halves it until the records that cannot be stored are alone, and
- * puts those to the dead letters.
+ * puts those to the dead letters. The cut stays written down until its halves are done.
  *
  * @returns the records that were put aside.
  * @throws what ClickHouse, Postgres or the log throw otherwise; the cut may then be stored in part and has to come again.
  */
 export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<LogRecord[]> {
-  try {
-    await insertWhole(insert, ports);
-    return [];
-  } catch (error) {
-    if (!isRunlakeError(error) || error.code !== 'INSERT_DATA_REFUSED') throw error;
-    const { records } = insert;
-    if (records.length === 1) {
-      const { record } = records[0] as GoodRecord;
-      await ports.log.deadLetter(insert.topic, record, String(error.cause ?? error.message), 'insert');
-      deadLetters.inc({ topic: insert.topic.name, step: 'insert' });
-      if (insert.also) await ports.database.transaction(insert.also);
-      return [record];
-    }
-    const half = Math.ceil(records.length / 2);
-    const { also, ...rest } = insert;
-    const refused = await insertCut({ ...rest, records: records.slice(0, half) }, ports);
-    return refused.concat(await insertCut({ ...rest, ...(also && { also }), records: records.slice(half) }, ports));
-  }
-}
-
-async function insertWhole(insert: CutInsert, ports: InsertPorts): Promise<void> {
   const { topic, records } = insert;
   const body = avroContainer(
     insert.schema,
@@ -79,25 +58,51 @@ async function insertWhole(insert: CutInsert, ports: InsertPorts): Promise<void>
   ports.underWay.add(cut.token);
   try {
     await insert.writeDown(cut);
-    const inserted = insertSeconds.startTimer({ table: topic.table });
-    await ports.warehouse.insertBody({
-      name: topic.name,
-      table: topic.table,
-      columns: topic.columns,
-      format: 'Avro',
-      body,
-      token: cut.token,
-    });
-    inserted();
-    cutRows.observe({ table: topic.table }, records.length);
+    const refusal = await insertBody(insert, body, cut.token, ports);
+    const refused = refusal === undefined ? [] : await insertHalves(insert, refusal, ports);
     await ports.database.transaction(async (transaction) => {
       await noteHours(transaction, cut.hours);
       await insert.also?.(transaction);
       await ports.log.finishCut(cut, transaction);
     });
+    return refused;
   } finally {
     ports.underWay.delete(cut.token);
   }
+}
+
+/** Step 3. @returns the fault where ClickHouse refuses what the records hold. */
+async function insertBody(
+  { topic, records }: CutInsert,
+  body: Buffer,
+  token: string,
+  { warehouse }: InsertPorts,
+): Promise<RunlakeError | undefined> {
+  const { name, table, columns } = topic;
+  const inserted = insertSeconds.startTimer({ table });
+  try {
+    await warehouse.insertBody({ name, table, columns, format: 'Avro', body, token });
+  } catch (error) {
+    if (isRunlakeError(error) && error.code === 'INSERT_DATA_REFUSED') return error;
+    throw error;
+  }
+  inserted();
+  cutRows.observe({ table }, records.length);
+  return undefined;
+}
+
+async function insertHalves(insert: CutInsert, refusal: RunlakeError, ports: InsertPorts): Promise<LogRecord[]> {
+  const { also: _joinsTheWhole, ...half } = insert;
+  const { topic, records } = insert;
+  if (records.length > 1) {
+    const middle = Math.ceil(records.length / 2);
+    const refused = await insertCut({ ...half, records: records.slice(0, middle) }, ports);
+    return refused.concat(await insertCut({ ...half, records: records.slice(middle) }, ports));
+  }
+  const { record } = records[0] as GoodRecord;
+  await ports.log.deadLetter(topic, record, String(refusal.cause ?? refusal.message), 'insert');
+  deadLetters.inc({ topic: topic.name, step: 'insert' });
+  return [record];
 }
 
 function tokenOf({ topic, partition, records }: CutInsert, body: Buffer): string {

@@ -1,0 +1,102 @@
+import type { InsertBody, Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import type { Config } from '../../../../infra/config/settings.ts';
+import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import { InProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
+import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { encodeRunEvent } from '../../../../pipelines/ingest/run-event/encode.ts';
+import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
+import { runEvents, topics } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+
+export interface SinkUnderTest {
+  readonly stores: FreshStores;
+  readonly log: InProcessLog;
+  readonly sink: Sink;
+  /** Inserts that were tried, in order. */
+  readonly inserts: InsertBody[];
+  /** What happens around the next insert, in place of the insert itself; used up by it. */
+  aroundNextInsert(around: (insert: () => Promise<void>) => Promise<void>): void;
+  /** Publishes run events; resolves when the sink has handled them. */
+  publish(...events: (RunEvent | Buffer)[]): Promise<void>;
+  rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
+  /** Hours that wait to be counted, as ISO text, sorted. */
+  notedHours(): Promise<string[]>;
+  /** Log and sink anew, as after a crash, on the same stores. */
+  restarted(): Promise<SinkUnderTest>;
+  close(): Promise<void>;
+}
+
+/** Start times of the tests lie anywhere. */
+const usual = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
+
+/** A log and a sink on real stores; faults are put between sink and ClickHouse by the test. */
+export async function openSink(config: Partial<Config> = {}, stores?: FreshStores): Promise<SinkUnderTest> {
+  const own = stores ?? (await freshStores());
+  const { database } = own;
+  const logger = createLogger('silent', 'test');
+  const inserts: InsertBody[] = [];
+  let around: ((insert: () => Promise<void>) => Promise<void>) | undefined;
+  const warehouse: Warehouse = {
+    ...own.warehouse,
+    async insertBody(insert) {
+      inserts.push(insert);
+      const now = around;
+      around = undefined;
+      const real = () => own.warehouse.insertBody(insert);
+      await (now === undefined ? real() : now(real));
+    },
+  };
+  const log = new InProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
+  const sink = new Sink({ log, warehouse, database, config: { ...usual, ...config }, logger, onHoursNoted: () => {} });
+  await sink.start(topics);
+  return {
+    stores: own,
+    log,
+    sink,
+    inserts,
+    aroundNextInsert: (next) => {
+      around = next;
+    },
+    publish: (...events) => log.publish(runEvents, events.map(messageOf)),
+    rows: (sql) => own.warehouse.query({ name: 'test', sql }),
+    async notedHours() {
+      const notes = await database.query<{ hour: Date | string }>(
+        'SELECT DISTINCT hour FROM usage_notes ORDER BY hour',
+      );
+      return notes.map(({ hour }) => new Date(hour).toISOString());
+    },
+    async restarted() {
+      sink.stop();
+      return openSink(config, own);
+    },
+    async close() {
+      await log.close();
+      sink.stop();
+      await own.close();
+    },
+  };
+}
+
+/** An event as the API puts it into the log; bytes stay as they are. */
+export function messageOf(event: RunEvent | Buffer): LogMessage {
+  if (Buffer.isBuffer(event)) return { key: 'any', value: event, headers: { from: 'test' } };
+  return { key: `${event.tenantId}:${event.traceId}`, value: framed(event) };
+}
+
+/** One run event in the wire format. */
+export function framed(event: RunEvent): Buffer {
+  const writer = new AvroWriter(1_024);
+  writer.raw(wirePrefix(1));
+  encodeRunEvent(writer, event);
+  return Buffer.from(writer.since(0));
+}
+
+/** The same bytes with `change` made to a copy. */
+export function damaged(event: RunEvent, change: (copy: Buffer) => Buffer | undefined): Buffer {
+  const copy = framed(event);
+  return change(copy) ?? copy;
+}

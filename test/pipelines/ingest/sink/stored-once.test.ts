@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
+import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
+import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
+import { encodeFeedback } from '../../../../pipelines/feedback/encode-feedback.ts';
+import { insertCut } from '../../../../pipelines/ingest/sink/insert-cut.ts';
+import { attachmentEvents, feedbackEvents, runEvents, type Topic } from '../../../../schemas/topics.ts';
+import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
+import { messageOf, openSink, type SinkUnderTest } from './sink-under-test.ts';
+
+let under: SinkUnderTest;
+beforeAll(async () => {
+  under = await openSink();
+});
+afterAll(() => under.close());
+
+const weekMicros = 7 * 24 * 3_600 * 1_000_000;
+
+function record(topic: Topic, encode: (writer: AvroWriter) => void): LogMessage {
+  const writer = new AvroWriter(1_024);
+  writer.raw(wirePrefix(under.log.schemaId(topic)));
+  encode(writer);
+  return { key: 'any', value: Buffer.from(writer.since(0)) };
+}
+
+/** Four events of each kind, as they lie in the log. */
+const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> = {
+  runs: {
+    topic: runEvents,
+    messages: () =>
+      Array.from({ length: 4 }, (_, index) =>
+        messageOf(runEvent({ startTimeMicros: noonMicros + index * weekMicros, values: { inputs: json({ index }) } })),
+      ),
+  },
+  feedback: {
+    topic: feedbackEvents,
+    messages: () =>
+      Array.from({ length: 4 }, (_, index) =>
+        record(feedbackEvents, (writer) =>
+          encodeFeedback(writer, {
+            tenantId,
+            runId: randomUUID(),
+            id: randomUUID(),
+            receivedAtMicros: noonMicros,
+            projectId,
+            key: `key ${index}`,
+            score: json(1),
+            sourceType: 'api',
+            userId: uuidOf('user'),
+            createdAtMicros: noonMicros,
+            modifiedAtMicros: noonMicros,
+          }),
+        ),
+      ),
+  },
+  attachments: {
+    topic: attachmentEvents,
+    messages: () =>
+      Array.from({ length: 4 }, (_, index) =>
+        record(attachmentEvents, (writer) =>
+          encodeAttachment(writer, {
+            tenantId,
+            runId: randomUUID(),
+            name: `file ${index}`,
+            receivedAtMicros: noonMicros,
+            mimeType: 'text/plain',
+            content: Buffer.from(`content ${index}`),
+          }),
+        ),
+      ),
+  },
+};
+
+/** Every table that an insert of the sink reaches, and what fills it. A new one fails here until it is proved too. */
+const reached: Record<string, keyof typeof eventsOf> = {
+  runs: 'runs',
+  traces: 'runs',
+  run_locator: 'runs',
+  trace_locator: 'runs',
+  feedback: 'feedback',
+  attachments: 'attachments',
+};
+const notFromTheSink = new Set(['usage_hourly', 'runlake_migrations']);
+
+test('the tables are those of the migrations', async () => {
+  const tables = await under.rows<{ name: string }>(
+    "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree'",
+  );
+  const names = tables.map(({ name }) => name).filter((name) => !notFromTheSink.has(name));
+  expect(names.sort()).toEqual(Object.keys(reached).sort());
+});
+
+function asRecords(messages: readonly LogMessage[], firstOffset: number): LogRecord[] {
+  return messages.map(({ key, value }, index) => ({
+    partition: 0,
+    offset: firstOffset + index,
+    key,
+    value,
+    headers: {},
+  }));
+}
+
+async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void> {
+  const schemaId = under.log.schemaId(topic);
+  const { warehouse, database } = under.stores;
+  const good = records.map((each) => ({ record: each, schemaId }));
+  const cut = { topic, partition: 0, schema: topic.schema, records: good, writeDown: async () => {} };
+  await insertCut(cut, { log: under.log, warehouse, database, underWay: new Set() });
+}
+
+describe.each(Object.entries(reached))('%s', (table, kind) => {
+  const { topic, messages } = eventsOf[kind] as (typeof eventsOf)[string];
+  const contents = async (final = '') => {
+    const rows = await under.stores.warehouse.queryText({
+      name: 'test',
+      sql: `SELECT * FROM ${table} ${final} ORDER BY ALL`,
+      format: 'TabSeparated',
+    });
+    return rows.toString().split('\n').slice(0, -1);
+  };
+
+  test('the same cut three times is stored once, unmerged', async () => {
+    const before = (await contents()).length;
+    const records = asRecords(messages(), 100);
+    for (let time = 0; time < 3; time++) await insert(topic, records);
+    expect(await contents()).toHaveLength(before + 4);
+  });
+
+  test('a cut that comes again after many others is still known', async () => {
+    const records = asRecords(messages(), 200);
+    await insert(topic, records);
+    for (let other = 0; other < 20; other++) await insert(topic, asRecords(messages().slice(0, 1), 300 + other));
+    const before = await contents();
+    await insert(topic, records);
+    expect(await contents()).toEqual(before);
+  });
+
+  test('cut in another way it is stored once when read', async () => {
+    const records = asRecords(messages(), 400);
+    await insert(topic, records);
+    const before = await contents('FINAL');
+    for (const each of records) await insert(topic, [each]);
+    await insert(topic, records.slice(1, 3));
+    await insert(topic, asRecords(records, 500));
+    expect(await contents('FINAL')).toEqual(before);
+    await under.stores.warehouse.command({ name: 'test', sql: `OPTIMIZE TABLE ${table} FINAL` });
+    expect(await contents()).toEqual(before);
+  });
+});
