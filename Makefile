@@ -38,10 +38,11 @@ clean: ## Remove what was built
 
 $(NODE_MODULES): package.json package-lock.json
 	@node infra/native/check-node.mjs
-	@echo "Installing packages ..."
+	@echo "Installing packages, once (some 900 MB, most of it ClickHouse) ..."
 	@npm ci --include=dev --include=optional --prefer-offline --no-audit --no-fund --loglevel=error
 	@touch $@
 
 dist/.built: $(NODE_MODULES) $(SOURCES) tsconfig.json tsconfig.build.json
+	@echo "Compiling ..."
 	@npm run build --silent
 	@touch $@

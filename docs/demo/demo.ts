@@ -23,7 +23,7 @@ import { DemoUsage, timeOf } from './usage.ts';
 const csvFile = 'demo-usage.csv';
 const countedWithinMs = 30_000;
 
-const { values } = parseArgs({ options: { traces: { type: 'string', default: '1500' } } });
+const { values } = parseArgs({ options: { traces: { type: 'string', default: '1000' } } });
 const traceCount = Number(values.traces);
 if (!Number.isInteger(traceCount) || traceCount < 50 || traceCount > 100_000) {
   console.error('--traces takes a whole number from 50 to 100000.');
