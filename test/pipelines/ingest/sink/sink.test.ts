@@ -1,0 +1,205 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { expireParkedEvents } from '../../../../pipelines/ingest/expire-parked-events.ts';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { until } from '../../../infra/until.ts';
+import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
+import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
+
+let under: SinkUnderTest;
+beforeEach(async () => {
+  under = await openSink();
+});
+afterEach(() => under.close());
+
+const hourMicros = 3_600_000_000;
+const root = runEvent();
+const child = (of: RunEvent, event: Partial<RunEvent> = {}): RunEvent =>
+  runEvent({ traceId: of.traceId, traceTimeMicros: of.traceTimeMicros, ...event });
+const patchOf = (of: RunEvent, event: Partial<RunEvent> = {}): RunEvent => ({
+  ...of,
+  kind: 'patch',
+  projectId: nilUuid,
+  receivedAtMicros: of.receivedAtMicros + 1,
+  values: { outputs: json({ done: true }) },
+  ...event,
+});
+const stored = (ofTrace = root) =>
+  under.rows<{ id: string; session_id: string; micros: number; outputs: string | null }>(
+    `SELECT id, session_id, toUnixTimestamp64Micro(trace_time) AS micros, coalesce(patch_outputs, post_outputs) AS outputs
+     FROM runs FINAL WHERE trace_id = '${ofTrace.traceId}' ORDER BY start_time, id`,
+  );
+const count = async (table: string) =>
+  (await under.stores.database.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`))[0]?.count;
+const hourOf = (micros: number) => new Date(Math.floor(micros / hourMicros) * 3_600_000).toISOString();
+
+describe('the first event of a trace that names a project decides for all of it', () => {
+  const later = noonMicros + 5 * hourMicros;
+
+  test.each<[string, () => RunEvent[][]]>([
+    ['in one batch', () => [[root, child(root, { projectId: otherProjectId, traceTimeMicros: later })]]],
+    ['in a later batch', () => [[root], [child(root, { projectId: otherProjectId, traceTimeMicros: later })]]],
+    ['a patch that names none', () => [[root], [patchOf(child(root), { traceTimeMicros: later })]]],
+    ['a patch before it in its batch', () => [[patchOf(child(root), { traceTimeMicros: later }), root]]],
+    ['a patch in a batch before, which waits', () => [[patchOf(child(root), { traceTimeMicros: later })], [root]]],
+  ])('%s', async (_what, batches) => {
+    for (const batch of batches()) await under.publish(...batch);
+    const rows = await stored();
+    expect(rows).toHaveLength(2);
+    for (const row of rows) expect(row).toMatchObject({ session_id: projectId, micros: root.traceTimeMicros });
+    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+    expect(await under.rows('SELECT hour FROM traces FINAL')).toHaveLength(1);
+    expect(await count('parked_events')).toBe(0);
+  });
+
+  test('also after a restart, and where the trace is no longer remembered', async () => {
+    await under.publish(root);
+    under = await under.restarted();
+    await under.publish(child(root, { projectId: otherProjectId, traceTimeMicros: later }), patchOf(root));
+    for (const row of await stored())
+      expect(row).toMatchObject({ session_id: projectId, micros: root.traceTimeMicros });
+    expect(await under.rows('SELECT trace_id FROM trace_locator FINAL')).toHaveLength(1);
+  });
+
+  test('in another workspace the same trace is another one', async () => {
+    await under.publish(root, { ...root, tenantId: otherProjectId, projectId: otherProjectId });
+    expect(await under.rows('SELECT DISTINCT tenant_id, session_id FROM runs')).toHaveLength(2);
+  });
+});
+
+describe('events that wait for their trace', () => {
+  test('survive a restart, and join in the order of the log, before the event that placed them', async () => {
+    await under.publish(patchOf(root, { values: { outputs: json('first') } }));
+    await under.publish(patchOf(root, { values: { outputs: json('second') } }));
+    expect(await stored()).toEqual([]);
+    expect(await count('parked_events')).toBe(2);
+    expect(await under.notedHours()).toEqual([]);
+
+    under = await under.restarted();
+    await under.publish(root, patchOf(root, { values: { inputs: json('third') } }));
+    expect(await stored()).toMatchObject([{ outputs: '"second"' }]);
+    expect(await count('parked_events')).toBe(0);
+    expect(await count('pending_cuts')).toBe(0);
+  });
+
+  test('are older than a later patch that says otherwise', async () => {
+    await under.publish(patchOf(root, { values: { outputs: json('old') } }));
+    await under.publish(patchOf(root, { projectId, values: { outputs: json('new') } }));
+    expect(await stored()).toMatchObject([{ outputs: '"new"' }]);
+  });
+
+  test('one that ClickHouse refuses does not keep the others back', async () => {
+    const garbled = 'zzzzzzzz-zzzz-4zzz-8zzz-zzzzzzzzzzzz';
+    await under.publish(framed(patchOf(root, { userId: garbled })), patchOf(root));
+    await under.publish(root);
+    expect(await stored()).toMatchObject([{ outputs: '{"done":true}' }]);
+    expect(await count('parked_events')).toBe(0);
+    expect(await count('dead_letters')).toBe(1);
+  });
+
+  test('stay, where the insert that they join fails, and join with the next', async () => {
+    await under.publish(patchOf(root));
+    under.aroundNextInsert(async (insert) => {
+      await insert();
+      throw fault('WAREHOUSE_UNAVAILABLE', {});
+    });
+    await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
+    expect(await count('parked_events')).toBe(1);
+    await under.publish(root);
+    expect(await stored()).toMatchObject([{ outputs: '{"done":true}' }]);
+    expect(await count('parked_events')).toBe(0);
+  });
+
+  test('go to the dead letters when they waited too long, the others stay', async () => {
+    const { database } = under.stores;
+    const old = patchOf(root);
+    await under.publish(old);
+    await database.query("UPDATE parked_events SET parked_at = now() - interval '25 hours'");
+    await under.publish(patchOf(runEvent()));
+    const ports = { log: under.log, database, logger: createLogger('silent', 'test') };
+    expect(await expireParkedEvents(ports, { hours: 24 })).toBe(1);
+    expect(await count('parked_events')).toBe(1);
+    const letters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
+    expect(letters).toMatchObject([{ step: 'park' }]);
+    expect(letters[0]?.value.equals(framed(old))).toBe(true);
+    expect(await expireParkedEvents(ports, { hours: 24 })).toBe(0);
+  });
+});
+
+describe('an insert that fails half-way', () => {
+  const unavailable = () => fault('WAREHOUSE_UNAVAILABLE', {});
+
+  test.each<[string, (insert: () => Promise<void>) => Promise<void>, number]>([
+    ['before anything was stored', () => Promise.reject(unavailable()), 0],
+    ['after everything was stored', (insert) => insert().then(() => Promise.reject(unavailable())), 1],
+  ])('%s: refused, its hour counted all the same, mended by the retry', async (_what, around, rows) => {
+    under.aroundNextInsert(around);
+    await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
+    expect(await stored()).toHaveLength(rows);
+    expect(await count('pending_cuts')).toBe(1);
+    // Without a restart too: the sink looks after it by itself.
+    await until('the cut to be forgotten', async () => (await count('pending_cuts')) === 0);
+    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+
+    await under.publish(root);
+    expect(await stored()).toHaveLength(1);
+    expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
+  });
+
+  test('and the process with it: the next start notes the hour', async () => {
+    under.aroundNextInsert((insert) => insert().then(() => Promise.reject(unavailable())));
+    await expect(under.publish(root)).rejects.toThrow();
+    under = await under.restarted();
+    expect(await count('pending_cuts')).toBe(0);
+    expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
+  });
+
+  test('in the middle of several cuts: what comes again is stored once', async () => {
+    await under.close();
+    under = await openSink({ cutRows: 2 });
+    const events = [root, child(root), child(root), child(root), child(root)];
+    let inserts = 0;
+    const failSecond = async (insert: () => Promise<void>) => {
+      if (++inserts === 2) throw unavailable();
+      await insert();
+      under.aroundNextInsert(failSecond);
+    };
+    under.aroundNextInsert(failSecond);
+    await expect(under.publish(...events)).rejects.toThrow();
+    expect(await stored()).toHaveLength(2);
+    await under.publish(...events);
+    expect(await stored()).toHaveLength(5);
+  });
+});
+
+test('a batch over three years is cut so that no insert meets more than fifty weeks', async () => {
+  const week = 7 * 24 * hourMicros;
+  const events = Array.from({ length: 120 }, (_, index) => runEvent({ startTimeMicros: noonMicros - index * week }));
+  await under.publish(...events);
+  expect(under.inserts).toHaveLength(3);
+  expect(await under.rows('SELECT id FROM runs')).toHaveLength(120);
+  expect(await under.notedHours()).toHaveLength(120);
+});
+
+test('a batch is cut at so many rows and so many bytes', async () => {
+  await under.close();
+  under = await openSink({ cutRows: 10, cutBytes: 20_000 });
+  const large = Array.from({ length: 5 }, () => runEvent({ values: { inputs: json('x'.repeat(9_000)) } }));
+  await under.publish(...Array.from({ length: 25 }, () => runEvent()), ...large);
+  // Two of ten, five with one large one, and twice two large ones.
+  expect(under.inserts).toHaveLength(5);
+  expect(await under.rows('SELECT id FROM runs')).toHaveLength(30);
+});
+
+test('where schema and table disagree the sink says so and puts nothing aside', async () => {
+  const alter = (sql: string) => under.stores.warehouse.command({ name: 'test', sql: `ALTER TABLE runs ${sql}` });
+  await alter('RENAME COLUMN patch_bytes TO something_else');
+  await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
+  await expect(under.sink.check()).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
+  expect(await count('dead_letters')).toBe(0);
+  await alter('RENAME COLUMN something_else TO patch_bytes');
+  await under.publish(root);
+  await under.sink.check();
+  expect(await stored()).toHaveLength(1);
+});
