@@ -5,8 +5,10 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { createKey as makeKey } from '../../pipelines/tenants/create-key.ts';
+import type { KeyRecord } from '../../pipelines/tenants/key-record.ts';
 import { listKeys as readKeys } from '../../pipelines/tenants/list-keys.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { revokeKey as endKey } from '../../pipelines/tenants/revoke-key.ts';
 import { findStores, openStores } from './open-stores.ts';
 
@@ -21,14 +23,23 @@ export interface CreateKeyOptions {
 /** `runlake keys list` */
 export async function listKeys(): Promise<void> {
   await asOperator(async (database, operator) => {
-    for (const key of await readKeys(database, operator, null)) {
-      const where = key.workspace_names?.join(', ') ?? 'whole organisation';
+    const rows = (await readKeys(database, operator, null)).map((key) => [
+      key.id,
+      key.short_key,
+      key.user_email,
+      key.workspace_names?.join(', ') ?? 'whole organisation',
+      rightsOf(key),
+      key.description,
+    ]);
+    const table = [['ID', 'KEY', 'USER', 'REACHES', 'MAY', 'DESCRIPTION'], ...rows];
+    const widths = table[0]?.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
+    for (const row of table)
       console.log(
-        [key.id, key.short_key, key.user_email, where, key.read_only ? 'read only' : 'full', key.description].join(
-          '  ',
-        ),
+        row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd(),
       );
-    }
   });
 }
 
@@ -58,6 +69,11 @@ export async function revokeKey(id: string): Promise<void> {
     await authenticator.close();
     console.log(`Key ${ended.short_key} is revoked.`);
   });
+}
+
+function rightsOf({ read_only: readOnly, permissions }: KeyRecord): string {
+  const scope = permissions.includes(EVERYTHING) ? 'everything' : `${permissions.length} permissions`;
+  return readOnly ? `${scope}, read only` : scope;
 }
 
 async function asOperator(act: (database: Database, operator: Caller) => Promise<void>): Promise<void> {

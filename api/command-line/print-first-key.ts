@@ -6,7 +6,11 @@ export function printFirstKey(outcome: BootstrapOutcome, url: string): void {
   switch (outcome.kind) {
     case 'created':
       if (outcome.chosen) console.log('The admin key is the one of RUNLAKE_BOOTSTRAP_API_KEY.');
-      else console.log(`Admin key, shown this once: ${outcome.key}`);
+      else {
+        console.log(`Admin key, shown this once: ${outcome.key}`);
+        console.log('To trace a program that uses the langsmith SDK, start it with these:');
+        console.log(`  LANGSMITH_TRACING=true LANGSMITH_ENDPOINT=${url} LANGSMITH_API_KEY=${outcome.key}`);
+      }
       break;
     case 'key-added':
       console.log('RUNLAKE_BOOTSTRAP_API_KEY was added as one more admin key.');

@@ -15,6 +15,7 @@ import { type DataFolder, openDataFolder } from '../../infra/embedded/data-folde
 import { startEmbedded } from '../../infra/embedded/start.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
+import { checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { serveAll } from './serve-all.ts';
@@ -34,6 +35,7 @@ export async function runRole(role: Role): Promise<void> {
   try {
     const folder = await openDataFolder(config.dataDir);
     ends.add('data folder', () => folder.close());
+    await checkPort(config);
     const { addresses, enginesGone } = await startEngines(folder, config, logger, ends);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());

@@ -48,6 +48,12 @@ keys
   .action(createKey);
 keys.command('revoke <id>').description('end a key; it stops working within seconds everywhere').action(revokeKey);
 
+const [first] = process.argv.slice(2);
+const known = ['help', ...program.commands.map((command) => command.name())];
+if (first !== undefined && !first.startsWith('-') && !known.includes(first)) {
+  // The default command would take it for an argument of its own.
+  program.error(`error: there is no command '${first}': see \`runlake --help\``);
+}
 try {
   await program.parseAsync();
 } catch (error) {

@@ -1,0 +1,104 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+
+const program = fileURLToPath(new URL('../../../dist/api/command-line/runlake.js', import.meta.url));
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'runlake-commands-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function command(words: readonly string[], environment: Record<string, string> = {}) {
+  return new Promise<{ code: number; output: string; errors: string }>((resolve) => {
+    const env = { PATH: process.env.PATH, RUNLAKE_DATA_DIR: folder, ...environment };
+    execFile(process.execPath, [program, ...words], { env }, (error, output, errors) =>
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, output, errors }),
+    );
+  });
+}
+
+describe('runlake', () => {
+  it('says that there is no such command', async () => {
+    const { code, output, errors } = await command(['dcotor']);
+    expect(code).toBe(1);
+    expect(errors).toContain("there is no command 'dcotor'");
+    expect(output).toBe('');
+  });
+
+  it('lists its commands', async () => {
+    const { code, output } = await command(['--help']);
+    expect(code).toBe(0);
+    for (const name of ['all', 'api', 'ingest', 'migrate', 'config', 'doctor', 'keys'])
+      expect(output).toMatch(new RegExp(`^  ${name} `, 'm'));
+  });
+
+  it.each(['api', 'ingest'])('%s says which addresses it needs', async (role) => {
+    const { code, errors } = await command([role]);
+    expect(code).toBe(1);
+    for (const name of ['KAFKA_BROKERS', 'SCHEMA_REGISTRY_URL', 'CLICKHOUSE_URL', 'DATABASE_URL'])
+      expect(errors).toContain(`RUNLAKE_${name}`);
+  });
+
+  it.each(['doctor', 'migrate', 'keys list'])('%s says that nothing runs', async (words) => {
+    const { code, output, errors } = await command(words.split(' '));
+    expect(code).toBe(1);
+    expect(output + errors).toContain(`No runlake is running on the data folder ${folder}`);
+    expect(output + errors).not.toMatch(/^ {4}at /m);
+  });
+
+  it('finds a taken port before it starts engines', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const { code, errors } = await command(['all'], { RUNLAKE_PORT: String(port) });
+    server.close();
+    expect(code).toBe(1);
+    expect(errors).toBe(
+      `runlake: Port ${port} on 127.0.0.1 is in use.\nStop what listens there, or set RUNLAKE_PORT.\n`,
+    );
+    expect(existsSync(join(folder, 'clickhouse'))).toBe(false);
+  });
+});
+
+describe('a first start without a key of the operator', () => {
+  let runlake: RunlakeProcess;
+  beforeAll(async () => {
+    runlake = await startRunlake({ environment: { RUNLAKE_BOOTSTRAP_API_KEY: '' } });
+  });
+  afterAll(() => runlake?.remove());
+
+  it('prints a key, once, and how to use it', async () => {
+    const read = () => /Admin key, shown this once: (\S+)/.exec(runlake.output())?.[1];
+    await expect.poll(read, { timeout: 10_000 }).toMatch(/^rlk_/);
+    const key = String(read());
+    await expect.poll(() => runlake.output()).toContain(`LANGSMITH_ENDPOINT=${runlake.url} LANGSMITH_API_KEY=${key}`);
+    const answer = await fetch(`${runlake.url}/api/v1/sessions`, { headers: { 'x-api-key': key } });
+    expect(answer.status).toBe(200);
+    runlake = await runlake.restart();
+    expect(runlake.output()).not.toContain('key');
+  });
+
+  it('lists keys in columns', async () => {
+    const { output } = await command(['keys', 'list'], { RUNLAKE_DATA_DIR: runlake.dataDir });
+    const [heads = '', ...rows] = output.trim().split('\n');
+    expect(heads.split(/ {2,}/)).toEqual(['ID', 'KEY', 'USER', 'REACHES', 'MAY', 'DESCRIPTION']);
+    expect(rows).toHaveLength(1);
+    const cells = rows[0]?.split(/ {2,}/).slice(2);
+    expect(cells).toEqual(['admin@runlake.local', 'whole organisation', 'everything', 'Bootstrap admin key']);
+    expect(rows[0]?.indexOf('admin@')).toBe(heads.indexOf('USER'));
+  });
+
+  it.each(['nonsense', '00000000-0000-4000-8000-000000000000'])('revokes no key %s', async (id) => {
+    const { code, errors } = await command(['keys', 'revoke', id], { RUNLAKE_DATA_DIR: runlake.dataDir });
+    expect(code).toBe(1);
+    expect(errors).toMatch(/is no id of a key|API key not found/);
+  });
+});
