@@ -34,9 +34,14 @@ export interface Operation {
   readonly schema: OperationSchema;
   /**
    * Parameters that clients of this API know and this server does not have yet. A request that uses one gets 400
-   * PARAMETER_NOT_SUPPORTED. `false`, `null`, empty text and empty lists ask for nothing and pass.
+   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists ask for nothing and pass. Of those that are also named in
+   * `flags`, so does a no: `false`, also as a word. For any other, such a word is a value like all.
    */
-  readonly unsupported?: { readonly query?: readonly string[]; readonly body?: readonly string[] };
+  readonly unsupported?: {
+    readonly query?: readonly string[];
+    readonly body?: readonly string[];
+    readonly flags?: readonly string[];
+  };
   /** The handler reads `request.raw` itself: no parser, no limit and no schema touches the body. */
   readonly rawBody?: RawBody;
   /** Errors that its own function throws, for the API description; those of the steps before it are added. */

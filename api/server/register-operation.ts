@@ -29,10 +29,10 @@ export function registerOperation(server: FastifyInstance, operation: Operation,
       preValidation: async (request) => {
         if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
-          refuseUnsupported(values, operation.unsupported?.query);
+          refuseUnsupported(values, operation.unsupported?.query, operation.unsupported?.flags);
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
-        if (operation.unsupported?.body !== undefined) refuseUnsupported(request.body, operation.unsupported.body);
+        refuseUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
       },
       handler: async (request, reply) => {
         const { caller, params, query, body } = request;
@@ -114,18 +114,17 @@ function describedOnly(response: Readonly<Record<number, TSchema>>, mediaType: s
   );
 }
 
-function refuseUnsupported(values: unknown, names: readonly string[] | undefined): void {
-  if (typeof values !== 'object' || values === null || names === undefined) return;
+function refuseUnsupported(values: unknown, names: readonly string[] = [], flags: readonly string[] = []): void {
+  if (typeof values !== 'object' || values === null) return;
   for (const name of names) {
     const value = Object.hasOwn(values, name) ? (values as Record<string, unknown>)[name] : undefined;
-    if (!asksForNothing(value)) throw fault('PARAMETER_NOT_SUPPORTED', { parameter: name });
+    const isNo = flags.includes(name) && /^(?:false|0|no|off)$/i.test(String(value));
+    if (!isNo && !isAbsent(value)) throw fault('PARAMETER_NOT_SUPPORTED', { parameter: name });
   }
 }
 
-function asksForNothing(value: unknown): boolean {
-  if (value === undefined || value === null || value === false || value === '') return true;
-  if (typeof value === 'string') return /^(?:false|0|no|off)$/i.test(value);
-  return Array.isArray(value) && value.length === 0;
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
 function sendAnswer(reply: FastifyReply, answer: Answer, mediaType: string | undefined): FastifyReply {

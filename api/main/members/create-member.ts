@@ -12,7 +12,10 @@ export const createMember = defineOperation({
   summary: 'Add a user to the organization',
   description: 'The user is a member at once; keys for them are made with `user_email`.',
   access: { permission: 'organization:manage', tenantScope: 'organization' },
-  unsupported: { body: ['read_only', 'role_id', 'workspace_ids', 'workspace_role_id', 'password'] },
+  unsupported: {
+    body: ['read_only', 'role_id', 'workspace_ids', 'workspace_role_id', 'password'],
+    flags: ['read_only'],
+  },
   errors: ['CONFLICT'],
   schema: {
     body: Type.Object({

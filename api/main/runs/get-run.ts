@@ -13,7 +13,7 @@ export const getRun = defineOperation({
   tag: 'runs',
   summary: 'One run with everything that it has',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
-  unsupported: { query: ['include_messages'] },
+  unsupported: { query: ['include_messages'], flags: ['include_messages'] },
   errors: ['NOT_FOUND', ...warehouseErrors],
   schema: {
     params: Type.Object({ run_id: Uuid() }),

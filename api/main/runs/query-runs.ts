@@ -62,7 +62,10 @@ export const queryRuns = defineOperation({
     'Newest first unless `order` says otherwise. A page may hold fewer runs than `limit`; there are more as long as ' +
     '`cursors.next` is not null. Runs that arrive meanwhile move no page.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
-  unsupported: { body: ['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter', 'use_experimental_search'] },
+  unsupported: {
+    body: ['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter', 'use_experimental_search'],
+    flags: ['use_experimental_search'],
+  },
   errors: warehouseErrors,
   schema: {
     body: Query,

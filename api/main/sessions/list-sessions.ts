@@ -48,6 +48,7 @@ export const listSessions = defineOperation({
       'tag_value_id',
       'use_approx_stats',
     ],
+    flags: ['facets', 'use_approx_stats'],
   },
   schema: { query: Query, response: { 200: Type.Array(SessionWithStatistics) } },
   handler: async ({ caller, query, services }) => {

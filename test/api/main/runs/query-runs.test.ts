@@ -104,6 +104,11 @@ describe('what is refused', () => {
       { [name]: 'eq(name, "x")' },
       400,
     ]),
+    ...['no', '0', 'off', 'false'].map((word): [string, unknown, number] => [
+      `a ${word}`,
+      { search_filter: word },
+      400,
+    ]),
     ['experimental search', { use_experimental_search: true }, 400],
     ['a cursor that is none', { cursor: evil }, 400],
     ['contradiction', { execution_order: 1, is_root: false }, 400],

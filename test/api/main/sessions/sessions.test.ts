@@ -156,6 +156,7 @@ describe('GET /sessions', () => {
     ['sort_by=moon', 422],
     ['sort_by=latency_p50', 400],
     ['filter=eq(name,"x")', 400],
+    ['filter=no', 400],
     ['facets=true', 400],
     ['dataset_version=1', 400],
     ['tag_value_id=x', 400],
