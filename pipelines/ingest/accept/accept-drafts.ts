@@ -1,4 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
+import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
@@ -32,7 +33,7 @@ export interface Companions {
  * Takes drafts of one request to the log. Resolves when all that was taken is durable; inconsistent runs do not keep
  * the others back.
  *
- * @throws the fault of {@link nothingTaken} where nothing of the request could be taken; EVENT_LOG_UNAVAILABLE, OVERLOADED
+ * @throws the fault of `refusal`, {@link nothingTaken} unless the request says otherwise, where nothing of the request could be taken; EVENT_LOG_UNAVAILABLE, OVERLOADED
  *   or DRAINING where the log did not take it, in which case nothing is acknowledged.
  */
 export async function acceptDrafts(
@@ -41,6 +42,7 @@ export async function acceptDrafts(
   rejected: Rejection[],
   ports: AcceptPorts,
   companions: readonly Companions[] = [],
+  refusal: (rejected: readonly Rejection[]) => RunlakeError = nothingTaken,
 ): Promise<Acceptance> {
   const nowMicros = Date.now() * 1_000;
   const timely = drafts.filter((draft) => {
@@ -53,7 +55,7 @@ export async function acceptDrafts(
   const accompanying = companions.filter((companion) => companion.messages.length > 0);
   if (messages.length === 0 && accompanying.length === 0 && rejected.length > 0) {
     ports.count(0, rejected);
-    throw nothingTaken(rejected);
+    throw refusal(rejected);
   }
   const published = [{ topic: runEvents, messages }, ...accompanying].map(({ topic, messages: events }) =>
     ports.log.publish(topic, events),

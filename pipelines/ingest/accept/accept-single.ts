@@ -6,6 +6,7 @@ import type { Acceptance, RunDraft } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { readJsonRun } from './read-json-run.ts';
 import type { ReadRun } from './read-run.ts';
+import { singleRunRefused } from './rejection.ts';
 import type { RunPlace } from './run-places.ts';
 
 /**
@@ -21,7 +22,7 @@ export async function acceptSingle(
 ): Promise<Acceptance> {
   const run = readJsonRun(request, ports.config);
   const draft = await draftOfSingle(sender, run, ports);
-  const acceptance = await acceptDrafts(sender, [draft], [], ports);
+  const acceptance = await acceptDrafts(sender, [draft], [], ports, [], singleRunRefused);
   if (run.kind === 'post') ports.runPlaces.remember(sender.workspaceId, run.runId, draft);
   return acceptance;
 }

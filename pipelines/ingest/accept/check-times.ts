@@ -21,7 +21,10 @@ export function timesFault(draft: RunDraft, nowMicros: number, limits: TimeLimit
     ['start_time', startedAtMicros],
   ] as const) {
     if (micros === undefined || (micros >= earliest && micros <= latest)) continue;
-    return `the ${name} ${formatTime(micros)} is outside the accepted range, ${formatTime(earliest)} to ${formatTime(latest)}`;
+    return (
+      `the ${name} ${formatTime(micros)} is outside the accepted range, ${formatTime(earliest)} ` +
+      `(RUNLAKE_MAX_RUN_AGE_DAYS) to ${formatTime(latest)} (RUNLAKE_MAX_RUN_AHEAD_HOURS)`
+    );
   }
   for (const [name, micros] of [
     ['end_time', endedAtMicros],

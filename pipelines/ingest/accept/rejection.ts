@@ -12,6 +12,11 @@ export function inconsistent(run: string, reason: string): Rejection {
   return { run, error: fault('INVALID_RUN', { run, reason }) };
 }
 
+/** The fault of a request for one run: the run's own. */
+export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
+  return (rejected[0] as Rejection).error;
+}
+
 /** How many rejections an answer spells out. */
 export const listedRejections = 100;
 
