@@ -52,6 +52,8 @@ export class Sink {
   readonly #someParked = new Map<string, boolean>();
   #recovering: NodeJS.Timeout | undefined;
   #mismatch: RunlakeError | undefined;
+  /** After a failure: `runs` may hold what the tables that decide places do not know yet, so those are completed first. */
+  #halfDone = false;
 
   constructor(options: SinkOptions) {
     this.#options = options;
@@ -83,12 +85,14 @@ export class Sink {
 
   async #handle(batch: LogBatch): Promise<void> {
     try {
+      if (this.#halfDone) await this.#recover();
       const good = await this.#inspect(batch);
       if (batch.topic.placedByTrace) await this.#storePlaced(batch, good);
       else await this.#insert(batch, good);
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
+      this.#halfDone = true;
       this.#recoverSoon();
       throw error;
     }
@@ -219,17 +223,17 @@ export class Sink {
   }
 
   async #recover(): Promise<void> {
-    const { log, database, onHoursNoted } = this.#options;
-    await recoverCuts(log, database, this.#underWay);
-    onHoursNoted();
+    await recoverCuts(this.#options, this.#underWay);
+    this.#halfDone = false;
+    this.#options.onHoursNoted();
   }
 
-  /** After a failure the hours of a cut that was written down are noted as soon as Postgres can be reached. */
+  /** After a failure a cut that was written down is completed as soon as the engines answer, also where no batch follows. */
   #recoverSoon(): void {
     this.#recovering ??= setTimeout(() => {
       this.#recovering = undefined;
       this.#recover().catch((error: unknown) => {
-        this.#options.logger.warn({ err: error }, 'hours of an unfinished insert could not be noted yet');
+        this.#options.logger.warn({ err: error }, 'an unfinished insert could not be completed yet');
         this.#recoverSoon();
       });
     }, 1_000).unref();

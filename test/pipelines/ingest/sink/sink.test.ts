@@ -155,6 +155,31 @@ describe('an insert that fails half-way', () => {
     expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
   });
 
+  test('after `runs`, before the tables behind its views: they are completed, by the next batch already', async () => {
+    const { warehouse } = under.stores;
+    const views = ['traces', 'run_locator', 'trace_locator'];
+    const contents = (table: string) => under.rows(`SELECT * FROM ${table} FINAL ORDER BY ALL`);
+    await under.publish(root, child(root), runEvent({ startTimeMicros: noonMicros + 9 * hourMicros }));
+    const before = await Promise.all(views.map(contents));
+    under.aroundNextInsert(async (insert) => {
+      await insert();
+      for (const view of views) await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${view}` });
+      throw unavailable();
+    });
+    const lost = child(root, {
+      startTimeMicros: noonMicros - 50 * 24 * hourMicros,
+      receivedAtMicros: root.receivedAtMicros + 5,
+    });
+    await expect(under.publish(lost)).rejects.toThrow();
+    // A sink that remembers nothing: only the tables can tell where the trace lies.
+    under = await under.restarted();
+    const after = await Promise.all(views.map(contents));
+    expect(after[0]).toEqual(before[0]?.filter((row) => row.trace_id === root.traceId));
+    expect(after[1]).toHaveLength(3);
+    await under.publish(child(root, { projectId: otherProjectId }));
+    for (const row of await stored()) expect(row).toMatchObject({ session_id: projectId });
+  });
+
   test('in the middle of several cuts: what comes again is stored once', async () => {
     await under.close();
     under = await openSink({ cutRows: 2 });

@@ -1,0 +1,39 @@
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
+
+/**
+ * What the views on `runs` would have written, as in `schemas/clickhouse/0001_runs.sql`: an insert that died may have reached
+ * `runs` and not yet them. All of them keep repeats harmless.
+ */
+const views: Readonly<Record<string, string>> = {
+  traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick
+    FROM found GROUP BY tenant_id, hour, trace_id`,
+  run_locator: 'SELECT tenant_id, id, start_time, trace_id, trace_time, session_id FROM found',
+  trace_locator: 'SELECT DISTINCT tenant_id, trace_id, trace_time, session_id FROM found',
+};
+
+/**
+ * Brings the tables behind the views of `runs` up to what `runs` holds of the traces of `hours`.
+ * @throws what ClickHouse throws; a repeat completes it.
+ */
+export async function repairViews(warehouse: Warehouse, hours: readonly TouchedHour[]): Promise<void> {
+  if (hours.length === 0) return;
+  for (const [table, select] of Object.entries(views)) {
+    await warehouse.command({
+      name: 'repair-views',
+      sql: `INSERT INTO ${table} WITH found AS (
+          SELECT tenant_id, id, start_time, trace_id, trace_time, first_received_at, session_id, user_id, key_id FROM runs
+          WHERE tenant_id IN (SELECT tenant_id FROM touched)
+            AND (tenant_id, toStartOfHour(trace_time)) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
+        ) ${select}`,
+      external: {
+        name: 'touched',
+        structure: 'tenant_id UUID, hour_seconds UInt32',
+        rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
+      },
+      // The same block may have been there once and be gone; and an hour's runs may lie in more weeks than an insert may meet.
+      settings: { insert_deduplicate: 0, max_partitions_per_insert_block: '0' },
+      timeoutMs: 600_000,
+    });
+  }
+}

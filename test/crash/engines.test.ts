@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { expect, test, vi } from 'vitest';
+import { until } from '../infra/until.ts';
+import { childOf, deadlineMs, dottedOrder, Instance, rootRun } from './instance.ts';
+
+vi.setConfig({ testTimeout: 300_000 });
+
+test.each(['clickhouse', 'postgres'] as const)(
+  'kill -9 of %s under load: clients are told to wait, nothing is lost or doubled',
+  async (engine) => {
+    const instance = await Instance.start();
+    const { url, apiKey } = instance.runlake;
+    const client = new Client({ apiUrl: url, apiKey });
+    const runs = 150;
+    const ids = Array.from({ length: runs }, () => randomUUID());
+    const answers: Promise<{ id: string; status: number; retryAfter: string | null }>[] = [];
+    let killed = 0;
+    for (const [index, id] of ids.entries()) {
+      await client.createRun({
+        id,
+        name: 'run',
+        run_type: 'chain',
+        inputs: { id },
+        start_time: Date.now(),
+        trace_id: id,
+        dotted_order: dottedOrder(id),
+      });
+      if (index === 50) {
+        killed = instance.enginePid(engine);
+        process.kill(killed, 'SIGKILL');
+      }
+      // Beside the SDK, requests that are not repeated: to see the answers.
+      if (index % 10 === 0) answers.push(probe(instance));
+    }
+    await client.awaitPendingTraceBatches();
+    await until('requests to be taken again', async () => (await probe(instance)).status === 202, deadlineMs);
+    expect(instance.enginePid(engine)).not.toBe(killed);
+
+    const probed = await Promise.all(answers);
+    for (const { status, retryAfter } of probed) {
+      expect([202, 503]).toContain(status);
+      if (status === 503) expect(Number(retryAfter)).toBeGreaterThan(0);
+    }
+    const stored = await instance.storedRuns();
+    expect(ids.filter((id) => !stored.has(id))).toEqual([]);
+    expect(probed.filter(({ id, status }) => status === 202 && !stored.has(id))).toEqual([]);
+    expect(await instance.countedTraces()).toBe(stored.size);
+    expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
+  },
+);
+
+test('SIGTERM while an insert is under way: it is finished, others are told to come back, and the exit is clean', async () => {
+  const instance = await Instance.start();
+  const before = rootRun();
+  expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);
+  // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
+  const release = instance.stallClickhouse();
+  const run = childOf(before);
+  const underWay = instance.send('POST', '/runs/batch', { post: [run] });
+  await until('the insert to be under way', async () => (await instance.rowsOf('pending_cuts')) === 1, deadlineMs);
+  underWay.catch(() => undefined);
+  const stopped = instance.runlake.stop();
+  const refusals = await untilRefused(instance);
+  expect(refusals).toMatchObject({ status: 503 });
+  expect(Number(refusals.headers.get('retry-after'))).toBeGreaterThan(0);
+  release();
+  expect((await underWay).status).toBe(202);
+  expect(await stopped, instance.runlake.output()).toBe(0);
+
+  await instance.restart();
+  expect(await instance.storedRuns()).toEqual(new Set([before.id, run.id]));
+  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect(await instance.countedTraces()).toBe(1);
+});
+
+/** The first answer that is none, of requests that need nothing of ClickHouse. */
+async function untilRefused(instance: Instance): Promise<Response> {
+  const end = performance.now() + deadlineMs;
+  while (performance.now() < end) {
+    const answer = await fetch(`${instance.runlake.url}/workspaces`, {
+      headers: { 'x-api-key': instance.runlake.apiKey },
+    });
+    await answer.arrayBuffer();
+    if (!answer.ok) return answer;
+  }
+  throw new Error('no request was refused');
+}
+
+async function probe(instance: Instance): Promise<{ id: string; status: number; retryAfter: string | null }> {
+  const run = rootRun();
+  const answer = await instance.send('POST', '/runs', run);
+  await answer.arrayBuffer();
+  return { id: run.id, status: answer.status, retryAfter: answer.headers.get('retry-after') };
+}

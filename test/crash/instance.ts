@@ -1,0 +1,121 @@
+import { execFileSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { onTestFinished } from 'vitest';
+import { askClickhouse, askPostgres } from '../infra/embedded/processes.ts';
+import { until } from '../infra/until.ts';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+
+/** Generous, because an engine that comes up again on a machine with much else to do takes its time. */
+export const deadlineMs = 60_000;
+
+/** A runlake of the test's own, and what stands behind it. */
+export class Instance {
+  runlake: RunlakeProcess;
+
+  private constructor(runlake: RunlakeProcess) {
+    this.runlake = runlake;
+  }
+
+  static async start(environment: Record<string, string> = {}): Promise<Instance> {
+    const instance = new Instance(await startRunlake({ environment }));
+    onTestFinished(() => instance.runlake.remove());
+    return instance;
+  }
+
+  async restart(): Promise<void> {
+    this.runlake = await this.runlake.restart();
+  }
+
+  /** The process of an engine, for signals. */
+  enginePid(engine: 'clickhouse' | 'postgres'): number {
+    const lines = execFileSync('ps', ['-eo', 'pid=,args='], { encoding: 'utf8' }).split('\n');
+    const port = new URL(this.runlake.stores().databaseUrl).port;
+    const isEngine = (args: string) =>
+      engine === 'clickhouse'
+        ? args.includes('clickhouse/server-child') && args.includes(this.runlake.dataDir)
+        : /^\S*\/postgres -D /.test(args) && args.includes(` -p ${port} `);
+    const found = lines.map((line) => /^\s*(\d+) (.*)$/.exec(line)).find((match) => match && isEngine(match[2] ?? ''));
+    if (!found) throw new Error(`no process of ${engine} in:\n${lines.join('\n')}`);
+    return Number(found[1]);
+  }
+
+  /** Stops the process of ClickHouse in its tracks; it is let go when the test ends, if not before. */
+  stallClickhouse(): () => void {
+    const pid = this.enginePid('clickhouse');
+    process.kill(pid, 'SIGSTOP');
+    const release = () => {
+      try {
+        process.kill(pid, 'SIGCONT');
+      } catch {
+        // It is gone already.
+      }
+    };
+    onTestFinished(release);
+    return release;
+  }
+
+  send(method: string, path: string, body: unknown): Promise<Response> {
+    return fetch(`${this.runlake.url}${path}`, {
+      method,
+      headers: { 'x-api-key': this.runlake.apiKey, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  }
+
+  /** How many rows Postgres has in a table. */
+  async rowsOf(table: string): Promise<number> {
+    const [count] = await askPostgres(this.runlake.stores().databaseUrl, `SELECT count(*)::int FROM ${table}`);
+    return Number(count);
+  }
+
+  async clickhouse(sql: string): Promise<string> {
+    return askClickhouse(this.runlake.stores().clickhouseUrl, sql);
+  }
+
+  /** Ids of the stored runs. More than one row of a run fails. */
+  async storedRuns(): Promise<Set<string>> {
+    const text = await this.clickhouse('SELECT id FROM runs FINAL FORMAT TSV');
+    const ids = text === '' ? [] : text.split('\n');
+    const once = new Set(ids);
+    if (once.size !== ids.length) throw new Error(`${ids.length - once.size} runs are there twice`);
+    return once;
+  }
+
+  /** Traces as usage counts them over all time, by workspace; waits until everything is counted. */
+  async countedTraces(): Promise<number> {
+    await until('usage to be counted', async () => (await this.rowsOf('usage_notes')) === 0, deadlineMs);
+    const headers = { 'x-api-key': this.runlake.apiKey };
+    const workspaces = (await (await fetch(`${this.runlake.url}/workspaces`, { headers })).json()) as { id: string }[];
+    const range = 'start_time=2020-01-01&end_time=2100-01-01';
+    const url = `${this.runlake.url}/api/v1/orgs/current/billing/granular-usage?${range}&workspace_ids=${workspaces[0]?.id}`;
+    const { usage } = (await (await fetch(url, { headers })).json()) as { usage: { traces: number }[] };
+    return usage.reduce((sum, { traces }) => sum + traces, 0);
+  }
+}
+
+const started = new Date(Date.now() - 60_000).toISOString();
+
+/** Of a run that started a minute ago. */
+export function dottedOrder(id: string): string {
+  return `${started.replace(/[-:.Z]/g, '')}000Z${id}`;
+}
+
+type Run = { readonly id: string } & Record<string, unknown>;
+
+/** A root run of its own trace. */
+export function rootRun(): Run {
+  const id = randomUUID();
+  const place = { id, trace_id: id, dotted_order: dottedOrder(id) };
+  return { ...place, name: 'root', run_type: 'chain', start_time: started, inputs: { id } };
+}
+
+export function childOf(root: Run): Run {
+  const id = randomUUID();
+  return {
+    ...rootRun(),
+    id,
+    trace_id: root.id,
+    parent_run_id: root.id,
+    dotted_order: `${root.dotted_order}.${dottedOrder(id)}`,
+  };
+}

@@ -1,0 +1,126 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { expect, test, vi } from 'vitest';
+import { processesOn } from '../infra/embedded/processes.ts';
+import { until } from '../infra/until.ts';
+import { startRunlake } from '../runlake-process.ts';
+import { childOf, deadlineMs, dottedOrder, Instance, rootRun } from './instance.ts';
+
+vi.setConfig({ testTimeout: 300_000 });
+
+/** Sends runs one by one through the stock SDK, many beside each other, until told to stop. What it resolved is acknowledged. */
+function sendUntilStopped(instance: Instance) {
+  const { url, apiKey } = instance.runlake;
+  const client = new Client({ apiUrl: url, apiKey, autoBatchTracing: false });
+  const acknowledged = new Set<string>();
+  let stopped = false;
+  const sender = async () => {
+    while (!stopped) {
+      const id = randomUUID();
+      const run = { id, name: 'run', run_type: 'chain', inputs: { id }, start_time: Date.now() } as const;
+      await client.createRun(run).then(
+        () => acknowledged.add(id),
+        () => undefined,
+      );
+    }
+  };
+  const senders = Array.from({ length: 6 }, sender);
+  return {
+    acknowledged,
+    stop: async () => {
+      stopped = true;
+      await Promise.all(senders);
+    },
+  };
+}
+
+test('kill -9 under load: what the SDK was told to be taken is there once, and counted', async () => {
+  const instance = await Instance.start();
+  const load = sendUntilStopped(instance);
+  for (const enough of [30, 60]) {
+    await until('runs to be acknowledged', () => load.acknowledged.size >= enough, deadlineMs);
+    await instance.restart();
+  }
+  await until('runs after the last start', () => load.acknowledged.size >= 90, deadlineMs);
+  await load.stop();
+
+  const stored = await instance.storedRuns();
+  expect([...load.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
+  expect(await instance.countedTraces()).toBe(stored.size);
+  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+});
+
+test('no process outlives kill -9, and a second one on the folder is refused in one sentence', async () => {
+  const instance = await Instance.start();
+  const { dataDir } = instance.runlake;
+  const second = startRunlake({ dataDir });
+  await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake \(process \d+\)/);
+  await instance.runlake.kill();
+  await expect.poll(() => processesOn(dataDir), { timeout: 15_000 }).toEqual([]);
+  await instance.restart();
+  expect((await instance.send('POST', '/runs', rootRun())).status).toBe(202);
+});
+
+test('killed between writing the cut down and the insert: each run is there or not, counted once; the retry mends it', async () => {
+  const instance = await Instance.start();
+  const root = rootRun();
+  expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
+  // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
+  const child = childOf(root);
+  const release = instance.stallClickhouse();
+  const sent = instance.send('POST', '/runs/batch', { post: [child] });
+  sent.catch(() => undefined);
+  await until('the cut to be written down', async () => (await instance.rowsOf('pending_cuts')) === 1, deadlineMs);
+  await instance.runlake.kill();
+  await expect(sent).rejects.toThrow();
+  release();
+  await instance.restart();
+
+  expect(await instance.countedTraces()).toBe(1);
+  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect((await instance.send('POST', '/runs/batch', { post: [child] })).status).toBe(202);
+  expect(await instance.storedRuns()).toEqual(new Set([root.id, child.id]));
+  expect(await instance.countedTraces()).toBe(1);
+});
+
+test('killed between the insert and the note of its hour: the next start counts it, though nobody sends again', async () => {
+  const instance = await Instance.start();
+  const { default: pg } = await import('pg');
+  const blocker = new pg.Client(instance.runlake.stores().databaseUrl);
+  blocker.on('error', () => undefined);
+  await blocker.connect();
+  await blocker.query('BEGIN');
+  await blocker.query('LOCK TABLE usage_notes IN ACCESS EXCLUSIVE MODE');
+  const run = rootRun();
+  const sent = instance.send('POST', '/runs', run);
+  sent.catch(() => undefined);
+  await until('the run to be stored', async () => (await instance.storedRuns()).has(run.id), deadlineMs);
+  expect(await instance.rowsOf('pending_cuts')).toBe(1);
+  await instance.runlake.kill();
+  await blocker.end().catch(() => undefined);
+  await instance.restart();
+
+  expect(await instance.rowsOf('pending_cuts')).toBe(0);
+  expect(await instance.countedTraces()).toBe(1);
+});
+
+test('a patch that waits for its trace survives kill -9 and joins later', async () => {
+  const instance = await Instance.start();
+  const id = randomUUID();
+  const place = { id, trace_id: id, dotted_order: dottedOrder(id) };
+  const patch = { patch: [{ ...place, outputs: { late: true }, end_time: new Date().toISOString() }] };
+  expect((await instance.send('POST', '/runs/batch', patch)).status).toBe(202);
+  expect(await instance.rowsOf('parked_events')).toBe(1);
+  expect(await instance.storedRuns()).toEqual(new Set());
+  await instance.runlake.kill();
+  await instance.restart();
+  expect(await instance.rowsOf('parked_events')).toBe(1);
+
+  const post = { post: [{ ...place, name: 'root', run_type: 'chain', start_time: new Date().toISOString() }] };
+  expect((await instance.send('POST', '/runs/batch', post)).status).toBe(202);
+  expect(await instance.rowsOf('parked_events')).toBe(0);
+  const headers = { 'x-api-key': instance.runlake.apiKey };
+  const read = await (await fetch(`${instance.runlake.url}/runs/${id}`, { headers })).json();
+  expect(read).toMatchObject({ name: 'root', outputs: { late: true }, status: 'success' });
+  expect(await instance.countedTraces()).toBe(1);
+});
