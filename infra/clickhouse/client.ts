@@ -5,7 +5,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { externalTable } from './external-table.ts';
 import { type Statement, warehouseFault } from './faults.ts';
 import { readAnswer } from './read-answer.ts';
-import { type Profile, profiles } from './settings.ts';
+import { newerInsertSettings, type Profile, profiles } from './settings.ts';
 import type { InsertBody, Query, Warehouse } from './warehouse.ts';
 
 export type { Warehouse } from './warehouse.ts';
@@ -98,17 +98,36 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
     });
   }
 
-  async function insertBody({ name, table, columns, format, body, token, settings, ...rest }: InsertBody) {
-    await exchange({
-      ...rest,
-      name,
-      sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
-      settings: { ...settings, insert_deduplication_token: token },
-      body,
-      contentType: 'application/octet-stream',
-      profile: 'insert',
-      statement: { kind: 'insert', table },
+  let newerSettings: Promise<ClickHouseSettings> | undefined;
+
+  /** Those of {@link newerInsertSettings} that the server knows. */
+  async function readNewerSettings(): Promise<ClickHouseSettings> {
+    const known = await query<{ name: string }>({
+      name: 'newer-settings',
+      sql: 'SELECT name FROM system.settings WHERE name IN {names:Array(String)}',
+      params: { names: Object.keys(newerInsertSettings) },
     });
+    return Object.fromEntries(known.map(({ name }) => [name, newerInsertSettings[name]]));
+  }
+
+  async function insertBody({ name, table, columns, format, body, token, settings, ...rest }: InsertBody) {
+    try {
+      newerSettings ??= readNewerSettings();
+      await exchange({
+        ...rest,
+        name,
+        sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
+        settings: { ...(await newerSettings), ...settings, insert_deduplication_token: token },
+        body,
+        contentType: 'application/octet-stream',
+        profile: 'insert',
+        statement: { kind: 'insert', table },
+      });
+    } catch (error) {
+      // The server may have become another one: the next insert asks again.
+      newerSettings = undefined;
+      throw error;
+    }
   }
 
   const query = async <Row>(request: Query) => {
@@ -120,7 +139,7 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
     query,
     queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
     insertBody,
-    command: async (request) => void (await ask(request, 'write', '')),
+    command: async ({ profile = 'write', ...request }) => void (await ask(request, profile, '')),
     ping: async (allowedMs = timeoutMs) => {
       await query({ name: 'ping', sql: 'SELECT 1', timeoutMs: allowedMs });
     },

@@ -23,8 +23,24 @@ const representation = {
   wait_end_of_query: 1,
 } as const satisfies ClickHouseSettings;
 
+/** A result is whole or an error: at a limit ClickHouse would otherwise answer 200 with what it has so far. */
+const wholeOrNothing = {
+  timeout_overflow_mode: 'throw',
+  read_overflow_mode: 'throw',
+  result_overflow_mode: 'throw',
+  group_by_overflow_mode: 'throw',
+  sort_overflow_mode: 'throw',
+  distinct_overflow_mode: 'throw',
+  set_overflow_mode: 'throw',
+  join_overflow_mode: 'throw',
+  transfer_overflow_mode: 'throw',
+} as const satisfies ClickHouseSettings;
+
 const read = {
   ...representation,
+  ...wholeOrNothing,
+  // A result of the cache may be older than what its reader has just stored.
+  use_query_cache: 0,
   // Rows of one key never lie in two table partitions, so each can be merged alone.
   do_not_merge_across_partitions_select_final: 1,
   // An index may hide the newer row of a key; the exact mode reads the rows beside it too.
@@ -35,6 +51,7 @@ const read = {
 
 const insert = {
   ...representation,
+  ...wholeOrNothing,
   // An answer means: stored. Server-side batching (on by default since 26.x) would also cut differently on a retry.
   async_insert: 0,
   optimize_on_insert: 1,
@@ -44,6 +61,7 @@ const insert = {
   // A column that the records lack, or a null where none may be, is an error and no silent default.
   input_format_avro_allow_missing_fields: 0,
   input_format_null_as_default: 0,
+  insert_null_as_default: 0,
   max_partitions_per_insert_block: '100',
   throw_on_max_partitions_per_insert_block: 1,
   // One cut, one block: a cut stays below this.
@@ -56,11 +74,25 @@ const queryOnly = {
   cancel_http_readonly_queries_on_client_close: 1,
 } as const satisfies ClickHouseSettings;
 
-/** `read` for queries, `insert` for bodies of rows, `write` for statements that may do both (INSERT … SELECT, DDL). */
+/**
+ * What goes with inserts to servers that know it. Releases that do have it above `insert_deduplicate`: where it is switched
+ * off there, one token would store twice. The others refuse every statement that names it.
+ */
+export const newerInsertSettings: ClickHouseSettings & Record<string, string> = { deduplicate_insert: 'enable' };
+
+const write = { ...read, ...insert } as const satisfies ClickHouseSettings;
+
+/** `read` for queries, `insert` for bodies of rows, the rest for statements that may do both (INSERT … SELECT, DDL). */
 export const profiles = {
   read: { ...read, ...queryOnly },
   insert,
-  write: { ...read, ...insert },
+  write,
+  /** `ALTER TABLE … DELETE`: the answer means that the rows are gone. */
+  mutation: { ...write, mutations_sync: '1' },
+  /** Recounts. Hours of more than a hundred months are far from usual, but one pass may meet them. */
+  recount: { ...write, max_partitions_per_insert_block: '0' },
 } as const satisfies Record<string, ClickHouseSettings>;
 
 export type Profile = keyof typeof profiles;
+/** Those of statements that write. */
+export type CommandProfile = 'write' | 'mutation' | 'recount';

@@ -1,4 +1,5 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
+import type { CommandProfile } from './settings.ts';
 
 /**
  * The port of the warehouse. One adapter: ClickHouse over HTTP ({@link openWarehouse} in `client.ts`).
@@ -21,7 +22,7 @@ export interface Warehouse {
   /** Resolves when the whole body is stored, in the table and in every view on it. */
   insertBody(insert: InsertBody): Promise<void>;
   /** A statement without a result: DDL, `INSERT … SELECT`. */
-  command(command: Query): Promise<void>;
+  command(command: Command): Promise<void>;
   /** Resolves when ClickHouse answers a query with our user and database. */
   ping(timeoutMs?: number): Promise<void>;
   /** Such as `26.7.2.1`. */
@@ -43,6 +44,11 @@ export interface Query {
   readonly timeoutMs?: number;
   /** Aborting it ends the query on the server too. */
   readonly signal?: AbortSignal;
+}
+
+export interface Command extends Query {
+  /** The settings that go with it. Default `write`. */
+  readonly profile?: CommandProfile;
 }
 
 export type QueryParameter = string | number | boolean | null | readonly (string | number | null)[];

@@ -31,7 +31,7 @@ export async function deleteProjectRuns(
       name: `delete-project-${table}`,
       sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
       params: { tenant: workspaceId, project: projectId },
-      settings: { mutations_sync: '1' },
+      profile: 'mutation',
       timeoutMs: 3_600_000,
       ...(signal && { signal }),
     });

@@ -14,7 +14,7 @@
  *      notes are still there. Rows of a part of the hours are right already and will be counted again.
  *   6. Exactly the notes that were read are deleted, by their numbers; commit. Died before: the hours are counted again.
  */
-import type { Query, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Command, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 
@@ -94,7 +94,7 @@ const readNotesSql = `
   LIMIT $2`;
 
 /** Step 4. Whoever holds the lock is the only one who may be counting. */
-const endStrayCounts: Query = {
+const endStrayCounts: Command = {
   name: 'usage-end-stray-counts',
   sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
     AND query_kind = 'Insert' AND Settings['log_comment'] = '${countName}' SYNC`,
@@ -104,7 +104,7 @@ const endStrayCounts: Query = {
  * Step 5. The touched hours travel beside the statement, as a table: no list of keys is too long for it.
  * `pick` is read by position, because under FINAL a subcolumn by name reads rows that are not merged.
  */
-export function countHours(hours: readonly TouchedHour[], pass: number): Query {
+export function countHours(hours: readonly TouchedHour[], pass: number): Command {
   const touched = `tenant_id IN (SELECT tenant_id FROM touched) AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
       AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)`;
   return {
@@ -129,7 +129,6 @@ GROUP BY tenant_id, dimension, hour, id`,
       structure: 'tenant_id UUID, hour_seconds UInt32',
       rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
     },
-    // Hours of more than a hundred months are far from usual, but one pass may meet them.
-    settings: { max_partitions_per_insert_block: '0' },
+    profile: 'recount',
   };
 }

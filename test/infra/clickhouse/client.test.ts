@@ -167,7 +167,8 @@ describe('insertBody', () => {
   it('sends the length of the body, and no chunks', async () => {
     const body = letters(0, 100);
     await insert(proxied, body, 'length');
-    const head = proxy.sent().toString('latin1');
+    const sent = proxy.sent().toString('latin1');
+    const head = sent.slice(sent.lastIndexOf('POST /'));
     expect(head).toContain(`Content-Length: ${body.length}\r\n`);
     expect(head.toLowerCase()).not.toContain('transfer-encoding');
     expect(await stored(0)).toBe(100);

@@ -1,6 +1,11 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Warehouse } from '../../../infra/clickhouse/client.ts';
-import { profiles } from '../../../infra/clickhouse/settings.ts';
+import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { newerInsertSettings, profiles } from '../../../infra/clickhouse/settings.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
@@ -12,15 +17,71 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
+/** Written out once more: what is dropped or changed in the profiles has to be dropped or changed here too. */
+const both = {
+  session_timezone: 'UTC',
+  date_time_input_format: 'best_effort',
+  date_time_output_format: 'iso',
+  output_format_json_quote_64bit_integers: 0,
+  output_format_json_quote_64bit_floats: 0,
+  output_format_json_quote_decimals: 0,
+  output_format_json_quote_denormals: 0,
+  output_format_json_escape_forward_slashes: 0,
+  output_format_json_named_tuples_as_objects: 1,
+  output_format_json_array_of_rows: 1,
+  timeout_overflow_mode: 'throw',
+  read_overflow_mode: 'throw',
+  result_overflow_mode: 'throw',
+  group_by_overflow_mode: 'throw',
+  sort_overflow_mode: 'throw',
+  distinct_overflow_mode: 'throw',
+  set_overflow_mode: 'throw',
+  join_overflow_mode: 'throw',
+  transfer_overflow_mode: 'throw',
+};
+const reading = {
+  use_query_cache: 0,
+  do_not_merge_across_partitions_select_final: 1,
+  use_skip_indexes_if_final: 1,
+  use_skip_indexes_if_final_exact_mode: 1,
+  optimize_read_in_order: 1,
+};
+const inserting = {
+  async_insert: 0,
+  optimize_on_insert: 1,
+  insert_deduplicate: 1,
+  deduplicate_blocks_in_dependent_materialized_views: 1,
+  materialized_views_ignore_errors: 0,
+  input_format_avro_allow_missing_fields: 0,
+  input_format_null_as_default: 0,
+  insert_null_as_default: 0,
+  max_partitions_per_insert_block: '100',
+  throw_on_max_partitions_per_insert_block: 1,
+  max_insert_block_size: '1048449',
+};
+const query = { ...both, ...reading, readonly: '2', cancel_http_readonly_queries_on_client_close: 1 };
+const statement = { ...both, ...reading, ...inserting };
+
 /** `wait_end_of_query` is for the HTTP interface alone; client.test.ts shows that failures keep out of bodies. */
-const settingsOf = (profile: object) => Object.keys(profile).filter((name) => name !== 'wait_end_of_query');
+const http = { wait_end_of_query: 1 };
+
+it('the profiles hold these settings and no others', () => {
+  expect(profiles).toEqual({
+    read: { ...http, ...query },
+    insert: { ...http, ...both, ...inserting },
+    write: { ...http, ...statement },
+    mutation: { ...http, ...statement, mutations_sync: '1' },
+    recount: { ...http, ...statement, max_partitions_per_insert_block: '0' },
+  });
+  expect(newerInsertSettings).toEqual({ deduplicate_insert: 'enable' });
+});
 
 /** An expression for the settings under which it is evaluated, as text by name. */
 const inForce = (names: readonly string[]) =>
   `map(${names.map((name) => `'${name}', toString(getSetting('${name}'))`).join(', ')})`;
 
-const expected = (profile: Readonly<Record<string, unknown>>) =>
-  Object.fromEntries(settingsOf(profile).map((name) => [name, asText(profile[name])]));
+const expected = (settings: Readonly<Record<string, unknown>>) =>
+  Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, asText(value)]));
 
 /** Some switches are numbers and some are truth values, which `toString` tells apart and the interface does not. */
 const asText = (value: unknown) =>
@@ -30,24 +91,30 @@ describe('the settings that were sent are in force', () => {
   it('in a query', async () => {
     const [row] = await warehouse.query<{ v: object }>({
       name: 'settings-of-query',
-      sql: `SELECT ${inForce([...settingsOf(profiles.read), 'log_comment', 'max_execution_time'])} AS v`,
+      sql: `SELECT ${inForce([...Object.keys(query), 'log_comment', 'max_execution_time'])} AS v`,
       timeoutMs: 1_500,
     });
-    expect(row?.v).toEqual(expected({ ...profiles.read, log_comment: 'settings-of-query', max_execution_time: '1.5' }));
+    expect(row?.v).toEqual(expected({ ...query, log_comment: 'settings-of-query', max_execution_time: '1.5' }));
   });
 
-  it('in a statement', async () => {
+  it.each([
+    ['write', statement],
+    ['mutation', { ...statement, mutations_sync: '1' }],
+    ['recount', { ...statement, max_partitions_per_insert_block: '0' }],
+  ] as const)('in a statement of the profile %s', async (profile, settings) => {
     await warehouse.command({
       name: 'test',
-      sql: `CREATE TABLE settings_of_statement ENGINE = MergeTree ORDER BY () AS SELECT ${inForce(settingsOf(profiles.write))} AS v`,
+      profile,
+      sql: `CREATE TABLE settings_of_${profile} ENGINE = MergeTree ORDER BY () AS SELECT ${inForce(Object.keys(settings))} AS v`,
     });
-    expect(await valuesOf('settings_of_statement')).toEqual([expected(profiles.write)]);
+    expect(await valuesOf(`settings_of_${profile}`)).toEqual([expected(settings)]);
   });
 
   it('in an insert', async () => {
+    const insert = { ...both, ...inserting, ...(await newerSettings()) };
     await warehouse.command({
       name: 'test',
-      sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${inForce([...settingsOf(profiles.insert), 'insert_deduplication_token'])})
+      sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${inForce([...Object.keys(insert), 'insert_deduplication_token'])})
         ENGINE = MergeTree ORDER BY n`,
     });
     await warehouse.insertBody({
@@ -59,10 +126,73 @@ describe('the settings that were sent are in force', () => {
       token: 'the token',
     });
     expect(await valuesOf('settings_of_insert')).toEqual([
-      expected({ ...profiles.insert, insert_deduplication_token: 'the token' }),
+      expected({ ...insert, insert_deduplication_token: 'the token' }),
     ]);
   });
 });
 
 const valuesOf = async (table: string) =>
   (await warehouse.query<{ v: object }>({ name: 'test', sql: `SELECT v FROM ${table}` })).map(({ v }) => v);
+
+/** Those that the server under test knows. */
+async function newerSettings(): Promise<object> {
+  const sql = "SELECT 1 FROM system.settings WHERE name = 'deduplicate_insert'";
+  const known = await warehouse.query({ name: 'test', sql });
+  return known.length > 0 ? { deduplicate_insert: 'enable' } : {};
+}
+
+describe('what the server sets for its users does not count', () => {
+  /**
+   * A warehouse whose statements find `settings` as their defaults: a proxy puts each into one session of the HTTP
+   * interface, in which they were set. (To make a user with them takes rights that our own user does not have.)
+   */
+  async function withDefaults<Result>(settings: string, use: (warehouse: Warehouse) => Promise<Result>) {
+    const { origin, username, password, pathname } = new URL(stores.clickhouseUrl);
+    const session = `session_id=${randomUUID()}`;
+    const headers = { 'X-ClickHouse-User': username, 'X-ClickHouse-Key': decodeURIComponent(password) };
+    const set = await fetch(`${origin}/?${session}`, { method: 'POST', headers, body: `SET ${settings}` });
+    expect(await set.text()).toBe('');
+    const proxy = createServer((incoming, outgoing) => {
+      const { method, headers } = incoming;
+      const forwarded = request(`${origin}${incoming.url}&${session}`, { method, headers }, (answer) => {
+        outgoing.writeHead(answer.statusCode!, answer.headers);
+        answer.pipe(outgoing);
+      });
+      forwarded.on('error', () => outgoing.destroy());
+      incoming.pipe(forwarded);
+    });
+    await once(proxy.listen(0, '127.0.0.1'), 'listening');
+    const url = new URL(pathname, `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+    Object.assign(url, { username, password });
+    const own = openWarehouse({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
+    try {
+      return await use(own);
+    } finally {
+      await own.close();
+      proxy.closeAllConnections();
+      proxy.close();
+    }
+  }
+
+  it('a sum that ran out of time is an error and no smaller sum', async () => {
+    const sum = withDefaults("timeout_overflow_mode = 'break', max_block_size = 1", (own) =>
+      own.query({ name: 'slow-sum', sql: 'SELECT sum(sleepEachRow(0.05) + 1) AS v FROM numbers(200)', timeoutMs: 300 }),
+    );
+    await expect(sum).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+  });
+
+  it('a token stores once', async () => {
+    await warehouse.command({
+      name: 'test',
+      sql: 'CREATE TABLE once (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 100',
+    });
+    const defaults = Object.keys(await newerSettings()).map((name) => `, ${name} = 'disable'`);
+    await withDefaults(`insert_deduplicate = 0${defaults}`, async (own) => {
+      for (let time = 0; time < 2; time += 1) {
+        const body = Buffer.from('{"n":1}');
+        await own.insertBody({ name: 'test', table: 'once', columns: ['n'], format: 'JSONEachRow', body, token: 't' });
+      }
+    });
+    expect(await warehouse.query({ name: 'test', sql: 'SELECT n FROM once' })).toEqual([{ n: 1 }]);
+  });
+});
