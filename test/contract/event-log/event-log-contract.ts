@@ -1,0 +1,206 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Cut, EventLog, LogBatch, LogMessage } from '../../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { runEvents } from '../../../schemas/topics.ts';
+import { until } from '../../infra/until.ts';
+
+/** An adapter on its real system, with nothing in it. */
+export interface LogUnderTest {
+  readonly log: EventLog;
+  readonly database: Database;
+  /** The log as another process would open it after this one was killed: nothing of this one is closed. */
+  reopened(): Promise<EventLog>;
+  /** Letters with the original bytes, in the order in which they were put aside. */
+  deadLetters(): Promise<
+    { readonly value: Buffer; readonly headers: unknown; readonly reason: string; readonly step: string }[]
+  >;
+  close(): Promise<void>;
+}
+
+const topic = runEvents;
+const generous = { rows: 1_000, bytes: 1_000_000 };
+
+/** What every adapter of the event log promises. `open` makes one with at least two partitions. */
+export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
+  describe(`the event log: ${name}`, () => {
+    let under: LogUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    const message = (key: string, text = ''): LogMessage => ({
+      key,
+      value: Buffer.concat([wirePrefix(under.log.schemaId(topic)), Buffer.from(text)]),
+      headers: { from: 'contract' },
+    });
+    const textOf = ({ value }: { readonly value: Buffer }) => value.subarray(5).toString();
+
+    /** Subscribes a group and keeps what it was handed. */
+    async function consume(
+      handle: (batch: LogBatch) => Promise<void> = async () => {},
+      limits = generous,
+      group = 'a',
+    ) {
+      const batches: LogBatch[] = [];
+      await under.log.subscribe({
+        topic,
+        group,
+        limits,
+        handle: async (batch) => {
+          batches.push(batch);
+          await handle(batch);
+        },
+      });
+      return { batches, records: () => batches.flatMap(({ records }) => records) };
+    }
+
+    test('every group gets every event, with key, bytes and headers as they were', async () => {
+      const [first, second] = [await consume(), await consume(undefined, generous, 'b')];
+      await under.log.publish(topic, [message('one', 'x\u0000é'), message('two', '')]);
+      for (const { records } of [first, second]) {
+        await until('the events', () => records().length === 2);
+        expect(
+          records()
+            .map(({ key }) => key)
+            .sort(),
+        ).toEqual(['one', 'two']);
+        const one = records().find(({ key }) => key === 'one');
+        expect(one).toMatchObject({ headers: { from: 'contract' } });
+        expect(one && textOf(one)).toBe('x\u0000é');
+      }
+    });
+
+    test('events of a key keep their order and their partition, over many publishers at once', async () => {
+      const { records } = await consume();
+      const keys = Array.from({ length: 20 }, (_, index) => `key ${index}`);
+      for (let round = 0; round < 5; round++) {
+        await Promise.all(
+          keys.map((key) => under.log.publish(topic, [message(key, `${round} a`), message(key, `${round} b`)])),
+        );
+      }
+      await until('the events', () => records().length === 200);
+      const expected = Array.from({ length: 5 }, (_, round) => [`${round} a`, `${round} b`]).flat();
+      for (const key of keys) {
+        const own = records().filter((each) => each.key === key);
+        expect(own.map(textOf)).toEqual(expected);
+        expect(new Set(own.map(({ partition }) => partition)).size).toBe(1);
+        expect(own.map(({ offset }) => offset)).toEqual([...own.map(({ offset }) => offset)].sort((a, b) => a - b));
+      }
+      expect(new Set(records().map(({ partition }) => partition)).size).toBeGreaterThan(1);
+    });
+
+    test('a batch is of one partition, in its order, and within the bounds of its group; a larger event comes alone', async () => {
+      const limits = { rows: 3, bytes: 1_000 };
+      const { batches, records } = await consume(undefined, limits);
+      await Promise.all(
+        Array.from({ length: 40 }, (_, index) =>
+          under.log.publish(topic, [message(`key ${index % 7}`, 'x'.repeat(index % 5 === 0 ? 1_500 : 400))]),
+        ),
+      );
+      await until('the events', () => records().length === 40);
+      for (const { partition, records: own } of batches) {
+        expect(own.every((each) => each.partition === partition)).toBe(true);
+        expect(own.length).toBeLessThanOrEqual(limits.rows);
+        const bytes = own.reduce((sum, { value }) => sum + value.length, 0);
+        expect(own.length === 1 || bytes <= limits.bytes).toBe(true);
+      }
+    });
+
+    test('one batch of a partition at a time', async () => {
+      const busy = new Set<number>();
+      let overlaps = 0;
+      const { records } = await consume(
+        async ({ partition }) => {
+          if (busy.has(partition)) overlaps++;
+          busy.add(partition);
+          await new Promise((resolve) => setImmediate(resolve));
+          busy.delete(partition);
+        },
+        { rows: 2, bytes: 10_000 },
+      );
+      await Promise.all(Array.from({ length: 50 }, (_, index) => under.log.publish(topic, [message(`key ${index}`)])));
+      await until('the events', () => records().length === 50);
+      expect(overlaps).toBe(0);
+    });
+
+    test('a batch that was rejected is not lost: its publisher hears of it, or it comes again', async () => {
+      let failures = 1;
+      const { records } = await consume(async () => {
+        if (failures-- > 0) throw new Error('not now');
+      });
+      const taken = await under.log.publish(topic, [message('one', 'first')]).then(
+        () => true,
+        (error: unknown) => {
+          expect(error).toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', class: 'transient' });
+          return false;
+        },
+      );
+      if (taken) await until('the event to come again', () => records().length === 2);
+      await under.log.publish(topic, [message('one', 'second')]);
+      await until('the next one', () => records().some((each) => textOf(each) === 'second'));
+    });
+
+    test('an empty batch is nothing', async () => {
+      const { batches } = await consume();
+      await under.log.publish(topic, []);
+      await under.log.publish(topic, [message('one')]);
+      await until('an event', () => batches.length > 0);
+      expect(batches.flatMap(({ records }) => records)).toHaveLength(1);
+    });
+
+    test('closing finishes what was accepted and takes nothing more', async () => {
+      let release = () => {};
+      const gate = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const { records } = await consume(() => gate);
+      const published = under.log.publish(topic, [message('one')]);
+      await until('the event to be handled', () => records().length === 1);
+      const closed = under.log.close();
+      await expect(under.log.publish(topic, [message('two')])).rejects.toMatchObject({ code: 'DRAINING' });
+      await expect(under.log.check()).rejects.toMatchObject({ code: 'DRAINING' });
+      release();
+      await Promise.all([published, closed]);
+    });
+
+    test('a dead letter keeps bytes, headers and reason, once', async () => {
+      const { records } = await consume();
+      await under.log.publish(topic, [message('one', 'poison\u0000')]);
+      await until('the event', () => records().length === 1);
+      const [record] = records();
+      if (record === undefined) throw new Error('no record');
+      for (let time = 0; time < 2; time++) await under.log.deadLetter(topic, record, 'a reason', 'walk');
+      const letters = await under.deadLetters();
+      expect(letters).toMatchObject([{ reason: 'a reason', step: 'walk', headers: { from: 'contract' } }]);
+      expect(letters[0]?.value.equals(record.value)).toBe(true);
+    });
+
+    test('a cut that was written down and not finished is known to the next process, or its events come again', async () => {
+      const cut: Cut = {
+        token: 'some token',
+        hours: [{ tenantId: '11111111-1111-4111-8111-111111111111', hourSeconds: 3_600 }],
+      };
+      const finished: Cut = { ...cut, token: 'finished' };
+      const { records } = await consume(async (batch) => {
+        for (const each of [cut, finished, cut]) await batch.writeDownCut(each);
+        await under.database.transaction((transaction) => under.log.finishCut(finished, transaction));
+        throw new Error('killed here');
+      });
+      under.log.publish(topic, [message('one')]).catch(() => undefined);
+      await until('the event', () => records().length > 0);
+      const reopened = await under.reopened();
+      await until('the cut', async () => {
+        const cuts = await reopened.unfinishedCuts();
+        return cuts.length === 0 || JSON.stringify(cuts) === JSON.stringify([cut]);
+      });
+    });
+
+    test('a schema id leads to its schema, and an unknown one to nothing', async () => {
+      const id = under.log.schemaId(topic);
+      expect(JSON.parse((await under.log.schemaOf(id)) ?? '{}')).toMatchObject({ name: JSON.parse(topic.schema).name });
+      expect(await under.log.schemaOf(id + 100_000)).toBeUndefined();
+    });
+  });
+}

@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import { InProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { runEvents, topics } from '../../../schemas/topics.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { until } from '../../infra/until.ts';
+import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
+
+async function open({ maxPendingBytes = 2 ** 20 } = {}): Promise<LogUnderTest> {
+  const stores = await freshStores();
+  const { database } = stores;
+  const logger = createLogger('silent', 'test');
+  const openLog = () => new InProcessLog({ database, topics, partitions: 4, maxPendingBytes, logger });
+  const log = openLog();
+  return {
+    log,
+    database,
+    reopened: async () => openLog(),
+    deadLetters: () => database.query('SELECT value, headers, reason, step FROM dead_letters ORDER BY id'),
+    async close() {
+      await log.close();
+      await stores.close();
+    },
+  };
+}
+
+eventLogContract('in-process', open);
+
+/** A group that handles nothing before it is released. */
+function gate() {
+  let release = () => {};
+  const open = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  return { open, release: () => release() };
+}
+
+const limits = { rows: 100, bytes: 100_000 };
+const message = (text: string) => ({ key: 'key', value: Buffer.concat([wirePrefix(1), Buffer.from(text)]) });
+
+test('a publisher is answered only after every group has handled the batch', async () => {
+  const under = await open();
+  const gates = [gate(), gate()];
+  const handled: string[] = [];
+  for (const [index, { open: released }] of gates.entries()) {
+    await under.log.subscribe({
+      topic: runEvents,
+      group: `group ${index}`,
+      limits,
+      handle: () => released.then(() => void handled.push(`group ${index}`)),
+    });
+  }
+  let answered = false;
+  const published = under.log.publish(runEvents, [message('one')]).then(() => {
+    answered = true;
+  });
+  gates[0]?.release();
+  await until('the first group', () => handled.length === 1);
+  expect(answered).toBe(false);
+  gates[1]?.release();
+  await published;
+  expect(handled).toEqual(['group 0', 'group 1']);
+  await under.close();
+});
+
+test('what waits is bounded: beyond, publishers are told to come back; one that is larger alone is taken', async () => {
+  const under = await open({ maxPendingBytes: 1_000 });
+  const { open: released, release } = gate();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
+  const large = under.log.publish(runEvents, [message('x'.repeat(5_000))]);
+  const refused = under.log.publish(runEvents, [message('y')]);
+  await expect(refused).rejects.toMatchObject({ code: 'OVERLOADED', status: 503, retryAfterSeconds: 1 });
+  release();
+  await large;
+  await under.log.publish(runEvents, [message('y')]);
+  await under.close();
+});
+
+test('requests that wait at the same moment are one batch', async () => {
+  const under = await open();
+  const sizes: number[] = [];
+  await under.log.subscribe({
+    topic: runEvents,
+    group: 'a',
+    limits,
+    handle: async ({ records }) => void sizes.push(records.length),
+  });
+  await Promise.all(Array.from({ length: 30 }, () => under.log.publish(runEvents, [message('one')])));
+  expect(sizes).toEqual([30]);
+  await under.close();
+});
