@@ -73,8 +73,11 @@ export interface EventLog {
    */
   publish(topic: Topic, messages: readonly LogMessage[]): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
-  /** Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable. */
-  deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
+  /**
+   * Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable; with a
+   * transaction given, no sooner than that, and not where it is undone.
+   */
+  deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
   /**
    * Cuts that were written down and not followed by {@link EventLog.finishCut}: their inserts may have happened.
    * Empty where such records come again.

@@ -2,14 +2,15 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { topics } from '../../schemas/topics.ts';
-import { findStaleEvents, unparkEvents } from './sink/parked-events.ts';
+import { type Topic, topics } from '../../schemas/topics.ts';
+import { takeStaleEvents } from './sink/parked-events.ts';
+import { deadLetters } from './sink/sink-metrics.ts';
 
 const eventsPerRound = 500;
 
 /**
- * Puts events that waited longer than `hours` for their trace to the dead letters. Died between letter and delete: the next
- * run finds the letter there already.
+ * Puts events that waited longer than `hours` for their trace to the dead letters, both in one transaction: an event that
+ * joins its trace at this moment goes one way only.
  *
  * @returns how many there were.
  */
@@ -20,15 +21,24 @@ export async function expireParkedEvents(
   let expired = 0;
   for (;;) {
     signal?.throwIfAborted();
-    const events = await findStaleEvents(database, new Date(Date.now() - hours * 3_600_000), eventsPerRound);
+    const before = new Date(Date.now() - hours * 3_600_000);
+    const events = await database.transaction(async (transaction) => {
+      const stale = await takeStaleEvents(transaction, before, eventsPerRound);
+      for (const { topic: name, record } of stale) {
+        const reason = `its trace did not appear within ${hours} hours`;
+        await log.deadLetter(topicNamed(name), record, reason, 'park', transaction);
+      }
+      return stale;
+    });
     if (events.length === 0) return expired;
-    for (const { topic: name, record } of events) {
-      const topic = topics.find((known) => known.name === name);
-      if (topic === undefined) throw fault('INTERNAL', {}, { cause: `a parked event of the unknown topic ${name}` });
-      await log.deadLetter(topic, record, `its trace did not appear within ${hours} hours`, 'park');
-    }
-    await unparkEvents(database, events);
+    for (const { topic } of events) deadLetters.inc({ topic, step: 'park' });
     expired += events.length;
     logger.warn({ events: events.length }, 'events whose trace never appeared were put to the dead letters');
   }
+}
+
+function topicNamed(name: string): Topic {
+  const topic = topics.find((known) => known.name === name);
+  if (topic === undefined) throw fault('INTERNAL', {}, { cause: `a parked event of the unknown topic ${name}` });
+  return topic;
 }

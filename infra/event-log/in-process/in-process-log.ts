@@ -200,8 +200,8 @@ export class InProcessLog implements EventLog {
     await transaction.query('DELETE FROM pending_cuts WHERE token = $1', [cut.token]);
   }
 
-  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
-    await insertDeadLetter(this.#options.database, { topic: topic.name, record, reason, step });
+  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
+    await insertDeadLetter(transaction ?? this.#options.database, { topic: topic.name, record, reason, step });
   }
 
   async check(): Promise<void> {

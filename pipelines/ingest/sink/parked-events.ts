@@ -39,30 +39,36 @@ export async function parkEvents(database: Database, topic: string, records: rea
   });
 }
 
-/** The parked events of `traces`, in the order of the log. */
-export async function findParkedEvents(
+/**
+ * The parked events of `traces`, in the order of the log, kept from {@link takeStaleEvents} until they are unparked: whoever
+ * of the two comes first has them, so that none is both stored and a dead letter.
+ */
+export async function claimParkedEvents(
   database: Database,
   topic: string,
   traces: readonly { tenantId: string; traceId: string }[],
 ): Promise<ParkedEvent[]> {
   const rows = await database.query<ParkedRow>(
-    `SELECT id, partition, log_offset, key, value, headers FROM parked_events
-     WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
-     ORDER BY partition, log_offset`,
+    `WITH claimed AS (
+       UPDATE parked_events SET parked_at = now()
+       WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
+       RETURNING id, partition, log_offset, key, value, headers
+     ) SELECT * FROM claimed ORDER BY partition, log_offset`,
     [topic, traces.map((trace) => trace.tenantId), traces.map((trace) => trace.traceId)],
   );
   return rows.map(toParkedEvent);
 }
 
-/** Events parked before `before`, oldest first. */
-export async function findStaleEvents(
-  database: Database,
+/** Takes away events parked before `before`, oldest first: to be put elsewhere in the same transaction. */
+export async function takeStaleEvents(
+  transaction: Sql,
   before: Date,
   limit: number,
 ): Promise<(ParkedEvent & { topic: string })[]> {
-  const rows = await database.query<ParkedRow & { topic: string }>(
-    `SELECT id, topic, partition, log_offset, key, value, headers FROM parked_events
-     WHERE parked_at < $1 ORDER BY id LIMIT $2`,
+  const rows = await transaction.query<ParkedRow & { topic: string }>(
+    `DELETE FROM parked_events WHERE id IN (
+       SELECT id FROM parked_events WHERE parked_at < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+     ) RETURNING id, topic, partition, log_offset, key, value, headers`,
     [before.toISOString(), limit],
   );
   return rows.map((row) => ({ ...toParkedEvent(row), topic: row.topic }));

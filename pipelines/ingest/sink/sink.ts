@@ -25,7 +25,7 @@ import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
 import { insertCut } from './insert-cut.ts';
 import { inspectRecord } from './inspect-record.ts';
 import { KnownTraces, type TracePlace } from './known-traces.ts';
-import { anyParked, findParkedEvents, parkEvents, unparkEvents } from './parked-events.ts';
+import { anyParked, claimParkedEvents, parkEvents, unparkEvents } from './parked-events.ts';
 import { moveTo, placeByTrace } from './place-by-trace.ts';
 import { recoverCuts } from './recover-cuts.ts';
 import { deadLetters, movedEvents, parkedEvents } from './sink-metrics.ts';
@@ -184,7 +184,7 @@ export class Sink {
         { tenantId: tenantIdOf(value), traceId: traceIdOf(value) },
       ]),
     );
-    const events = await findParkedEvents(database, topic, [...traces.values()]);
+    const events = await claimParkedEvents(database, topic, [...traces.values()]);
     if (events.length === 0) return;
     const joined = events.map(({ record }) => ({
       record: moveTo(record, places.get(traceKeyOf(record.value)) as TracePlace),

@@ -3,6 +3,7 @@ import { fault } from '../../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireParkedEvents } from '../../../../pipelines/ingest/expire-parked-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
 import { until } from '../../../infra/until.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
@@ -32,6 +33,10 @@ const stored = (ofTrace = root) =>
   );
 const count = async (table: string) =>
   (await under.stores.database.query<{ count: number }>(`SELECT count(*)::int AS count FROM ${table}`))[0]?.count;
+const deadOfPark = async () => {
+  const { values } = await deadLetters.get();
+  return values.find(({ labels }) => labels.step === 'park')?.value ?? 0;
+};
 const hourOf = (micros: number) => new Date(Math.floor(micros / hourMicros) * 3_600_000).toISOString();
 
 describe('the first event of a trace that names a project decides for all of it', () => {
@@ -118,12 +123,32 @@ describe('events that wait for their trace', () => {
     await database.query("UPDATE parked_events SET parked_at = now() - interval '25 hours'");
     await under.publish(patchOf(runEvent()));
     const ports = { log: under.log, database, logger: createLogger('silent', 'test') };
+    const dead = await deadOfPark();
     expect(await expireParkedEvents(ports, { hours: 24 })).toBe(1);
+    expect(await deadOfPark()).toBe(dead + 1);
     expect(await count('parked_events')).toBe(1);
     const letters = await database.query<{ value: Buffer; step: string }>('SELECT value, step FROM dead_letters');
     expect(letters).toMatchObject([{ step: 'park' }]);
     expect(letters[0]?.value.equals(framed(old))).toBe(true);
     expect(await expireParkedEvents(ports, { hours: 24 })).toBe(0);
+  });
+
+  test('goes one way where it turns stale while it joins its trace', async () => {
+    const { database } = under.stores;
+    const late = runEvent();
+    const before = await deadOfPark();
+    await under.publish(patchOf(late));
+    await database.query("UPDATE parked_events SET parked_at = now() - interval '25 hours'");
+    const ports = { log: under.log, database, logger: createLogger('silent', 'test') };
+    under.aroundNextInsert(async (insert) => {
+      expect(await expireParkedEvents(ports, { hours: 24 })).toBe(0);
+      await insert();
+    });
+    await under.publish(late);
+    expect(await count('dead_letters')).toBe(0);
+    expect(await count('parked_events')).toBe(0);
+    expect(await stored(late)).toMatchObject([{ outputs: JSON.stringify({ done: true }) }]);
+    expect(await deadOfPark()).toBe(before);
   });
 });
 
