@@ -10,7 +10,10 @@ export interface FieldFault {
 }
 
 export interface ErrorOptionsOfRunlake {
-  /** The raw fault. Kept out of answers and serialised logs: it may hold customer data or server text. */
+  /**
+   * The raw fault. Kept out of answers, for it may hold customer data or server text. The log keeps its name, its code and
+   * the beginning of its text without what is quoted there.
+   */
   readonly cause?: unknown;
   /** Faults by field, for answers that list them. */
   readonly fields?: readonly FieldFault[];
@@ -43,13 +46,22 @@ export class RunlakeError extends Error {
   }
 }
 
-/** Makes the catalogue's error `code`; `parameters` fill the placeholders of its message and remedy. */
+/**
+ * Makes the catalogue's error `code`; `parameters` fill the placeholders of its message and remedy. Faults of the caller carry no
+ * stack: it says nothing of the request, and a batch of a hundred thousand bad runs would pay for each.
+ */
 export function fault(
   code: ErrorCode,
   parameters: ErrorParameters = {},
   options: ErrorOptionsOfRunlake = {},
 ): RunlakeError {
-  return new RunlakeError(code, parameters, options);
+  const { stackTraceLimit } = Error;
+  if (catalogue[code].class === 'caller') Error.stackTraceLimit = 0;
+  try {
+    return new RunlakeError(code, parameters, options);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
 }
 
 export function isRunlakeError(value: unknown): value is RunlakeError {
