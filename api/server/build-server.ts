@@ -15,7 +15,7 @@ import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
 import { Drain } from './drain.ts';
-import { errorBody, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
+import { errorAnswer, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
 import { acceptTimesOfClients } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
 import { answerMalformedRequest } from './malformed-request.ts';
@@ -64,7 +64,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     loggerInstance: logger as unknown as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
-    bodyLimit: config.maxBodyBytes,
+    bodyLimit: config.maxJsonBodyBytes,
     requestTimeout: config.requestTimeoutMs,
     return503OnClosing: false,
     forceCloseConnections: true,
@@ -95,10 +95,9 @@ export async function buildServer({ config, services, logger, operations }: Serv
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
-    reply
-      .code(error.status)
-      .type('application/json; charset=utf-8')
-      .send(JSON.stringify(errorBody(error, operation?.errorStyle ?? 'detail', request.id)));
+    const asked = { id: request.id, contentType: request.headers['content-type'] };
+    const { contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', asked);
+    reply.code(error.status).type(contentType).send(body);
   }
 
   server.decorate('drain', async () => {
@@ -125,7 +124,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
       noteRequest(operation?.operationId ?? 'none', error ? 'aborted' : reply.statusCode, startedAtMs);
     });
     if (Buffer.byteLength(request.originalUrl) > config.maxUrlBytes) {
-      throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes });
+      throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
     }
     if (operation) request.caller = await identifyCaller(request, operation.access, services.authenticator);
   });

@@ -1,9 +1,10 @@
 import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { otlpFailure } from '../../pipelines/ingest/otlp/otlp-response.ts';
 import type { ErrorStyle } from './operation.ts';
 
 /** What the limits of a request are, for errors that name them. */
 export interface RequestLimits {
-  readonly maxBodyBytes: number;
+  readonly maxJsonBodyBytes: number;
 }
 
 /** The catalogue's error for whatever was thrown while a request was handled. Foreign text becomes the cause only. */
@@ -11,7 +12,7 @@ export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeErro
   if (isRunlakeError(raw)) return raw;
   switch (codeOf(raw)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return fault('BODY_TOO_LARGE', { limitBytes: limits.maxBodyBytes, limit: 'RUNLAKE_MAX_BODY_BYTES' });
+      return fault('BODY_TOO_LARGE', { limitBytes: limits.maxJsonBodyBytes, limit: 'RUNLAKE_MAX_JSON_BODY_BYTES' });
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_INVALID_TYPE':
       return fault('BAD_REQUEST', { reason: 'The header Content-Type is not valid.' });
@@ -40,11 +41,22 @@ export function retryAfterSeconds(error: RunlakeError): number | undefined {
   return error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);
 }
 
+/** An error's answer, ready to send; `contentType` is that of the request. Source of `otlp`: OTLP/HTTP, "Failures". */
+export function errorAnswer(
+  error: RunlakeError,
+  style: ErrorStyle,
+  request: { readonly id: string; readonly contentType: string | undefined },
+): { readonly contentType: string; readonly body: Buffer | string } {
+  if (style === 'otlp') return otlpFailure(request.contentType, error.message);
+  const body = JSON.stringify(errorBody(error, style, request.id));
+  return { contentType: 'application/json; charset=utf-8', body };
+}
+
 /**
- * The body of an error's answer. `code` and `remedy` go with both styles; clients ignore them.
+ * The body of an error's answer. `code` and `remedy` go with both JSON styles; clients ignore them.
  * Source: SPEC 2.3 for the list of a 422.
  */
-export function errorBody(error: RunlakeError, style: ErrorStyle, requestId: string): object {
+export function errorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'>, requestId: string): object {
   const more = {
     code: error.code,
     remedy: error.remedy,

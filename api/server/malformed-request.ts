@@ -28,9 +28,9 @@ export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
 function errorOf(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
   switch (raw.code) {
     case 'HPE_HEADER_OVERFLOW':
-      return fault('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes });
+      return fault('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes, limit: 'RUNLAKE_MAX_URL_BYTES + 1 MiB' });
     case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return fault('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs });
+      return fault('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs, limit: 'RUNLAKE_REQUEST_TIMEOUT_MS' });
     default:
       return fault('BAD_REQUEST', { reason: 'The request is not valid HTTP.' }, { cause: raw });
   }

@@ -82,7 +82,8 @@ function errorResponses(operation: Operation): object {
 function errorSchema(): object {
   return {
     type: 'object',
-    description: 'Ingest operations say `error` instead of `detail`.',
+    description:
+      'Ingest operations say `error` instead of `detail`; that for OTLP answers google.rpc.Status, encoded as the request.',
     properties: {
       detail: {
         anyOf: [

@@ -35,7 +35,7 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
     [schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
     [readsJson, ['INVALID_REQUEST', ...bodyErrors, ...jsonErrors]],
-    [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION']],
+    [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION', 'OVERLOADED']],
     [true, errors],
   ];
   return [...new Set(steps.flatMap(([passes, codes]) => (passes ? codes : [])))];

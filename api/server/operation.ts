@@ -29,7 +29,7 @@ export interface Operation {
   readonly description?: string;
   readonly tag: string;
   readonly access: Access;
-  /** `detail` (default): `{"detail": …}`; `error`: `{"error": …}`, for ingest operations. */
+  /** `detail` (default): `{"detail": …}`; `error`: `{"error": …}`, for ingest operations; `otlp`: google.rpc.Status, encoded as the request. */
   readonly errorStyle?: ErrorStyle;
   readonly schema: OperationSchema;
   /**
@@ -59,7 +59,7 @@ export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
   | { readonly public: true; readonly tenantScope: 'none' };
 
-export type ErrorStyle = 'detail' | 'error';
+export type ErrorStyle = 'detail' | 'error' | 'otlp';
 
 /** The body of an operation that reads it itself, for the API description. */
 export interface RawBody {

@@ -1,5 +1,5 @@
 import type { TObject, TSchema } from 'typebox';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
 
 export type QueryValues = Record<string, string | string[]>;
 
@@ -28,8 +28,12 @@ export function parseQuery(url: string): QueryValues {
 
 function decode(text: string): string {
   try {
-    return decodeURIComponent(text.replaceAll('+', ' '));
+    const decoded = decodeURIComponent(text.replaceAll('+', ' '));
+    // No stored text has one, and Postgres takes none.
+    if (decoded.includes('\0')) throw fault('BAD_REQUEST', { reason: 'The URL has a NUL character in a parameter.' });
+    return decoded;
   } catch (cause) {
+    if (isRunlakeError(cause)) throw cause;
     throw fault('BAD_REQUEST', { reason: 'The URL has invalid percent-encoding.' }, { cause });
   }
 }

@@ -83,6 +83,9 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   if (Number(values.maxRunBytes) > Number(values.maxPendingBytes)) {
     found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than RUNLAKE_MAX_PENDING_BYTES');
   }
+  if (Number(values.maxBodyBytes) > Number(values.maxCollectingBytes)) {
+    found.push('RUNLAKE_MAX_BODY_BYTES must not be larger than RUNLAKE_MAX_COLLECTING_BYTES');
+  }
   return found;
 }
 

@@ -123,6 +123,18 @@ export const settings = {
 
   // Limits on requests
   maxBodyBytes: required('RUNLAKE_MAX_BODY_BYTES', bytes(), 100 * MIB, 'Largest request body, after decompression.'),
+  maxJsonBodyBytes: required(
+    'RUNLAKE_MAX_JSON_BODY_BYTES',
+    bytes(64 * MIB),
+    MIB,
+    'Largest body of a request that sends no runs or feedback, such as a query or a project.',
+  ),
+  maxCollectingBytes: required(
+    'RUNLAKE_MAX_COLLECTING_BYTES',
+    bytes(64 * 1024 ** 3),
+    512 * MIB,
+    'Bytes of all ingest bodies that arrive at the same time, after decompression; beyond, requests get 503.',
+  ),
   maxRunBytes: required(
     'RUNLAKE_MAX_RUN_BYTES',
     bytes(512 * MIB),

@@ -81,15 +81,19 @@ export const catalogue = {
   ),
   TOO_MANY_PARTS: caller(413, 'The body has more than {limitParts} parts ({limit}).', 'Send smaller batches.'),
   TOO_DEEP: caller(422, 'The JSON in {part} is nested deeper than {limitDepth} ({limit}).', 'Send flatter JSON.'),
-  URL_TOO_LONG: caller(414, 'The URL is longer than {limitBytes} bytes.', 'Send fewer or shorter parameters.'),
+  URL_TOO_LONG: caller(
+    414,
+    'The URL is longer than {limitBytes} bytes ({limit}).',
+    'Send fewer or shorter parameters.',
+  ),
   HEADERS_TOO_LARGE: caller(
     431,
-    'URL and headers together are larger than {limitBytes} bytes.',
+    'URL and headers together are larger than {limitBytes} bytes ({limit}).',
     'Send fewer or shorter parameters and headers.',
   ),
   REQUEST_TIMEOUT: caller(
     408,
-    'The request did not arrive within {limitMs} ms.',
+    'The request did not arrive within {limitMs} ms ({limit}).',
     'Send it again, or send smaller batches.',
   ),
   NOT_FOUND: caller(404, '{what} not found.', 'Check the id and the workspace of the API key.'),

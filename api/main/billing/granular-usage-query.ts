@@ -54,7 +54,7 @@ function workspaceIds(values: readonly string[], most: number): string[] {
     uuid.test(id) ? [] : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
   );
   if (named.length === 0 || named.length > most) {
-    const msg = `must name between 1 and ${most} workspaces, not ${named.length}`;
+    const msg = `must name between 1 and ${most} workspaces (RUNLAKE_MAX_USAGE_WORKSPACES), not ${named.length}`;
     fields.splice(0, fields.length, { loc: ['query', 'workspace_ids'], msg, type: 'item_count' });
   }
   if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields: fields.slice(0, 8) });

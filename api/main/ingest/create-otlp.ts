@@ -1,8 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { acceptOtlp } from '../../../pipelines/ingest/accept/accept-otlp.ts';
-import { otlpFailure, otlpResponse } from '../../../pipelines/ingest/otlp/otlp-response.ts';
+import { otlpResponse } from '../../../pipelines/ingest/otlp/otlp-response.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { readBody } from './read-body.ts';
 import { batchErrors } from './run-errors.ts';
@@ -20,7 +19,7 @@ export const createOtlp = defineOperation({
     'durable; `partial_success` counts the spans that were not, and says why. The header `Langsmith-Project` names the project of ' +
     'spans that name none.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
-  errorStyle: 'error',
+  errorStyle: 'otlp',
   errors: [...batchErrors, 'INVALID_PROTOBUF'],
   rawBody: { contentTypes: ['application/x-protobuf', 'application/json'], description: 'ExportTraceServiceRequest' },
   schema: {
@@ -28,32 +27,16 @@ export const createOtlp = defineOperation({
   },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
-    try {
-      const body = await readBody(request, services.config);
-      const projectName = projectOf(request);
-      const { rejected } = await acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept);
-      const message = rejected.length === 0 ? '' : `Not taken: ${rejected[0]?.error.message}`;
-      return encoded(200, otlpResponse(contentType, rejected.length, message));
-    } catch (error) {
-      if (!isRunlakeError(error)) throw error;
-      const retryAfter = error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);
-      return encoded(error.status, otlpFailure(contentType, error.message), retryAfter);
-    }
+    const body = await readBody(request, services.config);
+    const projectName = projectOf(request);
+    const { rejected } = await acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept);
+    const message = rejected.length === 0 ? '' : `Not taken: ${rejected[0]?.error.message}`;
+    const answer = otlpResponse(contentType, rejected.length, message);
+    return new Answer({ headers: { 'content-type': answer.contentType }, body: answer.body });
   },
 });
 
 function projectOf(request: FastifyRequest): string | undefined {
   const header = request.headers['langsmith-project'];
   return typeof header === 'string' && header !== '' ? header : undefined;
-}
-
-function encoded(status: number, answer: { contentType: string; body: Buffer }, retryAfterSeconds?: number): Answer {
-  return new Answer({
-    status,
-    headers: {
-      'content-type': answer.contentType,
-      ...(retryAfterSeconds !== undefined && { 'retry-after': String(retryAfterSeconds) }),
-    },
-    body: answer.body,
-  });
 }

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Config } from '../../../infra/config/settings.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { KeySet } from '../json/key-set.ts';
@@ -8,6 +9,9 @@ import type { Sender } from './publish-runs.ts';
 import { nameOf, runMembers } from './read-json-run.ts';
 import { draftOfBatch, readRun } from './read-run.ts';
 import { rejectionOf } from './rejection.ts';
+
+/** Others get their turn of the event loop in between. */
+const itemsPerTurn = 1_000;
 
 interface Item {
   readonly kind: 'post' | 'patch';
@@ -23,6 +27,7 @@ export async function acceptBatch(sender: Sender, body: Buffer, ports: AcceptPor
   const rejected: Rejection[] = [];
   const drafts: RunDraft[] = [];
   for (const [index, item] of itemsOf(body, ports.config).entries()) {
+    if (index % itemsPerTurn === itemsPerTurn - 1) await nextTurn();
     const part = `${item.kind} ${index}`;
     let name = part;
     try {

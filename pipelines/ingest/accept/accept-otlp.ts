@@ -20,7 +20,8 @@ export async function acceptOtlp(
   { body, contentType, projectName }: OtlpBody,
   ports: AcceptPorts,
 ): Promise<Acceptance> {
-  const { drafts, rejected: refused } = readOtlp({ body, contentType, maxDepth: ports.config.maxJsonDepth });
+  const { maxJsonDepth: maxDepth, maxParts } = ports.config;
+  const { drafts, rejected: refused } = readOtlp({ body, contentType, maxDepth, maxParts });
   const rejected: Rejection[] = refused.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,

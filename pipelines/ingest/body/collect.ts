@@ -11,6 +11,10 @@ export interface CollectOptions {
   readonly limitName: string;
   /** Longest time until the body is there, decompressed. */
   readonly timeoutMs: number;
+  /** Name of the setting behind `timeoutMs`, for the fault. */
+  readonly timeoutName: string;
+  /** Told of each piece that is kept; what it throws ends the collecting. */
+  readonly onKept?: (bytes: number) => void;
 }
 
 /**
@@ -21,7 +25,7 @@ export interface CollectOptions {
  * The promise settles once; from then on no listener but one that swallows errors is left on `stream`, and no decoder works.
  *
  * @throws UNSUPPORTED_ENCODING, BODY_TOO_LARGE, INVALID_COMPRESSION (also for a stream that ends early), REQUEST_TIMEOUT;
- *   BAD_REQUEST where the client went away.
+ *   what `onKept` throws; BAD_REQUEST where the client went away.
  */
 export async function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
   const { maxBytes, timeoutMs, limitName } = options;
@@ -31,10 +35,21 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
   try {
     decoders = encodingsOf(options.contentEncoding).map(createDecoder);
     return await new Promise<Buffer>((resolve, reject) => {
-      timer = setTimeout(() => reject(fault('REQUEST_TIMEOUT', { limitMs: timeoutMs })), timeoutMs);
+      timer = setTimeout(
+        () => reject(fault('REQUEST_TIMEOUT', { limitMs: timeoutMs, limit: options.timeoutName })),
+        timeoutMs,
+      );
       const tooLarge = () => reject(fault('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName }));
       const cutOff = () => reject(fault('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
       const chunks: Buffer[] = [];
+      const keep = (chunk: Buffer) => {
+        try {
+          options.onKept?.(chunk.length);
+          chunks.push(chunk);
+        } catch (error) {
+          reject(error);
+        }
+      };
 
       /** What takes the bytes that come out of the step before `step`; the last step keeps them. */
       const stepAt = (step: number) => {
@@ -45,7 +60,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
             bytes += chunk.length;
             if (bytes > maxBytes) tooLarge();
             else if (decoder !== undefined) return decoder.write(chunk);
-            else chunks.push(chunk);
+            else keep(chunk);
             return true;
           },
           end: () => {

@@ -1,3 +1,4 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 import type { ByteRange } from './span.ts';
 
@@ -9,36 +10,62 @@ export interface ScopeSpans {
 }
 
 /**
- * Finds the spans of an ExportTraceServiceRequest. Throws INVALID_PROTOBUF.
+ * Finds the spans of an ExportTraceServiceRequest, at most `maxParts` of them, in at most as many scopes and resources.
  * Field numbers: opentelemetry/proto/collector/trace/v1/trace_service.proto, trace/v1/trace.proto.
+ *
+ * @throws INVALID_PROTOBUF; TOO_MANY_PARTS as soon as there are more, before anything of them is kept.
  */
-export function decodeProtobuf(reader: ProtobufReader): ScopeSpans[] {
+export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeSpans[] {
   const scopes: ScopeSpans[] = [];
-  const { many: resourceSpans } = split(reader, { start: 0, end: reader.source.length }, 0, 0x0a);
+  const [resourceCount, scopeCount, spanCount] = [new Limit(maxParts), new Limit(maxParts), new Limit(maxParts)];
+  const whole = { start: 0, end: reader.source.length };
+  const { many: resourceSpans } = split(reader, whole, { one: 0, many: 0x0a }, resourceCount);
   for (const range of resourceSpans) {
-    const { one: resource, many: scopeSpans } = split(reader, range, 0x0a, 0x12);
+    const { one: resource, many: scopeSpans } = split(reader, range, { one: 0x0a, many: 0x12 }, scopeCount);
     for (const inner of scopeSpans) {
-      const { one: scope, many: spans } = split(reader, inner, 0x0a, 0x12);
+      const { one: scope, many: spans } = split(reader, inner, { one: 0x0a, many: 0x12 }, spanCount);
       scopes.push({ resource, scope, spans });
     }
   }
   return scopes;
 }
 
+/** Counts the messages of one kind over the whole request. */
+class Limit {
+  readonly #most: number;
+  #count = 0;
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  add(): void {
+    this.#count += 1;
+    if (this.#count <= this.#most) return;
+    throw fault('TOO_MANY_PARTS', { limitParts: this.#most, limit: 'RUNLAKE_MAX_PARTS' });
+  }
+}
+
 /** Reads a message of one optional and one repeated field, whatever their order. */
-function split(reader: ProtobufReader, { start, end }: ByteRange, oneTag: number, manyTag: number) {
+function split(
+  reader: ProtobufReader,
+  { start, end }: ByteRange,
+  tags: { readonly one: number; readonly many: number },
+  limit: Limit,
+) {
   let one: ByteRange | undefined;
   const many: ByteRange[] = [];
   reader.seek(start, end);
   while (reader.more) {
     const tag = reader.tag();
-    if (tag !== oneTag && tag !== manyTag) {
+    if (tag !== tags.one && tag !== tags.many) {
       reader.skip(tag);
       continue;
     }
+    if (tag === tags.many) limit.add();
     const from = reader.delimited();
     const range = { start: from, end: reader.position };
-    if (tag === oneTag) one = range;
+    if (tag === tags.one) one = range;
     else many.push(range);
   }
   return { one, many };

@@ -14,6 +14,8 @@ export interface OtlpRequest {
   readonly contentType: string | undefined;
   /** How deep attribute values may nest. */
   readonly maxDepth: number;
+  /** How many spans a request may hold. */
+  readonly maxParts: number;
 }
 
 /** A span that was not taken; the others of its request are. */
@@ -31,9 +33,10 @@ export interface OtlpRuns {
 /**
  * Reads an ExportTraceServiceRequest, in protobuf or JSON, into one post for each span, in the order of the request.
  * The drafts' JSON shares the memory of the request.
- * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 where the request as a whole cannot be read.
+ * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 where the request as a whole cannot be
+ *   read; TOO_MANY_PARTS.
  */
-export function readOtlp({ body, contentType, maxDepth }: OtlpRequest): OtlpRuns {
+export function readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): OtlpRuns {
   const encoding = encodingOf(contentType);
   if (encoding === undefined) {
     const expected = 'application/x-protobuf or application/json';
@@ -41,7 +44,7 @@ export function readOtlp({ body, contentType, maxDepth }: OtlpRequest): OtlpRuns
   }
   const request = encoding === 'json' ? decodeJson(body, maxDepth) : { body, refused: undefined };
   const reader = new ProtobufReader(request.body);
-  const scopes = decodeProtobuf(reader);
+  const scopes = decodeProtobuf(reader, maxParts);
   const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
   const mapped: Array<Extract<MappedSpan, { draft: OtlpDraft }>> = [];
   const rejected: RejectedSpan[] = [];

@@ -224,15 +224,15 @@ describe('bodies and parameters', () => {
   });
 
   it('refuses a body over the limit', async () => {
-    const server = await start({ maxBodyBytes: 1_024 });
+    const server = await start({ maxJsonBodyBytes: 1_024 });
     const payload = JSON.stringify({ text: 'x'.repeat(2_000) });
     const answer = await server.inject({ method: 'POST', url: '/echo/x', headers: json, payload });
     expect(answer.statusCode).toBe(413);
-    expect(answer.json().detail).toContain('1024 bytes (RUNLAKE_MAX_BODY_BYTES)');
+    expect(answer.json().detail).toContain('1024 bytes (RUNLAKE_MAX_JSON_BODY_BYTES)');
   });
 
   it('hands a raw body over untouched, whatever its type, also without a type', async () => {
-    const { url } = await listen({ maxBodyBytes: 1_024 });
+    const { url } = await listen({ maxJsonBodyBytes: 1_024 });
     for (const headers of [json, { 'content-type': 'multipart/form-data; boundary=x' }, {}]) {
       const answer = await fetch(`${url}/ingest`, {
         method: 'POST',
@@ -286,13 +286,16 @@ describe('the connection', () => {
     const { url } = await listen();
     const answer = await fetch(`${url}/wait?x=${'y'.repeat(100_000)}`);
     expect(answer.status).toBe(414);
-    expect(await answer.json()).toMatchObject({ code: 'URL_TOO_LONG' });
+    expect(await answer.json()).toMatchObject({
+      code: 'URL_TOO_LONG',
+      detail: expect.stringMatching(/RUNLAKE_MAX_URL_BYTES/),
+    });
   });
 
   it('answers 431 to headers without end', async () => {
     const { port } = await listen();
     const answer = await raw(port, `GET /alive HTTP/1.1\r\nHost: x\r\nX-Long: ${'y'.repeat(3 * 1024 * 1024)}`);
-    expect(answer).toMatch(/^HTTP\/1\.1 431 [\s\S]*HEADERS_TOO_LARGE/);
+    expect(answer).toMatch(/^HTTP\/1\.1 431 [\s\S]*RUNLAKE_MAX_URL_BYTES[\s\S]*HEADERS_TOO_LARGE/);
   });
 
   it.each(['NONSENSE\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', 'GET /alive HTTP/1.1\r\nBad Header: x\r\n\r\n'])(
@@ -307,7 +310,7 @@ describe('the connection', () => {
   it('answers 408 to a request that does not arrive in time', async () => {
     const { port } = await listen({ requestTimeoutMs: 100 });
     const head = 'POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf';
-    expect(await raw(port, head)).toMatch(/^HTTP\/1\.1 408 [\s\S]*REQUEST_TIMEOUT/);
+    expect(await raw(port, head)).toMatch(/^HTTP\/1\.1 408 [\s\S]*RUNLAKE_REQUEST_TIMEOUT_MS[\s\S]*REQUEST_TIMEOUT/);
   });
 
   it('goes on after a client that leaves in the middle', async () => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { errorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-answer.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
-const limits = { maxBodyBytes: 5 };
+const limits = { maxJsonBodyBytes: 5 };
 
 describe('errorBody', () => {
   const fields = [{ loc: ['body', 'name'], msg: 'Field required', type: 'missing' }];

@@ -6,7 +6,12 @@ import { describe, expect, it } from 'vitest';
 import { collectBody } from '../../../../pipelines/ingest/body/collect.ts';
 import { sample, samples } from './zstd/samples.fixture.ts';
 
-const options = { maxBytes: 1_000_000, limitName: 'RUNLAKE_MAX_BODY_BYTES', timeoutMs: 20_000 };
+const options = {
+  maxBytes: 1_000_000,
+  timeoutName: 'RUNLAKE_REQUEST_TIMEOUT_MS',
+  limitName: 'RUNLAKE_MAX_BODY_BYTES',
+  timeoutMs: 20_000,
+};
 const collect = (chunks: readonly Buffer[], contentEncoding?: string, maxBytes = options.maxBytes) =>
   collectBody(Readable.from(chunks, { objectMode: false }), { ...options, maxBytes, contentEncoding });
 

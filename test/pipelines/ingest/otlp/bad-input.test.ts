@@ -9,7 +9,7 @@ const protobuf = 'application/x-protobuf';
 
 function faultOf(body: Buffer, contentType: string | undefined): RunlakeError {
   try {
-    readOtlp({ body, contentType, maxDepth: 16 });
+    readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 });
   } catch (error) {
     if (isRunlakeError(error)) return error;
     throw error;
@@ -62,14 +62,17 @@ test.each([
   ['application/json', '{"resourceSpans":[{"scopeSpans":[{"spans":[]}]}],"unknown":[1]}'],
   ['application/json', '{"resource_spans":null}'],
 ])('an empty request as %s is taken: %j', (contentType, body) => {
-  expect(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16 })).toEqual({ drafts: [], rejected: [] });
+  expect(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 })).toEqual({
+    drafts: [],
+    rejected: [],
+  });
 });
 
 test('a resource of the wrong type refuses its spans, not those of others', () => {
   const bad = { resource: { attributes: [5] }, scopeSpans: [{ spans: [span(), span()] }] };
   const good = { scopeSpans: [{ spans: [span()] }] };
   const body = Buffer.from(JSON.stringify({ resourceSpans: [bad, good] }));
-  const { drafts, rejected } = readOtlp({ body, contentType: 'application/json', maxDepth: 16 });
+  const { drafts, rejected } = readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 });
   expect(rejected.map(({ index }) => index)).toEqual([0, 1]);
   expect(drafts.map(({ index }) => index)).toEqual([2]);
 });
@@ -82,7 +85,7 @@ test('unknown fields and fields of another wire type are skipped, whatever their
   const fields = Buffer.concat([unknown, start, Buffer.from([0x12, 8]), id, unknown, Buffer.from([0x0a, 16]), trace]);
   const wrap = (tag: number, inner: Buffer) => Buffer.concat([Buffer.from([tag, inner.length]), inner]);
   const body = wrap(0x0a, Buffer.concat([wrap(0x12, wrap(0x12, fields)), wrap(0x0a, Buffer.alloc(0))]));
-  const { drafts, rejected } = readOtlp({ body, contentType: protobuf, maxDepth: 16 });
+  const { drafts, rejected } = readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 });
   expect(rejected).toEqual([]);
   expect(drafts[0]?.startTimeMicros).toBe(123_456);
   expect(drafts[0]?.values.name).toBe('unknown');
@@ -123,7 +126,7 @@ const rich = decodeJson(
 function readDamaged(body: Buffer): void {
   let runs: ReturnType<typeof readOtlp>;
   try {
-    runs = readOtlp({ body, contentType: protobuf, maxDepth: 16 });
+    runs = readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 });
   } catch (error) {
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
     return;
@@ -168,11 +171,25 @@ test('damaged JSON is refused or read', () => {
     fc.property(fc.nat(text.length), fc.nat(20), fc.string({ maxLength: 5 }), (at, removed, inserted) => {
       const body = Buffer.from(text.slice(0, at) + inserted + text.slice(at + removed));
       try {
-        readOtlp({ body, contentType: 'application/json', maxDepth: 16 });
+        readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 });
       } catch (error) {
         if (!isRunlakeError(error)) throw error;
       }
     }),
     { numRuns: 5_000 },
   );
+});
+
+test.each([
+  ['application/json', Buffer.from(request([span(), span(), span()])), 2, 3],
+  [protobuf, Buffer.from('0a0812061200120012000a06120412001200', 'hex'), 4, 5],
+  [protobuf, Buffer.from('0a000a000a00', 'hex'), 2, 3],
+])('in %s more parts than the limit are TOO_MANY_PARTS', (contentType, body, most, enough) => {
+  const read = (maxParts: number) => readOtlp({ body, contentType, maxDepth: 16, maxParts });
+  const refusal = expect.objectContaining({
+    code: 'TOO_MANY_PARTS',
+    message: expect.stringContaining('RUNLAKE_MAX_PARTS'),
+  });
+  expect(() => read(most)).toThrow(refusal);
+  expect(() => read(enough)).not.toThrow();
 });

@@ -51,7 +51,7 @@ beforeAll(async () => {
   await agent({ text: 'hi' });
   await DEFAULT_LANGSMITH_SPAN_PROCESSOR.shutdown();
   runs = collector.requests.flatMap(({ contentType, body }) => {
-    const { drafts, rejected } = readOtlp({ contentType, body, maxDepth: 64 });
+    const { drafts, rejected } = readOtlp({ contentType, body, maxDepth: 64, maxParts: 1_000_000 });
     expect(rejected).toEqual([]);
     return drafts;
   });

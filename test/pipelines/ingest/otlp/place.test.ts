@@ -180,7 +180,12 @@ describe('a span that cannot be taken leaves the others', () => {
     const { body } = decodeJson(Buffer.from(json), 64);
     const at = body.indexOf('MARK');
     body[at] = 0xff;
-    const { drafts, rejected } = readOtlp({ body, contentType: 'application/x-protobuf', maxDepth: 64 });
+    const { drafts, rejected } = readOtlp({
+      body,
+      contentType: 'application/x-protobuf',
+      maxDepth: 64,
+      maxParts: 1_000_000,
+    });
     expect(drafts.map(({ index }) => index)).toEqual([1]);
     expect(rejected).toEqual([{ index: 0, reason: `invalid UTF-8 in the string at byte ${at}` }]);
   });

@@ -72,7 +72,7 @@ beforeAll(async () => {
   const read = (type: string) => {
     const sent = collector.requests.find(({ contentType }) => contentType === type);
     if (sent === undefined) throw new Error(`nothing was sent as ${type}`);
-    return readOtlp({ ...sent, maxDepth: 64 });
+    return readOtlp({ ...sent, maxDepth: 64, maxParts: 1_000_000 });
   };
   fromProtobuf = read('application/x-protobuf');
   fromJson = read('application/json');

@@ -45,10 +45,15 @@ export function request(spans: Json[], resource?: Json, scope?: Json): string {
 /** Reads a request in OTLP/JSON, and as protobuf, and demands that both give the same. */
 export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
-  const fromJson = readOtlp({ body, contentType: 'application/json', maxDepth });
+  const fromJson = readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 });
   const protobuf = decodeJson(body, maxDepth);
   if (protobuf.refused.size === 0) {
-    const fromProtobuf = readOtlp({ body: protobuf.body, contentType: 'application/x-protobuf', maxDepth });
+    const fromProtobuf = readOtlp({
+      body: protobuf.body,
+      contentType: 'application/x-protobuf',
+      maxDepth,
+      maxParts: 1_000_000,
+    });
     if (JSON.stringify(readable(fromJson)) !== JSON.stringify(readable(fromProtobuf))) {
       throw new Error('JSON and protobuf of one request differ');
     }

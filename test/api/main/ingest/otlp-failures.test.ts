@@ -1,0 +1,42 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { otlpFailure } from '../../../../pipelines/ingest/otlp/otlp-response.ts';
+import { request, span } from '../../../pipelines/ingest/otlp/requests.ts';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { Wire } from './wire.ts';
+
+let api: ApiUnderTest;
+let wire: Wire;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxParts: 2, maxCollectingBytes: 10_000 } });
+  const own = await addOrganization(api.database, 'own');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  wire = new Wire(api.server, own.adminKey);
+});
+afterAll(() => api.close());
+
+const json = 'application/json';
+const protobuf = 'application/x-protobuf';
+
+test.each<[string, string, string | Buffer, number, RegExp]>([
+  ['more spans than a request may hold', json, request([span(), span(), span()]), 413, /MAX_PARTS/],
+  ['no JSON', json, '{', 422, /Invalid JSON/],
+  ['no protobuf', protobuf, Buffer.from('0b0c', 'hex'), 422, /Invalid protobuf/],
+  ['another type', 'text/plain', 'x', 415, /text\/plain/],
+  ['more than may be collected', json, 'x'.repeat(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
+  ['more than may be collected, as protobuf', protobuf, Buffer.alloc(20_000), 503, /RUNLAKE_MAX_COLLECTING_BYTES/],
+])('%s is answered as google.rpc.Status, with a request id', async (_name, contentType, body, status, words) => {
+  const answer = await wire.send('POST', '/otel/v1/traces', body, { 'content-type': contentType });
+  expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
+  expect(answer.headers.get('content-type')).toBe(contentType === protobuf ? protobuf : json);
+  if (contentType !== protobuf) expect(Object.keys(JSON.parse(answer.text))).toEqual(['message']);
+  expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+  expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
+});
+
+test('a wrong key is answered in the encoding of the request', async () => {
+  const stranger = new Wire(api.server, 'rlk_wrong-wrong-wrong-wrong');
+  const answer = await stranger.send('POST', '/otel/v1/traces', Buffer.alloc(0), { 'content-type': protobuf });
+  expect(answer.status).toBe(401);
+  expect(answer.text).toBe(otlpFailure(protobuf, 'The API key is not valid.').body.toString());
+});

@@ -1,0 +1,57 @@
+import { connect } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { until } from '../../../infra/until.ts';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { multipart, postParts, rootRun, Wire } from './wire.ts';
+
+let api: ApiUnderTest;
+let wire: Wire;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxCollectingBytes: 60_000, maxPendingBytes: 2_000 } });
+  const own = await addOrganization(api.database, 'own');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  wire = new Wire(api.server, own.adminKey);
+});
+afterAll(() => api.close());
+
+const body = (bytes: number) => multipart(postParts(rootRun({ inputs: { text: 'x'.repeat(bytes) } })));
+const overloaded = (what: string) => [503, 'OVERLOADED', '1', expect.stringContaining(what)];
+const parts = ({ status, headers, text }: Awaited<ReturnType<Wire['multipart']>>) => [
+  status,
+  (JSON.parse(text) as { code?: string }).code,
+  headers.get('retry-after'),
+  text,
+];
+
+test('bodies that arrive together share one budget, which a client that leaves gives back', async () => {
+  const socket = connect({ host: '127.0.0.1', port: Number(new URL(wire.url).port) });
+  socket.write(`POST /runs/multipart HTTP/1.1\r\nHost: x\r\nx-api-key: ${wire.key}\r\nContent-Length: 50000\r\n\r\n`);
+  socket.write('y'.repeat(45_000));
+  await until('the budget to be full', async () => (await wire.multipart(body(20_000))).status === 503, 10_000);
+  expect(parts(await wire.multipart(body(20_000)))).toEqual(overloaded('RUNLAKE_MAX_COLLECTING_BYTES'));
+  socket.destroy();
+  await until('the budget to be free', async () => (await wire.multipart(body(20_000))).status === 202, 10_000);
+});
+
+test('what counts is the size after decompression, and a refused body leaves nothing behind', async () => {
+  const zipped = gzipSync(body(100_000));
+  for (let round = 0; round < 5; round++) {
+    const answer = await wire.multipart(zipped, { 'content-encoding': 'gzip' });
+    expect(parts(answer)).toEqual(overloaded('RUNLAKE_MAX_COLLECTING_BYTES'));
+  }
+  expect((await wire.multipart(body(50_000))).status).toBe(202);
+});
+
+test('a full event log answers 503 with Retry-After, and what was refused passes later', async () => {
+  const bodies = Array.from({ length: 30 }, () => body(1_500));
+  const answers = await Promise.all(bodies.map((one) => wire.multipart(one)));
+  const refused = bodies.filter((_body, index) => answers[index]?.status !== 202);
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused.length).toBeLessThan(bodies.length);
+  for (const answer of answers) {
+    if (answer.status !== 202) expect(parts(answer)).toEqual(overloaded('RUNLAKE_MAX_PENDING_BYTES'));
+  }
+  for (const one of refused) expect((await wire.multipart(one)).status).toBe(202);
+});
