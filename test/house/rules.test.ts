@@ -25,13 +25,6 @@ function places(file: string, pattern: RegExp): string[] {
 }
 
 const rules: readonly (readonly [rule: string, pattern: RegExp, allowed: RegExp])[] = [
-  [
-    'errors are made by infra/errors alone',
-    /new (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error\(/,
-    /^infra\/errors\//,
-  ],
-  ['only infra/config reads the environment', /process\.env/, /^infra\/config\//],
-  ['only commands write to the console', /\bconsole\.\w+\(/, /^api\/command-line\//],
   ['nothing is put off', /\b(TODO|FIXME|XXX|HACK)\b/, /^$/],
   ['no check is switched off', /biome-ignore|@ts-(ignore|nocheck|expect-error)|eslint-disable/, /^$/],
   ['imports name the file with its ending', /from '\.{1,2}\/[^']*(?<!\.(ts|mjs|json))'/, /^$/],

@@ -1,0 +1,42 @@
+// House rule: errors come from the catalogue, settings from the configuration, SQL stays below the API, words go to the log.
+import { codeOf, filesLike, judge, textsOf } from './source-texts.mjs';
+
+const files = filesLike(/^(schemas|infra|pipelines|api|web)\/.*\.(ts|tsx|mts|mjs|cjs)$/);
+
+const codeRules = [
+  {
+    rule: 'errors are made by infra/errors alone',
+    breaks: (text) => /\bnew (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error \(|\bthrow new\b/.test(text),
+    example: "throw new Error ( '' )",
+    exempt: /^infra\/errors\//,
+  },
+  {
+    rule: 'only infra/config reads the environment',
+    breaks: (text) => /\bprocess \??\. ?env\b|\{[^}]*\benv\b[^}]*\} = process\b/.test(text),
+    example: 'const home = process . env . HOME',
+    exempt: /^infra\/config\//,
+  },
+  {
+    rule: 'only commands write to the console',
+    breaks: (text) => /\bconsole \??\. ?\w+/.test(text),
+    example: "console . log ( '' )",
+    exempt: /^api\/command-line\//,
+  },
+];
+const textRules = [
+  {
+    rule: 'SQL is written below the API',
+    breaks: (text) => /\b(SELECT|INSERT INTO|DELETE FROM|UPDATE \w+ SET|ALTER TABLE)\s/.test(text),
+    example: 'SELECT 1',
+    applies: /^api\//,
+  },
+];
+
+judge(
+  codeRules,
+  files.flatMap((file) => codeOf(file)),
+);
+judge(
+  textRules,
+  files.flatMap((file) => textsOf(file)),
+);
