@@ -6,7 +6,7 @@ import type { Operation } from '../../api/server/operation.ts';
 import type { Services } from '../../api/server/services.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { InProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
+import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -45,7 +45,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const config = { ...loadConfig({}).config, ...options.config };
   const { database, warehouse } = stores;
   const { logPartitions: partitions, maxPendingBytes } = config;
-  const log = new InProcessLog({ database, topics, partitions, maxPendingBytes, logger });
+  const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
   const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted: () => undefined });
   await sink.start(topics);
   const authenticator = createAuthenticator({ database, logger });

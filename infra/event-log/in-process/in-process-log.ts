@@ -41,6 +41,20 @@ interface Partition {
   running: Promise<void> | undefined;
 }
 
+/**
+ * Opens the log. Offsets go on rising over restarts: they begin at the clock's microseconds, which no process can outpace,
+ * and after those that are stored, because the clock may have been set back and an offset that was used would be taken for a repeat.
+ *
+ * @throws what Postgres throws.
+ */
+export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
+  const [stored] = await options.database.query<{ next: number }>(
+    `SELECT coalesce(max(log_offset) + 1, 0) AS next
+     FROM (SELECT max(log_offset) AS log_offset FROM parked_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
+  );
+  return new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
+}
+
 export class InProcessLog implements EventLog {
   readonly #options: InProcessLogOptions;
   readonly #subscriptions = new Map<string, Subscription[]>();
@@ -48,10 +62,9 @@ export class InProcessLog implements EventLog {
   #pendingBytes = 0;
   #closed = false;
 
-  constructor(options: InProcessLogOptions) {
+  /** For {@link openInProcessLog}, which knows the first offset that is free. */
+  constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
-    // Offsets go on rising over restarts: they begin at the clock's microseconds, which no process can outpace.
-    const firstOffset = Date.now() * 1_000;
     for (const topic of options.topics) {
       this.#partitions.set(
         topic.name,

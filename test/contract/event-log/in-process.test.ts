@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { InProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
@@ -11,8 +11,8 @@ async function open({ maxPendingBytes = 2 ** 20 } = {}): Promise<LogUnderTest> {
   const stores = await freshStores();
   const { database } = stores;
   const logger = createLogger('silent', 'test');
-  const openLog = () => new InProcessLog({ database, topics, partitions: 4, maxPendingBytes, logger });
-  const log = openLog();
+  const openLog = () => openInProcessLog({ database, topics, partitions: 4, maxPendingBytes, logger });
+  const log = await openLog();
   return {
     log,
     database,
@@ -88,5 +88,24 @@ test('requests that wait at the same moment are one batch', async () => {
   });
   await Promise.all(Array.from({ length: 30 }, () => under.log.publish(runEvents, [message('one')])));
   expect(sizes).toEqual([30]);
+  await under.close();
+});
+
+test('offsets go on after those that are stored, also where the clock was set back', async () => {
+  const under = await open();
+  const highest = Date.now() * 1_000 + 86_400_000_000;
+  const record = { partition: 0, offset: highest, key: 'key', value: message('one').value, headers: {} };
+  await under.log.deadLetter(runEvents, record, 'a reason', 'walk');
+  const log = await under.reopened();
+  const offsets: number[] = [];
+  await log.subscribe({
+    topic: runEvents,
+    group: 'a',
+    limits,
+    handle: async ({ records }) => void offsets.push(...records.map(({ offset }) => offset)),
+  });
+  await log.publish(runEvents, [message('two')]);
+  expect(offsets).toEqual([highest + 1]);
+  await log.close();
   await under.close();
 });

@@ -3,7 +3,7 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
-import { InProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
+import { type InProcessLog, openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
 import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent } from '../../../../pipelines/ingest/run-event/encode.ts';
@@ -50,7 +50,7 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
       await (now === undefined ? real() : now(real));
     },
   };
-  const log = new InProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
+  const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
   const sink = new Sink({ log, warehouse, database, config: { ...usual, ...config }, logger, onHoursNoted: () => {} });
   await sink.start(topics);
   return {
