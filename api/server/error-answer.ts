@@ -47,7 +47,7 @@ export function errorAnswer(
   style: ErrorStyle,
   request: { readonly id: string; readonly contentType: string | undefined },
 ): { readonly contentType: string; readonly body: Buffer | string } {
-  if (style === 'otlp') return otlpFailure(request.contentType, error.message);
+  if (style === 'otlp') return otlpFailure(request.contentType, `${error.message} ${error.remedy}`);
   const body = JSON.stringify(errorBody(error, style, request.id));
   return { contentType: 'application/json; charset=utf-8', body };
 }

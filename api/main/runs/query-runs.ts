@@ -49,7 +49,6 @@ const Query = Type.Object({
   ),
   skip_pagination: optional(Type.Boolean({ description: 'true: no cursor.' })),
   skip_prev_cursor: optional(Type.Boolean(accepted('there is no cursor to the page before.'))),
-  data_source_type: optional(Type.String(accepted('there is one source.'))),
 });
 
 export const queryRuns = defineOperation({
@@ -63,7 +62,15 @@ export const queryRuns = defineOperation({
     '`cursors.next` is not null. Runs that arrive meanwhile move no page.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: {
-    body: ['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter', 'use_experimental_search'],
+    body: [
+      'query',
+      'filter',
+      'trace_filter',
+      'tree_filter',
+      'search_filter',
+      'use_experimental_search',
+      'data_source_type',
+    ],
     flags: ['use_experimental_search'],
   },
   errors: warehouseErrors,

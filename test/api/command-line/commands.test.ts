@@ -96,6 +96,20 @@ describe('a first start without a key of the operator', () => {
     expect(rows[0]?.indexOf('admin@')).toBe(heads.indexOf('USER'));
   });
 
+  it('keeps a second one off its database', async () => {
+    const { clickhouseUrl, databaseUrl } = runlake.stores();
+    const { code, errors } = await command(['all'], {
+      RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
+      RUNLAKE_DATABASE_URL: databaseUrl,
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests, long enough',
+      RUNLAKE_PORT: '0',
+    });
+    expect(errors).toContain('Another runlake uses the database');
+    expect(errors).not.toContain(new URL(databaseUrl).password);
+    expect(code).toBe(1);
+    expect((await fetch(`${runlake.url}/ok`)).status).toBe(200);
+  }, 30_000);
+
   it.each(['nonsense', '00000000-0000-4000-8000-000000000000'])('revokes no key %s', async (id) => {
     const { code, errors } = await command(['keys', 'revoke', id], { RUNLAKE_DATA_DIR: runlake.dataDir });
     expect(code).toBe(1);

@@ -28,6 +28,14 @@ describe('parseQuery', () => {
   });
 });
 
+it('a NUL character in a parameter is refused: no store could hold it', () => {
+  for (const url of ['/x?name=%00', '/x?name=a%00b', '/x?%00=1']) {
+    expect(() => parseQuery(url)).toThrow(
+      expect.objectContaining({ code: 'BAD_REQUEST', message: expect.stringMatching(/NUL/) }),
+    );
+  }
+});
+
 describe('convertQuery', () => {
   const schema = Type.Object({
     flag: Type.Boolean({ default: true }),

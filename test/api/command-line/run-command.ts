@@ -1,0 +1,25 @@
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+export interface Ended {
+  readonly code: number | null;
+  /** Standard output and error together. */
+  readonly text: string;
+}
+
+/** Runs `runlake <args>` out of the sources, with no more environment than given, until it ends. */
+export function runCommand(args: readonly string[], environment: Readonly<Record<string, string>>): Promise<Ended> {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'api/command-line/runlake.ts', ...args], {
+    cwd: root,
+    env: { PATH: process.env.PATH, RUNLAKE_LOG_LEVEL: 'warn', ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 90_000,
+    killSignal: 'SIGTERM',
+  });
+  let text = '';
+  child.stdout.on('data', (chunk) => (text += chunk));
+  child.stderr.on('data', (chunk) => (text += chunk));
+  return new Promise((resolve) => child.once('close', (code) => resolve({ code, text })));
+}

@@ -1,0 +1,44 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runCommand } from './run-command.ts';
+
+const taken = createServer();
+let dataDir: string;
+
+beforeAll(async () => {
+  dataDir = mkdtempSync(join(tmpdir(), 'runlake-start-'));
+  taken.listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+});
+afterAll(() => {
+  taken.close();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+const stores = {
+  RUNLAKE_CLICKHOUSE_URL: 'http://127.0.0.1:9/runlake',
+  RUNLAKE_DATABASE_URL: 'postgres://127.0.0.1:9/runlake',
+};
+const kafka = { RUNLAKE_KAFKA_BROKERS: '127.0.0.1:9', RUNLAKE_SCHEMA_REGISTRY_URL: 'http://127.0.0.1:9' };
+const needed = /RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL, RUNLAKE_CLICKHOUSE_URL, RUNLAKE_DATABASE_URL/;
+
+test.each<[string, string, Record<string, string>, RegExp]>([
+  ['ADDRESS_REQUIRED', 'api', {}, needed],
+  ['ADDRESS_REQUIRED', 'ingest', {}, needed],
+  ['ADDRESS_REQUIRED for what is missing', 'api', stores, /needs RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL:/],
+  ['KAFKA_NOT_AVAILABLE', 'api', { ...stores, ...kafka }, /The role api was told to use Kafka/],
+  ['KAFKA_NOT_AVAILABLE', 'ingest', { ...stores, ...kafka }, /The role ingest was told to use Kafka/],
+  ['KAFKA_NOT_AVAILABLE', 'all', kafka, /Unset RUNLAKE_KAFKA_BROKERS/],
+  ['INVALID_CONFIG', 'all', stores, /RUNLAKE_SECRET_KEY is required where both stores have addresses/],
+  ['PORT_IN_USE', 'all', { RUNLAKE_PORT: 'taken' }, /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what listens there/],
+])('%s: runlake %s', async (_code, role, environment, words) => {
+  const port = String((taken.address() as AddressInfo).port);
+  const variables = 'RUNLAKE_PORT' in environment ? { RUNLAKE_PORT: port } : environment;
+  const { code, text } = await runCommand([role], { RUNLAKE_DATA_DIR: join(dataDir, 'data'), ...variables });
+  expect(text).toMatch(words);
+  expect(code).toBe(1);
+});
