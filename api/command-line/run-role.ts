@@ -39,8 +39,13 @@ export async function runRole(role: Role): Promise<void> {
     const { addresses, enginesGone } = await startEngines(folder, config, logger, ends);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());
-    await serveAll({ config, logger, folder, addresses, stores, ends });
-    const signal = await Promise.race([stopped, enginesGone]);
+    const lock = await serveAll({ config, logger, folder, addresses, stores, ends });
+    const lockLost = lock.lost.then(() => {
+      process.exitCode = 1;
+      logger.error('another runlake has taken the database while the connection to it was lost: this one stops');
+      return 'lock lost';
+    });
+    const signal = await Promise.race([stopped, enginesGone, lockLost]);
     logger.info({ signal }, 'stopping: finishing what was accepted');
   } finally {
     await ends.run(logger);

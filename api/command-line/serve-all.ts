@@ -3,10 +3,11 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { DataFolder } from '../../infra/embedded/data-folder.ts';
 import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
-import { InProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
+import { type InProcessLog, openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
+import { type SessionLock, takeSessionLock } from '../../infra/postgres/session-lock.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
@@ -27,6 +28,7 @@ import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
+import { requireStoreVersions } from './require-store-versions.ts';
 
 export interface AllParts {
   readonly config: Config;
@@ -39,9 +41,20 @@ export interface AllParts {
 
 const expireEveryMs = 10 * 60_000;
 
-/** Starts log, sink, roll-up, jobs and HTTP in this process; each adds its end to `ends`. */
-export async function serveAll({ config, logger, folder, addresses, stores, ends }: AllParts): Promise<void> {
+/** Of the lock that the one process with the in-process log has on its database. */
+const logLockKey = 7_215_508_432;
+
+/**
+ * Starts log, sink, roll-up, jobs and HTTP in this process; each adds its end to `ends`.
+ *
+ * @returns the lock on the database; once it is lost, this process must stop.
+ * @throws LOG_IN_USE, and what the parts throw.
+ */
+export async function serveAll({ config, logger, folder, addresses, stores, ends }: AllParts): Promise<SessionLock> {
   const { database, warehouse } = stores;
+  const lock = await lockLog(addresses.databaseUrl, logger);
+  ends.add('lock', () => lock.release());
+  await requireStoreVersions(stores);
   await migrate({ database, warehouse, logger });
   const firstKey = await bootstrap(database, config);
 
@@ -52,7 +65,7 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
   ends.add('roll-up', () => rollUp.stop());
 
   const { logPartitions: partitions, maxPendingBytes } = config;
-  const log = new InProcessLog({ database, topics, partitions, maxPendingBytes, logger });
+  const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
   const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted: () => rollUp.wake() });
   await sink.start(topics);
   ends.add('sink', () => sink.stop());
@@ -88,6 +101,19 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
   const url = await listen(server, config);
   folder.writeRunFile({ url, ...addresses });
   printFirstKey(firstKey, url);
+  return lock;
+}
+
+/** Two sinks would place traces each on its own, and take each other's cuts for those of a dead process. */
+async function lockLog(url: string, logger: Logger): Promise<SessionLock> {
+  const lock = await takeSessionLock({ url, key: logLockKey, logger });
+  if (lock === undefined) throw fault('LOG_IN_USE', { database: databaseOf(url) });
+  return lock;
+}
+
+function databaseOf(url: string): string {
+  const { host, pathname } = new URL(url);
+  return `${host}${pathname}`;
 }
 
 async function startJobs(

@@ -212,6 +212,11 @@ export const catalogue = {
     'The data folder {folder} is in use by another runlake (process {pid}).',
     'Stop that process, or give this one another RUNLAKE_DATA_DIR.',
   ),
+  LOG_IN_USE: terminal(
+    500,
+    'Another runlake uses the database {database}; one process at a time runs the in-process event log.',
+    'Stop that process, or give this one another RUNLAKE_DATABASE_URL.',
+  ),
   DATA_FOLDER_UNUSABLE: terminal(
     500,
     'The data folder {folder} cannot be used: {reason}.',

@@ -1,0 +1,133 @@
+/**
+ * A lock that one process at a time holds in a database.
+ *
+ * Invariant: while `lost` is pending, nobody else was seen to hold the lock; Postgres gives it up with the connection.
+ *
+ *   1. A connection of its own takes the advisory lock. A process that was killed a moment ago may still be seen as its holder
+ *      until Postgres notices, so this waits a little.
+ *   2. The connection breaks: connect again, for as long as Postgres does not answer (nobody else can reach it then, either).
+ *   3. End what Postgres still has of the broken connection, and take the lock once more. Somebody else has it: `lost`.
+ *
+ * Needs a session of Postgres itself: a pooler that shares sessions between transactions must not stand in between.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import pg from 'pg';
+import type { Logger } from '../telemetry/logger.ts';
+import { databaseFault } from './faults.ts';
+
+export interface SessionLockOptions {
+  /** `postgres://user:password@host:port/database` */
+  readonly url: string;
+  /** Any number that nothing else in this database locks. */
+  readonly key: number;
+  readonly logger: Logger;
+  /** How long to wait for one who is just ending. Default 5 s. */
+  readonly waitMs?: number;
+}
+
+export interface SessionLock {
+  /** Resolves when somebody else has taken the lock while the connection was broken. */
+  readonly lost: Promise<void>;
+  release(): Promise<void>;
+}
+
+const retryMs = 100;
+
+interface Session {
+  readonly client: pg.Client;
+  readonly broken: Promise<void>;
+  readonly pid: number;
+  readonly startedAt: string;
+}
+
+/** Takes the lock. @returns undefined where somebody else has it. @throws what {@link databaseFault} makes of a failure. */
+export async function takeSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
+  const { url, key, logger, waitMs = 5_000 } = options;
+  let released = false;
+  let session = await connect(url).catch((raw) => {
+    throw databaseFault(raw);
+  });
+  const deadline = Date.now() + waitMs;
+  try {
+    while (!(await tryLock(session, key))) {
+      if (Date.now() >= deadline) {
+        await session.client.end();
+        return undefined;
+      }
+      await pause(retryMs);
+    }
+  } catch (raw) {
+    await session.client.end().catch(() => undefined);
+    throw databaseFault(raw);
+  }
+
+  /** Steps 2 and 3. @returns whether the lock is ours again. */
+  async function takeAgain(): Promise<boolean> {
+    const former = session;
+    for (;;) {
+      if (released) return true;
+      let next: Session | undefined;
+      try {
+        next = await connect(url);
+        await next.client.query(
+          'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2',
+          [former.pid, former.startedAt],
+        );
+        const held = await tryLock(next, key);
+        if (held && !released) session = next;
+        else await next.client.end();
+        return held;
+      } catch {
+        await next?.client.end().catch(() => undefined);
+        await pause(retryMs);
+      }
+    }
+  }
+
+  async function keep(): Promise<void> {
+    for (;;) {
+      await session.broken;
+      if (released) return;
+      logger.warn('the connection to Postgres that holds the lock of this process was lost');
+      if (!(await takeAgain())) return;
+    }
+  }
+
+  const keeping = keep();
+  return {
+    lost: keeping.then(() => (released ? new Promise<void>(() => undefined) : undefined)),
+    async release() {
+      released = true;
+      await session.client.end().catch(() => undefined);
+      await keeping;
+    },
+  };
+}
+
+async function connect(url: string): Promise<Session> {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: 'runlake lock',
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 10_000,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 5_000,
+  });
+  const broken = new Promise<void>((resolve) => {
+    client.once('end', resolve);
+    // Without a listener it would end the process; `end` follows.
+    client.on('error', () => resolve());
+  });
+  await client.connect();
+  // A machine that is gone sends no end: Postgres finds out by asking.
+  await client.query('SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3');
+  const { rows } = await client.query<{ pid: number; started_at: string }>(
+    'SELECT pid, backend_start::text AS started_at FROM pg_stat_activity WHERE pid = pg_backend_pid()',
+  );
+  return { client, broken, pid: rows[0]!.pid, startedAt: rows[0]!.started_at };
+}
+
+async function tryLock({ client }: Session, key: number): Promise<boolean> {
+  const { rows } = await client.query<{ held: boolean }>('SELECT pg_try_advisory_lock($1) AS held', [key]);
+  return rows[0]?.held === true;
+}

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { takeSessionLock } from '../../../infra/postgres/session-lock.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { openTcpProxy } from '../tcp-proxy.ts';
+import { until } from '../until.ts';
+
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores({ migrated: false });
+});
+afterAll(() => stores?.close());
+
+const take = (key: number, url = stores.databaseUrl) =>
+  takeSessionLock({ url, key, logger: createLogger('silent', 'test'), waitMs: 300 });
+const holders = (key: number) =>
+  stores.database.query<{ pid: number }>(
+    `SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database
+     WHERE locktype = 'advisory' AND granted AND objid = $1 AND datname = current_database()`,
+    [key],
+  );
+const endHolder = async (key: number) => {
+  for (const { pid } of await holders(key)) await stores.database.query('SELECT pg_terminate_backend($1, 5000)', [pid]);
+};
+
+test('one at a time has it; the next gets it when it is given back', async () => {
+  const first = await take(1);
+  expect(first).toBeDefined();
+  expect(await take(1)).toBeUndefined();
+  await first?.release();
+  const second = await take(1);
+  expect(second).toBeDefined();
+  await second?.release();
+  expect(await holders(1)).toEqual([]);
+});
+
+test('is taken again when its connection was lost', async () => {
+  const lock = await take(2);
+  const [before] = await holders(2);
+  await endHolder(2);
+  await until('another session to hold it', async () => {
+    const [now] = await holders(2);
+    return now !== undefined && now.pid !== before?.pid;
+  });
+  expect(await take(2)).toBeUndefined();
+  await lock?.release();
+});
+
+test('is lost where somebody else took it meanwhile, and only then says so', async () => {
+  const address = new URL(stores.databaseUrl);
+  const proxy = await openTcpProxy(address.hostname, Number(address.port));
+  const through = new URL(stores.databaseUrl);
+  through.host = `127.0.0.1:${proxy.port}`;
+  const lock = await take(3, through.href);
+  let lost = false;
+  void lock?.lost.then(() => {
+    lost = true;
+  });
+  proxy.freeze(true);
+  await endHolder(3);
+  const other = await take(3);
+  expect(other).toBeDefined();
+  expect(lost).toBe(false);
+  proxy.freeze(false);
+  await until('the loss to be told', () => lost, 20_000);
+  await lock?.release();
+  await other?.release();
+  await proxy.close();
+});
