@@ -1,0 +1,170 @@
+/** Properties of the schema without which ClickHouse or the log would lose or mix data in silence. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { InsertBody, Query, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { LogRecord } from '../../infra/event-log/event-log.ts';
+import { insertCut } from '../../pipelines/ingest/sink/insert-cut.ts';
+import { findPage } from '../../pipelines/runs/find-page.ts';
+import { attachmentEvents, feedbackEvents, runEvents, topics } from '../../schemas/topics.ts';
+import { messageOf, openSink, type SinkUnderTest } from '../pipelines/ingest/sink/sink-under-test.ts';
+import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
+
+let under: SinkUnderTest;
+let warehouse: Warehouse;
+beforeAll(async () => {
+  under = await openSink();
+  warehouse = under.stores.warehouse;
+});
+afterAll(() => under?.close());
+
+const weekMicros = 7 * 24 * 3_600 * 1_000_000;
+
+describe('columns of runs', () => {
+  const required = ['trace_time', 'first_received_at', 'user_id', 'key_id'];
+
+  it('are Nullable beyond the key and what every event has: only NULL is skipped when events coalesce', async () => {
+    const columns = await under.rows<{ name: string; type: string; is_in_sorting_key: number }>(
+      "SELECT name, type, is_in_sorting_key FROM system.columns WHERE database = currentDatabase() AND table = 'runs'",
+    );
+    expect(columns.length).toBeGreaterThan(40);
+    const values = columns.filter(({ name, is_in_sorting_key }) => !is_in_sorting_key && !required.includes(name));
+    const nullable = /^(LowCardinality\(Nullable\(\w+\)\)|Nullable\(\w+(\(6, 'UTC'\))?\))$/;
+    expect(values.filter(({ type }) => !nullable.test(type))).toEqual([]);
+    expect(columns.filter(({ type }) => type.includes('Array'))).toEqual([]);
+    expect(columns.filter(({ name }) => name === 'first_received_at').map(({ type }) => type)).toEqual([
+      "SimpleAggregateFunction(min, DateTime64(6, 'UTC'))",
+    ]);
+  });
+});
+
+describe('schemas of the log', () => {
+  it.each([
+    [runEvents, 'first_received_at'],
+    [feedbackEvents, 'received_at'],
+    [attachmentEvents, 'received_at'],
+  ])('$name cannot lack its time of receipt, which would read 1970 for ever', (topic, name) => {
+    const { fields } = JSON.parse(topic.schema) as { fields: { name: string; doc?: string }[] };
+    const times = fields.filter((field) => /received_at$|accepted/.test(field.name));
+    // No `null` among its types, and no default.
+    const required = { name, type: { type: 'long', logicalType: 'timestamp-micros' } };
+    expect(times.map(({ doc, ...field }) => field)).toEqual([required]);
+  });
+
+  it('are all looked at here', () => {
+    expect(topics).toEqual([runEvents, feedbackEvents, attachmentEvents]);
+  });
+});
+
+describe('a cut', () => {
+  /** Records at the first offsets, one a week. */
+  const records = (weeks: number, name: string, projectId: string = randomUUID()): LogRecord[] =>
+    Array.from({ length: weeks }, (_, index) => {
+      const event = runEvent({
+        projectId,
+        startTimeMicros: noonMicros + index * weekMicros,
+        values: { name: `${name} ${index}` },
+      });
+      return { ...messageOf(event), partition: 0, offset: index, headers: {} };
+    });
+
+  const insert = (records: readonly LogRecord[], other: Warehouse = warehouse) =>
+    insertCut(
+      {
+        topic: runEvents,
+        partition: 0,
+        schema: runEvents.schema,
+        records: records.map((record) => ({ record, schemaId: 1 })),
+        writeDown: async () => {},
+      },
+      { log: under.log, warehouse: other, database: under.stores.database, underWay: new Set() },
+    );
+
+  const tokensOf = async (...cuts: (readonly LogRecord[])[]) => {
+    const seen: InsertBody[] = [];
+    const noting = { ...warehouse, insertBody: async (body: InsertBody) => void seen.push(body) };
+    for (const cut of cuts) await insert(cut, noting);
+    return seen.map(({ token }) => token);
+  };
+
+  it('has another token where its body is another, though its offsets are the same', async () => {
+    const one = records(3, 'one');
+    const [first, again, other] = await tokensOf(one, one, records(3, 'other'));
+    expect(again).toBe(first);
+    expect(other).not.toBe(first);
+  });
+
+  /** ClickHouse cannot be made to fail between two partitions; dropping some leaves what such a failure leaves. */
+  it('that was stored in some table partitions only is completed by its repeat, with nothing twice', async () => {
+    const projectId = randomUUID();
+    const cut = records(12, 'half', projectId);
+    const stored = () =>
+      under.rows(
+        `SELECT (SELECT count() FROM runs WHERE session_id = '${projectId}') AS runs,
+          (SELECT uniqExact(id, _partition_id) FROM runs WHERE session_id = '${projectId}') AS partitions,
+          (SELECT count() FROM run_locator WHERE session_id = '${projectId}') AS places,
+          (SELECT count() FROM traces WHERE pick.3 = '${projectId}') AS traces`,
+      );
+    const whole = [{ runs: 12, partitions: 12, places: 12, traces: 12 }];
+    await insert(cut);
+    expect(await stored()).toEqual(whole);
+    for (const week of [1, 5, 11]) {
+      const at = noonMicros + week * weekMicros;
+      const monday = `toMonday(fromUnixTimestamp64Micro(${at}, 'UTC'))`;
+      const [row] = await under.rows<{ monday: string }>(`SELECT toString(${monday}) AS monday`);
+      await warehouse.command({ name: 'test', sql: `ALTER TABLE runs DROP PARTITION '${row!.monday}'` });
+    }
+    expect(await stored()).toEqual([{ ...whole[0], runs: 9, partitions: 9 }]);
+    for (let time = 0; time < 2; time += 1) {
+      await insert(cut);
+      expect(await stored()).toEqual(whole);
+    }
+  });
+});
+
+describe('the keys of a page', () => {
+  it('are read from few granules behind a cursor, for plain bounds stand beside its tuple', async () => {
+    const projectId = randomUUID();
+    const rows = 40_000;
+    const events = Array.from({ length: rows }, (_, index) =>
+      runEvent({ projectId, startTimeMicros: noonMicros + index * 1_000_000 }),
+    );
+    await insertEvents(warehouse, events);
+    await warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL' });
+    const asked: Query[] = [];
+    const noting: Warehouse = {
+      ...warehouse,
+      query(query) {
+        asked.push(query);
+        return warehouse.query(query);
+      },
+    };
+    const last = events[1_000]!;
+    const after = { projectId, startTimeMicros: last.startTimeMicros, traceId: last.traceId, runId: last.runId };
+    const page = await findPage(noting, {
+      scope: { tenantId, projectIds: [projectId] },
+      filter: {},
+      order: 'desc',
+      limitRows: 100,
+      after,
+    });
+    expect(page.map(({ runId }) => runId)).toEqual(
+      events
+        .slice(899, 1_000)
+        .reverse()
+        .map(({ runId }) => runId),
+    );
+    const found = asked.filter(({ name }) => name === 'find-runs');
+    expect(found.length).toBeGreaterThan(0);
+    for (const query of found) {
+      const plan = (
+        await warehouse.queryText({ ...query, sql: `EXPLAIN indexes = 1 ${query.sql}`, format: 'TSVRaw' })
+      ).toString();
+      const granules = [...plan.matchAll(/Granules: (\d+)\/(\d+)/g)].map(([, read, of]) => ({
+        read: Number(read),
+        of: Number(of),
+      }));
+      expect(granules.at(-1)!.read, plan).toBeLessThanOrEqual(2);
+      expect(Math.max(...granules.map(({ of }) => of)), plan).toBeGreaterThanOrEqual(4);
+    }
+  });
+});
