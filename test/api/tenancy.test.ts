@@ -272,7 +272,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     for (const key of [undefined, '', 'rlk_wrong', `${stranger.adminKey}x`]) {
       const answer = await ask(method, attempt(), key);
       expect(answer.statusCode).toBe(401);
-      expect(answer.json()).toHaveProperty(errorStyle);
+      expect(answer.json()).toHaveProperty(errorStyle === 'otlp' ? 'message' : errorStyle);
     }
   });
 
@@ -304,6 +304,10 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     );
     const answer = await ask(method, attempt(), made.json().key);
     expect(answer.statusCode).toBe(403);
+    if (errorStyle === 'otlp') {
+      expect(answer.json().message).toContain(access.permission);
+      return;
+    }
     expect(answer.json()).toMatchObject({
       [errorStyle]: 'Forbidden',
       remedy: expect.stringContaining(access.permission),
