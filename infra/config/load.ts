@@ -60,10 +60,11 @@ function convert(raw: string, setting: Setting): unknown {
 
 function firstFault(setting: Setting, value: unknown): string | undefined {
   const { schema } = setting;
-  const { format } = schema as TStringOptions;
+  const { format, schemes } = schema as TStringOptions & { schemes?: readonly string[] };
   if (format && !Format.Test(format, String(value))) return `must be a valid ${format}`;
   const check = Compile(schema);
   if (check.Check(value)) return undefined;
+  if (schemes) return `must begin with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
   if (Type.IsUnion(schema)) {
     const choices = schema.anyOf.map((choice) => ('const' in choice ? String(choice.const) : '')).join(', ');
     return `must be one of ${choices}`;

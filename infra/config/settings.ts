@@ -23,7 +23,10 @@ function optional<S extends TSchema>(variable: string, schema: S, about: string,
 }
 
 const text = Type.String({ minLength: 1 });
-const url = Type.String({ minLength: 1, format: 'uri' });
+/** An address with one of `schemes`. */
+const url = (...schemes: string[]) =>
+  Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
+const web = url('http', 'https');
 const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
 const bytes = (maximum = 1024 ** 3) => Type.Integer({ minimum: 1024, maximum });
 const KIB = 1024;
@@ -36,7 +39,7 @@ export const settings = {
   port: required('RUNLAKE_PORT', count(0, 65535), 1984, 'Port of the main API; 0 takes a free one.'),
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
-    url,
+    web,
     'Address under which clients reach the main API, for links in answers. Unset: the host that a request names.',
   ),
   logLevel: required(
@@ -55,17 +58,22 @@ export const settings = {
   // Engines
   clickhouseUrl: optional(
     'RUNLAKE_CLICKHOUSE_URL',
-    url,
+    web,
     'ClickHouse, as http(s)://user:password@host:port/database. Unset: the embedded one.',
     true,
   ),
   databaseUrl: optional(
     'RUNLAKE_DATABASE_URL',
-    url,
+    url('postgres', 'postgresql'),
     'Postgres, as postgres://user:password@host:port/database. Unset: the embedded one.',
     true,
   ),
-  redisUrl: optional('RUNLAKE_REDIS_URL', url, 'Redis for job queues. Unset: queues on Postgres.', true),
+  redisUrl: optional(
+    'RUNLAKE_REDIS_URL',
+    url('redis', 'rediss'),
+    'Redis for job queues. Unset: queues on Postgres.',
+    true,
+  ),
   kafkaBrokers: optional(
     'RUNLAKE_KAFKA_BROKERS',
     text,
@@ -73,7 +81,7 @@ export const settings = {
   ),
   schemaRegistryUrl: optional(
     'RUNLAKE_SCHEMA_REGISTRY_URL',
-    url,
+    web,
     'Schema registry with the Confluent API; needed with Kafka.',
     true,
   ),

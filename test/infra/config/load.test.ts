@@ -83,6 +83,27 @@ describe('loadConfig', () => {
     expect(faultOf(environment)).toMatch(expected);
   });
 
+  it.each([
+    ['RUNLAKE_CLICKHOUSE_URL', 'postgres://me:hidden@db/x', 'http:// or https://'],
+    ['RUNLAKE_SCHEMA_REGISTRY_URL', 'kafka://registry', 'http:// or https://'],
+    ['RUNLAKE_PUBLIC_URL', 'ftp://runlake.example', 'http:// or https://'],
+    ['RUNLAKE_DATABASE_URL', 'https://me:hidden@db/x', 'postgres:// or postgresql://'],
+    ['RUNLAKE_REDIS_URL', 'http://:hidden@cache', 'redis:// or rediss://'],
+  ])('refuses %s=%s for its scheme', (variable, text, expected) => {
+    const message = faultOf({ [variable]: text });
+    expect(message).toContain(`must begin with ${expected}`);
+    expect(message).toContain(`  - ${variable}`);
+    expect(message).not.toContain('hidden');
+  });
+
+  it.each([
+    ['RUNLAKE_CLICKHOUSE_URL', 'http://ch', 'clickhouseUrl'],
+    ['RUNLAKE_DATABASE_URL', 'postgresql://db/x', 'databaseUrl'],
+    ['RUNLAKE_REDIS_URL', 'rediss://cache', 'redisUrl'],
+  ] as const)('takes %s=%s', (variable, text, name) => {
+    expect(loadConfig({ [variable]: text }).config[name]).toBe(text);
+  });
+
   it('counts an empty variable as not set', () => {
     const { config, sources } = loadConfig({ RUNLAKE_PORT: '', RUNLAKE_REDIS_URL: '  ' });
     expect(config.port).toBe(settings.port.fallback);

@@ -20,6 +20,18 @@ describe('printConfig', () => {
     expect(lines).toContain('RUNLAKE_REDIS_URL=  (not set)');
   });
 
+  it('marks every setting that holds an address of a store, a key or a credential as secret', () => {
+    const secret = Object.values<Setting>(settings).filter((setting) => setting.secret);
+    expect(secret.map(({ variable }) => variable)).toEqual([
+      'RUNLAKE_CLICKHOUSE_URL',
+      'RUNLAKE_DATABASE_URL',
+      'RUNLAKE_REDIS_URL',
+      'RUNLAKE_SCHEMA_REGISTRY_URL',
+      'RUNLAKE_SECRET_KEY',
+      'RUNLAKE_BOOTSTRAP_API_KEY',
+    ]);
+  });
+
   it.each([
     ['RUNLAKE_BOOTSTRAP_API_KEY', 'a-key-of-the-operator', '***'],
     ['RUNLAKE_SECRET_KEY', 'seals', '***'],
