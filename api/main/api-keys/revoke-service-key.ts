@@ -9,7 +9,8 @@ export const revokeServiceKey = defineOperation({
   aliases: ['/orgs/current/personal-access-tokens/:api_key_id'],
   tag: 'api keys',
   summary: 'Revoke an API key of the organization',
-  description: 'It ends at once, on other processes within two seconds. Its usage keeps its name.',
+  description:
+    'It ends at once, on other processes within two seconds. Its usage keeps its name. A key can end itself, and only such others as have no permission that it lacks itself.',
   access: { permission: 'api-keys:manage', tenantScope: 'organization' },
   errors: ['NOT_FOUND'],
   schema: { params: KeyParams, response: { 200: Key } },

@@ -164,6 +164,34 @@ describe('a key never gives more than it has', () => {
   });
 });
 
+describe('revoking keys', () => {
+  const rotating = (permissions: string[]) => addKey({ ...owner(), permissions });
+  const idOf = async (key: string) => {
+    const listed = (await ask(acme.adminKey, 'GET', '/orgs/current/service-keys')).body;
+    return listed.find(({ short_key }: { short_key: string }) => short_key === `${key.slice(0, 8)}...${key.slice(-4)}`)
+      .id;
+  };
+  const end = async (key: string, victim: string) =>
+    ask(key, 'DELETE', `/orgs/current/service-keys/${await idOf(victim)}`);
+
+  it('refuses where the other key may do what this one may not', async () => {
+    const key = await rotating(['api-keys:manage']);
+    const admin = await rotating(['*']);
+    const refused = await end(key, admin);
+    expect([refused.status, refused.body.code]).toEqual([403, 'FORBIDDEN']);
+    expect(refused.body.remedy).toMatch(/lacks the permission '[a-z-]+:[a-z]+'/);
+    expect((await ask(admin, 'GET', '/orgs/current')).status).toBe(200);
+  });
+
+  it('ends keys of the same and of fewer permissions, and itself', async () => {
+    const key = await rotating(['api-keys:manage', 'runs:read']);
+    expect((await end(key, await rotating(['runs:read']))).status).toBe(200);
+    expect((await end(key, await rotating(['runs:read', 'api-keys:manage']))).status).toBe(200);
+    expect((await end(key, key)).status).toBe(200);
+    expect((await ask(key, 'GET', '/sessions')).status).toBe(401);
+  });
+});
+
 describe('sending a key', () => {
   it.each([
     [(key: string) => ({ 'x-api-key': key }), 200],
