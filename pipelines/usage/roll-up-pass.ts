@@ -14,6 +14,7 @@
  *      notes are still there. Rows of a part of the hours are right already and will be counted again.
  *   6. Exactly the notes that were read are deleted, by their numbers; commit. Died before: the hours are counted again.
  */
+import { endInserts } from '../../infra/clickhouse/end-inserts.ts';
 import type { Command, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -65,7 +66,8 @@ export function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Promise<P
     if (notes.length === 0) return { outcome: 'idle', hours: 0, more: false };
     const [next] = await transaction.query<{ pass: number }>("SELECT nextval('usage_pass') AS pass");
 
-    await ports.warehouse.command(endStrayCounts);
+    // Step 4. Whoever holds the lock is the only one who may be counting.
+    await endInserts(ports.warehouse, 'name', countName);
     const hours = notes.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
     await ports.warehouse.command({ ...countHours(hours, next!.pass), timeoutMs });
 
@@ -92,13 +94,6 @@ const readNotesSql = `
   GROUP BY tenant_id, hour
   ORDER BY min(sequence)
   LIMIT $2`;
-
-/** Step 4. Whoever holds the lock is the only one who may be counting. */
-const endStrayCounts: Command = {
-  name: 'usage-end-stray-counts',
-  sql: `KILL QUERY WHERE current_database = currentDatabase() AND user = currentUser()
-    AND query_kind = 'Insert' AND Settings['log_comment'] = '${countName}' SYNC`,
-};
 
 /**
  * Step 5. The touched hours travel beside the statement, as a table: no list of keys is too long for it.

@@ -1,3 +1,4 @@
+import { endInserts } from '../../../infra/clickhouse/end-inserts.ts';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
@@ -20,6 +21,8 @@ export async function recoverCuts(
 ): Promise<void> {
   for (const cut of await log.unfinishedCuts()) {
     if (underWay.has(cut.token)) continue;
+    // It may still run: rows that it writes after the look at them would be missed.
+    await endInserts(warehouse, 'token', cut.token);
     await repairViews(warehouse, cut.hours);
     await database.transaction(async (transaction) => {
       await noteHours(transaction, cut.hours);

@@ -180,6 +180,33 @@ describe('an insert that fails half-way', () => {
     expect(await under.notedHours()).toEqual([hourOf(root.traceTimeMicros)]);
   });
 
+  test('and still runs on the server when the next process starts: it is ended first', async () => {
+    const { warehouse, database } = under.stores;
+    const token = 'runs:runlake.runs:0:1-1:1:stray';
+    await database.query("INSERT INTO pending_cuts (topic, partition, token, cut) VALUES ('runs', 0, $1, $2)", [
+      token,
+      { hours: [] },
+    ]);
+    const sleeping = (name: string, own: string) =>
+      warehouse
+        .command({
+          name,
+          sql: `INSERT INTO trace_locator (tenant_id, trace_id) SELECT generateUUIDv4(), generateUUIDv4()
+            FROM numbers(300) WHERE sleepEachRow(0.02) = 0 SETTINGS max_block_size = 10`,
+          settings: { insert_deduplication_token: own },
+        })
+        .then(
+          () => 'written',
+          () => 'ended',
+        );
+    const ends = [sleeping('stray', token), sleeping('another', 'another')];
+    const running = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
+    await until('both to run', async () => (await under.rows(running)).length === 2);
+    under = await under.restarted();
+    expect(await count('pending_cuts')).toBe(0);
+    expect(await Promise.all(ends)).toEqual(['ended', 'written']);
+  });
+
   test('after `runs`, before the tables behind its views: they are completed, by the next batch already', async () => {
     const { warehouse } = under.stores;
     const views = ['traces', 'run_locator', 'trace_locator'];
