@@ -1,9 +1,14 @@
 import { loadConfig } from '../../infra/config/load.ts';
+import type { Config } from '../../infra/config/settings.ts';
 import { type RunningInstance, readRunFile } from '../../infra/embedded/run-file.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
+import type { PartHealth } from '../../infra/telemetry/check-health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { findStores, openStores } from './open-stores.ts';
+import { inspections, lastEngineLines } from './inspect-installation.ts';
+import { findStores, openStores, type Stores } from './open-stores.ts';
+import { partRemedy } from './part-remedy.ts';
+import { requireVersion } from './require-store-versions.ts';
 
 const answerWithinMs = 5_000;
 
@@ -17,59 +22,90 @@ export async function diagnose(): Promise<void> {
     say(false, variable, 'is no setting of Runlake', 'Check the spelling with `runlake config`.');
 
   const running = await readRunFile(config.dataDir).catch((error: unknown) => error);
-  if (isRunning(running)) say(true, 'Process', `runlake runs as process ${running.pid} since ${running.startedAt}`);
-  else tell('Process', running);
-  if (isRunning(running)) await report('HTTP', () => askReady(running.url));
-
-  const logger = createLogger('silent', 'doctor');
-  const addresses = await findStores(config).catch(() => undefined);
-  if (addresses === undefined) {
-    say(false, 'Stores', 'are embedded and run only while runlake does', 'Start it with `runlake all`.');
-    return;
+  if (isRunning(running)) {
+    say(true, 'Process', `runlake runs as process ${running.pid} since ${running.startedAt}`);
+    await askReady(running, config);
+  } else {
+    await lookAtInstallation(config, running);
   }
-  const stores = openStores(addresses, config, logger);
+
+  const addresses = await findStores(config).catch(() => undefined);
+  if (addresses === undefined) return;
+  const stores = openStores(addresses, { ...config, queryTimeoutMs: answerWithinMs }, createLogger('silent', 'doctor'));
   try {
-    const up = [
-      await report('ClickHouse', async () => {
-        await stores.warehouse.ping(answerWithinMs);
-        return `release ${await stores.warehouse.version()}`;
-      }),
-      await report('Postgres', async () => {
-        await stores.database.ping();
-        return `release ${await stores.database.version()}`;
-      }),
-    ];
-    if (up.includes(false)) return;
-    await report('Schema', async () => {
-      const { pending } = await checkMigrations(stores);
-      return pending.length === 0 ? 'is that of this release' : `lacks ${pending.join(', ')}: run \`runlake migrate\``;
-    });
+    await askStores(stores, config);
   } finally {
     await stores.close();
   }
 }
 
-async function report(part: string, check: () => Promise<string>): Promise<boolean> {
+/** Nothing runs: says whether it could, what the engines said last, and how to start. */
+async function lookAtInstallation(config: Config, reason: unknown): Promise<void> {
+  for (const { part, check } of inspections(config)) await report(part, check);
+  for (const { path, lines } of lastEngineLines(config)) {
+    console.log(`note   Last lines of ${path}:`);
+    for (const line of lines) console.log(`       | ${line}`);
+  }
+  const remedy = 'Start it with `runlake all`; for another data folder set RUNLAKE_DATA_DIR, here too.';
+  say(false, 'Process', wordsOf(reason), remedy);
+}
+
+async function askReady({ url, pid }: RunningInstance, config: Config): Promise<void> {
+  const remedy = `See the log of process ${pid}; where it goes on, stop that process and start runlake again.`;
   try {
-    say(true, part, await check());
+    const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(answerWithinMs) });
+    const { parts = {} } = (await answer.json()) as { parts?: Record<string, PartHealth> };
+    if (answer.ok) return say(true, 'HTTP', `answers at ${url} and is ready`);
+    const down = Object.entries(parts).filter(([, part]) => !part.up);
+    const names = down.map(([name]) => name).join(', ') || 'no part says why';
+    say(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, down.length === 0 ? remedy : '');
+    for (const [name, { reason = 'is down' }] of down)
+      say(false, `Part ${name}`, reason, partRemedy(name, config, pid));
+  } catch (error) {
+    say(false, 'HTTP', `does not answer at ${url}: ${wordsOf(error)}`, remedy);
+  }
+}
+
+async function askStores(stores: Stores, config: Config): Promise<void> {
+  const up = [
+    await report(
+      'ClickHouse',
+      () => releaseOf('ClickHouse', stores.warehouse),
+      partRemedy('clickhouse', config, undefined),
+    ),
+    await report('Postgres', () => releaseOf('Postgres', stores.database), partRemedy('postgres', config, undefined)),
+  ];
+  if (up.includes(false)) return;
+  await report('Schema', async () => {
+    const { pending } = await checkMigrations(stores);
+    if (pending.length === 0) return 'is that of this release';
+    say(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
+    return undefined;
+  });
+}
+
+async function releaseOf(store: 'ClickHouse' | 'Postgres', asked: { version(): Promise<string> }): Promise<string> {
+  const release = await asked.version();
+  requireVersion(store, release);
+  return `release ${release}`;
+}
+
+/** Says how a check ended; one that resolves with nothing has spoken itself. `remedy` is for faults that pass by themselves. */
+async function report(part: string, check: () => Promise<string | undefined>, remedy?: string): Promise<boolean> {
+  try {
+    const words = await check();
+    if (words !== undefined) say(true, part, words);
     return true;
   } catch (error) {
-    tell(part, error);
+    const own = isRunlakeError(error) ? error.remedy : undefined;
+    const passes = isRunlakeError(error) && error.class === 'transient';
+    say(false, part, wordsOf(error), (passes ? remedy : own) ?? own ?? remedy);
     return false;
   }
 }
 
-async function askReady(url: string): Promise<string> {
-  const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(answerWithinMs) });
-  const body = (await answer.json()) as { parts?: Record<string, { up?: boolean }> };
-  const down = Object.entries(body.parts ?? {}).filter(([, part]) => part.up !== true);
-  if (answer.ok) return `answers at ${url} and is ready`;
-  return `answers at ${url} but is not ready: ${down.map(([name]) => name).join(', ') || 'no part says why'}`;
-}
-
-function tell(part: string, error: unknown): void {
-  if (isRunlakeError(error)) say(false, part, error.message, error.remedy);
-  else say(false, part, error instanceof Error ? error.message : String(error));
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 function say(up: boolean, part: string, words: string, remedy = ''): void {

@@ -115,6 +115,11 @@ export const catalogue = {
     'The key belongs to the organisation: name the workspace in the header X-Tenant-Id.',
   ),
   WORKSPACE_FORBIDDEN: caller(403, 'Forbidden', 'The API key cannot read the workspace {workspace}.'),
+  ORGANIZATION_FORBIDDEN: caller(
+    403,
+    'Forbidden',
+    'The API key belongs to another organisation than X-Organization-Id names: leave the header out, or send the id of its own.',
+  ),
 
   // Projects
   PROJECT_UNKNOWN: caller(
@@ -179,8 +184,8 @@ export const catalogue = {
   ),
   JOBS_UNAVAILABLE: transient(
     503,
-    'The job queue cannot be reached or did not take the job.',
-    'Try again; see `runlake doctor`.',
+    'The job queue in {store} cannot be reached or did not take the job.',
+    'Check that {store} runs at the address in {variable}; see `runlake doctor`.',
   ),
   INVALID_JOB: terminal(
     500,
@@ -248,6 +253,11 @@ export const catalogue = {
     'The {store} schema is at version {found}, newer than version {known} which this runlake knows.',
     'Run the newer release, or restore a backup from before the upgrade.',
   ),
+  STORE_TOO_OLD: terminal(
+    500,
+    '{store} is release {found}; Runlake needs {needed} or newer.',
+    'Upgrade the server that {variable} names, or unset {variable} to use the embedded one.',
+  ),
   MIGRATION_CHANGED: terminal(
     500,
     'The {store} migration {name} was applied with other contents than this runlake has.',
@@ -257,6 +267,11 @@ export const catalogue = {
     500,
     'The {store} migration {name} failed: {reason}',
     'Correct the cause and start again; it resumes there.',
+  ),
+  HOST_UNUSABLE: terminal(
+    500,
+    'The server cannot listen on port {port} of RUNLAKE_HOST={host} ({reason}).',
+    'Set RUNLAKE_HOST to an address of this machine, and RUNLAKE_PORT to a port that this user may take.',
   ),
   PORT_IN_USE: terminal(500, 'Port {port} on {host} is in use.', 'Stop what listens there, or set RUNLAKE_PORT.'),
   SCHEMA_MISMATCH: terminal(
