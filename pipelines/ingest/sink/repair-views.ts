@@ -3,11 +3,14 @@ import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
 
 /**
  * What the views on `runs` would have written, as in `schemas/clickhouse/0001_runs.sql`: an insert that died may have reached
- * `runs` and not yet them. All of them keep repeats harmless.
+ * `runs` and not yet them. Repeats are harmless, except of traces: a merged run has its earliest time and its last sender, so
+ * that only traces that are missing are added.
  */
 const views: Readonly<Record<string, string>> = {
   traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick
-    FROM found GROUP BY tenant_id, hour, trace_id`,
+    FROM found WHERE (tenant_id, toStartOfHour(trace_time), trace_id) NOT IN (
+      SELECT tenant_id, hour, trace_id FROM traces WHERE (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
+    ) GROUP BY tenant_id, hour, trace_id`,
   run_locator: 'SELECT tenant_id, id, start_time, trace_id, trace_time, session_id FROM found',
   trace_locator: 'SELECT DISTINCT tenant_id, trace_id, trace_time, session_id FROM found',
 };

@@ -1,0 +1,78 @@
+import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
+import type { RunState, TraceState } from './model.ts';
+import type { ProjectState } from './projects.ts';
+
+/** Stands for a value that the model leaves open. */
+export const anything = '*';
+
+const quoted = (text: string | undefined) => (text === undefined ? 'null' : JSON.stringify(text));
+
+/** What a run has to look like when it is read: JSON text by field. */
+export function expectedRun(
+  trace: TraceState,
+  runId: string,
+  projects: readonly ProjectState[],
+): Record<string, string> {
+  const run = trace.runs.get(runId) as RunState;
+  const values: Record<string, string> = { ...run.post, ...run.patch };
+  const order = dottedOrderOf(trace, runId);
+  const ancestors = order
+    .split('.')
+    .slice(0, -1)
+    .map((segment) => segment.slice(-36));
+  const value = (name: string, absent = 'null') => values[name] ?? absent;
+  // Of a model call only.
+  const tokens = (name: string) => (values.run_type === '"llm"' ? value(name, '0') : '0');
+  return {
+    id: quoted(runId),
+    trace_id: quoted(trace.traceId),
+    session_id: quoted(projects[trace.project as number]?.id),
+    dotted_order: quoted(order),
+    parent_run_id: quoted(run.parentId ?? ancestors.at(-1)),
+    parent_run_ids: JSON.stringify(ancestors),
+    name: value('name', '""'),
+    run_type: value('run_type', '"chain"'),
+    start_time: value('start_time', quoted(formatTime(run.keyMicros))),
+    end_time: value('end_time'),
+    status: quoted(values.error ? 'error' : values.end_time ? 'success' : 'pending'),
+    error: value('error'),
+    inputs: value('inputs', '{}'),
+    outputs: value('outputs'),
+    extra: value('extra'),
+    events: value('events'),
+    serialized: value('serialized'),
+    tags: value('tags'),
+    reference_example_id: value('reference_example_id'),
+    prompt_tokens: tokens('prompt_tokens'),
+    completion_tokens: tokens('completion_tokens'),
+    total_tokens: tokens('total_tokens'),
+  };
+}
+
+export function segmentOf(micros: number, id: string): string {
+  return `${formatTime(micros).replace(/[-:.]/g, '')}Z${id}`;
+}
+
+/** Its own, or one put together out of what is known of its ancestors; a run whose parent is not there hangs on the root. */
+function dottedOrderOf(trace: TraceState, runId: string): string {
+  const run = trace.runs.get(runId) as RunState;
+  if (run.dottedOrder !== undefined) return run.dottedOrder;
+  const own = segmentOf(run.keyMicros, runId);
+  if (runId === trace.traceId) return own;
+  const root = trace.runs.has(trace.traceId)
+    ? dottedOrderOf(trace, trace.traceId)
+    : segmentOf(trace.micros, trace.traceId);
+  let above = root;
+  const missing: string[] = [];
+  for (let parent = run.parentId; ; ) {
+    const state = parent === undefined ? undefined : trace.runs.get(parent);
+    // A chain that ends before the root or a run that knows its place: only the run itself hangs on the root.
+    if (parent === undefined || state === undefined) return `${root}.${own}`;
+    if (parent === trace.traceId || state.dottedOrder !== undefined) {
+      above = dottedOrderOf(trace, parent);
+      return [above, ...missing, own].join('.');
+    }
+    missing.unshift(segmentOf(state.keyMicros, parent));
+    parent = state.parentId;
+  }
+}

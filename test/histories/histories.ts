@@ -1,0 +1,151 @@
+import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
+import { anything, segmentOf } from './expected-run.ts';
+import type { RunEvent, Values } from './model.ts';
+import type { Random } from './random.ts';
+
+/** An event before it is known how it will name its project, and when it will be sent. */
+export interface Draft extends Omit<RunEvent, 'project'> {
+  readonly phase: number;
+}
+
+/** A trace of one to six runs and everything that is said of them, in the order in which it is said. */
+export interface History {
+  readonly workspace: number;
+  /** Which of the lanes sends it: its events keep their order. */
+  readonly lane: number;
+  readonly drafts: readonly Draft[];
+}
+
+const hourMicros = 3_600_000_000;
+const dayMicros = 24 * hourMicros;
+
+/** The days, over three years, on which traces begin; as UTC midnights in microseconds. */
+export const days: readonly number[] = Array.from(
+  { length: 14 },
+  (_, index) => Date.UTC(2022, 6, 1) * 1_000 + Math.floor((index * 1_095) / 13) * dayMicros,
+);
+
+/** A moment on one of the days: any, or one of those at which an hour or a day ends or begins. */
+function moment(random: Random, of: readonly number[]): number {
+  const day = random.pick(of);
+  const hour = day + random.int(24) * hourMicros;
+  return random.pick([day, day + dayMicros - 1, hour, hour + hourMicros - 1, hour + random.int(hourMicros)]);
+}
+
+interface Run {
+  readonly id: string;
+  readonly parent: Run | undefined;
+  readonly keyMicros: number;
+  readonly dottedOrder: string;
+  /** The first segment's time: of some children it is not that of the root. */
+  readonly traceMicros: number;
+}
+
+export function makeHistory(random: Random, place: { workspace: number; lane: number; phases: number }): History {
+  const traceId = random.uuid();
+  const first = random.int(place.phases);
+  // What is sent at one time lies in few weeks, mostly: an insert over many costs ClickHouse much.
+  const usual = days.filter((_, index) => index % place.phases === first);
+  const runs = makeRuns(random, traceId, random.chance(0.95) ? usual : days);
+  // Of some traces only a child ever arrives.
+  const heard = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
+  const said = heard.flatMap((run) => eventsOf(random, run));
+  const ordered = random.chance(0.5) ? random.shuffled(said) : said;
+  const phases = ordered
+    .map(() => (random.chance(0.7) ? first : random.between(first, place.phases - 1)))
+    .sort((a, b) => a - b);
+  const drafts = ordered.map(
+    ({ run, kind, values }, index): Draft => ({
+      kind,
+      workspace: place.workspace,
+      traceId,
+      runId: run.id,
+      parentId: run.parent?.id,
+      dottedOrder: run.dottedOrder,
+      keyMicros: run.keyMicros,
+      traceMicros: run.traceMicros,
+      values,
+      phase: phases[index] as number,
+    }),
+  );
+  return { workspace: place.workspace, lane: place.lane, drafts };
+}
+
+function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[] {
+  const traceMicros = moment(random, of);
+  const root = { id: traceId, parent: undefined, keyMicros: traceMicros, traceMicros };
+  const runs: Run[] = [{ ...root, dottedOrder: segmentOf(traceMicros, traceId) }];
+  for (let count = random.pick([0, 0, 1, 2, 3, 5]); count > 0; count--) {
+    const parent = random.pick(runs);
+    const id = random.uuid();
+    const keyMicros = parent.keyMicros + random.int(600_000_000);
+    const said = random.chance(0.1) ? moment(random, of) : traceMicros;
+    const above = parent.dottedOrder.replace(/^[^Z]*Z/, segmentOf(said, ''));
+    const dottedOrder = `${above}.${segmentOf(keyMicros, id)}`;
+    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: said });
+  }
+  return runs;
+}
+
+/** Posted once to three times or never, patched up to three times. */
+function eventsOf(random: Random, run: Run): { run: Run; kind: 'post' | 'patch'; values: Values }[] {
+  const posts = random.pick([0, 1, 1, 1, 1, 1, 2, 2, 3]);
+  const patches = random.between(posts === 0 ? 1 : 0, 3);
+  const kinds = [...Array<'post'>(posts).fill('post'), ...Array<'patch'>(patches).fill('patch')];
+  return kinds.map((kind) => ({ run, kind, values: valuesOf(random, kind, run.keyMicros) }));
+}
+
+const runTypes = ['chain', 'llm', 'tool', 'retriever', 'embedding', 'prompt', 'parser'];
+const quoted = (text: string) => JSON.stringify(text);
+
+function valuesOf(random: Random, kind: 'post' | 'patch', keyMicros: number): Values {
+  const values: Record<string, string> = {};
+  const maybe = (name: string, ofPost: number, ofPatch: number, value: () => string) => {
+    if (random.chance(kind === 'post' ? ofPost : ofPatch)) values[name] = value();
+  };
+  maybe('name', 0.95, 0.1, () => quoted(`run ${random.int(1_000)} ${random.pick(['', 'é', '語', '👩‍👧', '"\\'])}`));
+  maybe('run_type', 0.9, 0.1, () => quoted(random.pick(runTypes)));
+  // Stock SDKs round the body's time and that of dotted_order apart.
+  maybe('start_time', 0.9, 0.3, () => quoted(formatTime(keyMicros + random.pick([0, 0, 0, 1, 999]))));
+  maybe('end_time', 0.2, 0.8, () => quoted(formatTime(keyMicros + random.between(1_000, 60_000_000))));
+  maybe('inputs', 0.9, 0.2, () => someJson(random));
+  maybe('outputs', 0.2, 0.8, () => someJson(random));
+  maybe('extra', 0.5, 0.2, () => someJson(random));
+  maybe('events', 0.2, 0.2, () => `[${someJson(random)}]`);
+  maybe('serialized', 0.1, 0.05, () => someJson(random));
+  maybe('tags', 0.2, 0.1, () => random.pick(['[]', '["a"]', '["a", "b c","é"]']));
+  maybe('error', 0.02, 0.1, () => random.pick([quoted(`no ${random.int(1_000)}`), '"\\ud800 \\u0000"', '""']));
+  maybe('reference_example_id', 0.1, 0.05, () => quoted(random.uuid()));
+  if (random.chance(0.2) && (values.run_type === undefined || values.run_type === '"llm"')) {
+    const [input, output] = [random.int(1_000), random.int(1_000)];
+    values.outputs = `{"usage_metadata":{"input_tokens":${input},"output_tokens":${output}},"n":${random.int(1e9)}}`;
+    Object.assign(values, {
+      prompt_tokens: `${input}`,
+      completion_tokens: `${output}`,
+      total_tokens: `${input + output}`,
+    });
+  }
+  return values;
+}
+
+function someJson(random: Random): string {
+  const number = random.int(1e9);
+  return random.pick([
+    `{"n":${number}}`,
+    `{ "n" : ${number} ,\t"s":"é語👩‍👩‍👧"}`,
+    `{"big":${number}12345678901234567890,"e":1E400,"f":0.10,"m":-0}`,
+    `{"s":"\\ud800 ${number}","nul":"a\\u0000b"}`,
+    `{"__proto__":{"x":${number}},"a":1,"a":2}`,
+    `{"a":null,"b":[],"c":{},"d":[[{"e":[true,false,${number}]}]]}`,
+    `{"text":"${'x'.repeat(random.int(3_000))}","n":${number}}`,
+    '{}',
+  ]);
+}
+
+/** The event as an OpenTelemetry exporter would send it, which can say less. */
+export function asSpan<E extends Omit<RunEvent, 'project'>>(event: E): E {
+  const started = event.values.start_time ?? quoted(formatTime(event.keyMicros));
+  const { name = '"span"', end_time } = event.values;
+  const values = { name, run_type: '"chain"', start_time: started, extra: anything, ...(end_time && { end_time }) };
+  return { ...event, values };
+}

@@ -1,0 +1,9 @@
+import { defineConfig } from 'vitest/config';
+
+/** Many more histories than the usual tests play: `npm run test:histories-long`. */
+export default defineConfig({
+  test: {
+    include: ['test/histories/histories.long.ts'],
+    testTimeout: 4 * 3_600_000,
+  },
+});

@@ -1,0 +1,128 @@
+import { segmentOf } from './expected-run.ts';
+import { asSpan, type Draft, days } from './histories.ts';
+import type { Model, ProjectReference, RunEvent } from './model.ts';
+import type { Projects } from './projects.ts';
+import type { Random } from './random.ts';
+import { encodeRequest, type Route, routes, type WireRequest } from './requests.ts';
+
+export interface PlannedRequest extends WireRequest {
+  /** Index of the key that sends it. */
+  readonly sender: number;
+  /** Whether nobody sends it again after a crash: its traces are there or not, and nobody else speaks of them. */
+  readonly once: boolean;
+}
+
+export interface PhasePorts {
+  readonly random: Random;
+  readonly model: Model;
+  readonly projects: Projects;
+  /** Indices of the keys of each workspace. */
+  readonly senders: readonly (readonly number[])[];
+  readonly phase: number;
+}
+
+/**
+ * The requests of one lane in one phase, which follow on each other. What is repeated until it is acknowledged is told
+ * to the model at once.
+ */
+export function planLane(workspace: number, drafts: readonly Draft[], ports: PhasePorts): PlannedRequest[] {
+  const { random, model } = ports;
+  const names = namesOf(workspace, ports);
+  const requests: PlannedRequest[] = [];
+  const add = (request: WireRequest, once = false) => {
+    const planned = { ...request, sender: random.pick(ports.senders[workspace] as number[]), once };
+    if (!once) model.apply(planned.sender, planned.events);
+    requests.push(planned);
+  };
+  const waiting = [...drafts];
+  while (waiting.length > 0) {
+    if (random.chance(0.15))
+      add(encodeRequest(random, random.pick<Route>(['multipart', 'batch']), newTraces(workspace, ports)), true);
+    const picked = random.pick<Route>([...routes, 'multipart', 'batch']);
+    const route = picked === 'otlp' && waiting[0]?.kind === 'patch' ? 'batch' : picked;
+    const events = takeEvents(route, waiting, random).map((draft) => settle(draft, route, names, ports));
+    add(encodeRequest(random, route, events));
+    // The whole request again, under the same or another key, as a client that heard nothing would.
+    const again = requests.at(-1) as PlannedRequest;
+    if (random.chance(0.08)) add(again);
+  }
+  return requests;
+}
+
+/** As many drafts from the front as go into one request of the route. */
+function takeEvents(route: Route, waiting: Draft[], random: Random): Draft[] {
+  const most = route === 'single' ? 1 : random.pick([1, 3, 10, 30, 100]);
+  const taken = new Set<string>();
+  const fits = (draft: Draft) => {
+    const identity = `${draft.kind} ${draft.runId}`;
+    if (route === 'otlp' && draft.kind === 'patch') return false;
+    // A part comes once a body; spans of one id would be one run twice.
+    if (route !== 'batch' && taken.has(identity)) return false;
+    taken.add(identity);
+    return true;
+  };
+  let count = 0;
+  while (count < most && count < waiting.length && fits(waiting[count] as Draft)) count++;
+  return waiting.splice(0, Math.max(1, count));
+}
+
+/** What the drafts may call projects in this phase, so that no race between lanes decides who is meant. */
+function namesOf(workspace: number, { projects, phase }: PhasePorts) {
+  const living = projects.living(workspace);
+  const former = projects.formerNames(workspace);
+  const gone = projects.list
+    .filter((project) => project.workspace === workspace && project.deleted)
+    .map(({ name }) => name);
+  const free = gone.filter((name) => !former.includes(name));
+  const post = [...living.map(({ name }) => name), ...free.slice(0, 2), `made in phase ${phase}, "${workspace}"`];
+  return { post, patch: [...post, ...former], ids: living.flatMap(({ id }) => id ?? []) };
+}
+
+type Names = ReturnType<typeof namesOf>;
+
+function settle(draft: Draft, route: Route, names: Names, ports: PhasePorts): RunEvent {
+  const project = projectOf(draft, names, ports);
+  const event: RunEvent = { ...draft, project };
+  if (route === 'otlp') return draft.kind === 'post' ? asSpan(event) : event;
+  return route === 'single' ? withoutPlace(event, ports) : event;
+}
+
+function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhasePorts): ProjectReference | undefined {
+  if (random.chance(kind === 'post' ? 0.1 : 0.6)) return undefined;
+  const allowed = names[kind];
+  // Mostly the same for all of a trace, while it lasts.
+  const usual = Number.parseInt(traceId.slice(0, 6), 16) % allowed.length;
+  if (random.chance(0.25) && names.ids.length > 0) return { id: random.pick(names.ids) };
+  return { name: random.chance(0.75) ? (allowed[usual] as string) : random.pick(allowed) };
+}
+
+/** Of some that travel alone the place is left to the server: posts without dotted_order, patches by id alone. */
+function withoutPlace(event: RunEvent, { random, model }: PhasePorts): RunEvent {
+  const trace = model.traceOf(event);
+  const isStored = trace?.project !== undefined && trace.runs.has(event.runId);
+  if (random.chance(0.5) || (event.kind === 'patch' && !isStored)) return event;
+  const { dottedOrder: _none, ...rest } = event;
+  if (event.kind === 'patch') return { ...rest, parentId: undefined };
+  const start = segmentOf(event.keyMicros, '');
+  const text = start.replace(/^(....)(..)(..)T(..)(..)(..)(......)Z$/, '"$1-$2-$3T$4:$5:$6.$7"');
+  return { ...rest, traceMicros: event.keyMicros, values: { ...event.values, start_time: text } };
+}
+
+function newTraces(workspace: number, { random, projects, phase }: PhasePorts): RunEvent[] {
+  const ids = projects.living(workspace).flatMap(({ id }) => id ?? []);
+  return Array.from({ length: random.between(1, 4) }, () => {
+    const traceId = random.uuid();
+    const keyMicros = days[phase] as number;
+    return {
+      kind: 'post',
+      workspace,
+      traceId,
+      runId: traceId,
+      dottedOrder: segmentOf(keyMicros, traceId),
+      keyMicros,
+      traceMicros: keyMicros,
+      project: { id: random.pick(ids) },
+      values: { name: '"once"', inputs: `{"n":${random.int(1e9)}}` },
+    } as const;
+  });
+}

@@ -1,0 +1,136 @@
+import { expect, onTestFinished } from 'vitest';
+import { askPostgres } from '../infra/embedded/processes.ts';
+import { until } from '../infra/until.ts';
+import { startRunlake } from '../runlake-process.ts';
+import { checkRuns } from './check-runs.ts';
+import { checkUsage } from './check-usage.ts';
+import { makeHistory } from './histories.ts';
+import { Model } from './model.ts';
+import { planLane } from './plan-phase.ts';
+import { Player } from './play.ts';
+import { Projects } from './projects.ts';
+import { Random } from './random.ts';
+import {
+  ask,
+  deleteProject,
+  learnProjectIds,
+  makeProject,
+  makeTenants,
+  renameProject,
+  type Tenants,
+} from './server-of-histories.ts';
+
+const lanesOfWorkspace = 8;
+const phases = 3;
+
+export interface Played {
+  readonly runs: number;
+  readonly traces: number;
+  readonly figures: number;
+  readonly kills: number;
+}
+
+/**
+ * Plays random histories of traces against a server of its own, kills it now and then, and compares everything that is stored
+ * and counted with the model. The same seed gives the same histories, requests and moments.
+ */
+export async function playHistories(seed: number, histories: number): Promise<Played> {
+  const random = new Random(seed);
+  const player = new Player(
+    await startRunlake({ environment: { RUNLAKE_MAX_RUN_AGE_DAYS: '36500', RUNLAKE_PATCH_WAIT_MS: '30000' } }),
+  );
+  // Also where the test runs out of time.
+  onTestFinished(() => player.runlake.remove());
+  const tenants = await makeTenants(player.runlake);
+  const projects = new Projects();
+  const model = new Model(projects);
+  const workspaces = [0, 1];
+  for (const workspace of workspaces) {
+    for (const name of ['default', 'first', 'second', 'third, "quoted"', 'fourth é']) {
+      const project = { workspace, name, deleted: false };
+      projects.list.push(project);
+      await makeProject(player.runlake, tenants, project);
+    }
+  }
+  const lanes = workspaces.flatMap((workspace) =>
+    Array.from({ length: lanesOfWorkspace }, (_, lane) => ({
+      workspace,
+      drafts: Array.from({ length: Math.ceil(histories / workspaces.length / lanesOfWorkspace) }, () =>
+        makeHistory(random, { workspace, lane, phases }),
+      ).flatMap((history) => history.drafts),
+    })),
+  );
+  const senders = workspaces.map((workspace) =>
+    tenants.senders.flatMap((sender, index) => (sender.workspace === workspace ? [index] : [])),
+  );
+  for (let phase = 0; phase < phases; phase++) {
+    const ports = { random, model, projects, senders, phase };
+    const plans = lanes.map(({ workspace, drafts }) =>
+      planLane(
+        workspace,
+        mixed(
+          random,
+          drafts.filter((draft) => draft.phase === phase),
+        ),
+        ports,
+      ),
+    );
+    const keys = tenants.senders.map(({ key }) => key);
+    const unknown = new Set(await player.play(plans, keys, random));
+    for (const request of plans.flat().filter(({ once }) => once)) {
+      // Whether a run is there is left open where nobody was told; then it has to be there in every respect.
+      const events = unknown.has(request) ? await eventsThatCame(player, tenants, request.events) : request.events;
+      model.apply(request.sender, events);
+    }
+    await learnProjectIds(player.runlake, tenants, projects);
+    if (phase < phases - 1) await changeProjects(player, tenants, projects, random, phase);
+    if (random.chance(0.5)) expect(await player.restart(), player.runlake.output()).toBe(0);
+  }
+  await untilCounted(player);
+  const runs = await checkRuns(player.runlake, tenants, model, projects);
+  const figures = await checkUsage(player.runlake, tenants, model, projects);
+  return { runs, traces: model.traces.size, figures, kills: player.kills };
+}
+
+/** Traces of a lane among each other; what is said of one trace keeps its order. */
+function mixed<D extends { readonly traceId: string }>(random: Random, drafts: readonly D[]): D[] {
+  const byTrace = new Map<string, D[]>();
+  for (const draft of drafts) byTrace.set(draft.traceId, [...(byTrace.get(draft.traceId) ?? []), draft]);
+  const places = random.shuffled(drafts.map(({ traceId }) => traceId));
+  return places.map((traceId) => byTrace.get(traceId)?.shift() as D);
+}
+
+async function eventsThatCame<E extends { readonly workspace: number; readonly runId: string }>(
+  { runlake }: Player,
+  tenants: Tenants,
+  events: readonly E[],
+): Promise<E[]> {
+  const came: E[] = [];
+  for (const event of events) {
+    const headers = { 'x-api-key': runlake.apiKey, 'x-tenant-id': tenants.workspaces[event.workspace]?.id ?? '' };
+    if ((await fetch(`${runlake.url}/runs/${event.runId}`, { headers })).status === 200) came.push(event);
+  }
+  return came;
+}
+
+/** Between phases, when nothing is under way: in each workspace one project gets another name, one may be deleted. */
+async function changeProjects(player: Player, tenants: Tenants, projects: Projects, random: Random, phase: number) {
+  for (const workspace of tenants.workspaces.keys()) {
+    const renamed = random.pick(projects.living(workspace).filter(({ name }) => name !== 'default'));
+    const name = `renamed in phase ${phase}`;
+    await renameProject(player.runlake, tenants, renamed, name);
+    projects.rename(renamed, name);
+    if (random.chance(0.5)) {
+      const deleted = random.pick(projects.living(workspace));
+      await deleteProject(player.runlake, tenants, deleted);
+      deleted.deleted = true;
+    }
+  }
+}
+
+async function untilCounted({ runlake }: Player): Promise<void> {
+  const { databaseUrl } = runlake.stores();
+  const noNotes = async () => (await askPostgres(databaseUrl, 'SELECT count(*)::int FROM usage_notes'))[0] === 0;
+  await until('usage to be counted', noNotes, 30_000);
+  await ask(runlake, '/ok');
+}

@@ -1,0 +1,87 @@
+/**
+ * Sends requests in lanes: those of a lane one after another, lanes beside each other. While that goes on the server is killed;
+ * what was not acknowledged is sent again once it is back, unless nobody would send it again.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import type { PlannedRequest } from './plan-phase.ts';
+import type { Random } from './random.ts';
+
+const mostAttempts = 50;
+
+export class Player {
+  #runlake: RunlakeProcess;
+  /** Pending while the server is being started again. */
+  #up: Promise<void> = Promise.resolve();
+  kills = 0;
+
+  constructor(runlake: RunlakeProcess) {
+    this.#runlake = runlake;
+  }
+
+  get runlake(): RunlakeProcess {
+    return this.#runlake;
+  }
+
+  /** @returns the requests whose fate nobody knows. */
+  async play(
+    lanes: readonly (readonly PlannedRequest[])[],
+    keys: readonly string[],
+    random: Random,
+  ): Promise<PlannedRequest[]> {
+    const total = lanes.reduce((sum, lane) => sum + lane.length, 0);
+    const killAt = new Set([random.int(total), random.int(total)].slice(0, random.between(1, 2)));
+    const pauses = [...killAt].map(() => random.int(40));
+    const unknown: PlannedRequest[] = [];
+    let sent = 0;
+    const playLane = async (requests: readonly PlannedRequest[]) => {
+      for (const request of requests) {
+        if (killAt.has(sent++)) this.#killSoon(pauses.pop() ?? 0);
+        if (!(await this.#deliver(request, keys))) unknown.push(request);
+      }
+    };
+    await Promise.all(lanes.map(playLane));
+    await this.#up;
+    return unknown;
+  }
+
+  /** Ends it as an operator would, and starts it again. */
+  async restart(): Promise<number | null> {
+    const code = await this.#runlake.stop();
+    this.#runlake = await this.#runlake.restart();
+    return code;
+  }
+
+  #killSoon(afterMs: number): void {
+    this.kills++;
+    this.#up = this.#up
+      .then(() => pause(afterMs))
+      .then(async () => {
+        this.#runlake = await this.#runlake.restart();
+      });
+    // Who waits for it hears of a failure.
+    this.#up.catch(() => undefined);
+  }
+
+  async #deliver(request: PlannedRequest, keys: readonly string[]): Promise<boolean> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const answer = await fetch(`${this.#runlake.url}${request.path}`, {
+          method: request.method,
+          headers: { ...request.headers, 'x-api-key': keys[request.sender] as string },
+          body: new Uint8Array(request.body),
+        });
+        const text = await answer.text();
+        if (answer.ok && !text.includes('rejected')) return true;
+        if (answer.status !== 503)
+          throw new RefusedError(`${request.path}: ${answer.status} ${text} for ${request.body}`);
+      } catch (error) {
+        if (error instanceof RefusedError || attempt === mostAttempts) throw error;
+        if (request.once) return false;
+      }
+      await this.#up;
+    }
+  }
+}
+
+class RefusedError extends Error {}
