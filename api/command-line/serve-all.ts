@@ -88,6 +88,7 @@ export async function serveAll({ config, logger, folder, addresses, stores, ends
       { name: 'postgres', check: () => database.ping() },
       { name: 'event_log', check: () => log.check() },
       { name: 'sink', check: () => sink.check() },
+      { name: 'usage_roll_up', check: () => rollUp.check() },
       { name: 'jobs', check: () => jobs.check() },
     ],
     enqueueProjectDeletion: ({ workspaceId, projectId }) =>

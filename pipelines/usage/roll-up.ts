@@ -31,10 +31,14 @@ export interface RollUp {
    * @throws what {@link rollUpPass} throws.
    */
   passNow(): Promise<PassOutcome>;
+  /** @throws what the last pass failed with, where several in a row have failed: usage then lags behind. */
+  check(): Promise<void>;
   /** Ends the loop; resolves when the pass under way is finished. */
   stop(): Promise<void>;
 }
 
+/** One or two failures are a restart of an engine. */
+const failuresToTell = 3;
 const restMs = 400;
 const longestRestMs = 2_000;
 const firstBackoffMs = 250;
@@ -57,6 +61,7 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
   let stopping = false;
   let woken = true;
   let nudge = () => {};
+  let lagging: { readonly fault: unknown } | undefined;
   let running: Promise<unknown> = Promise.resolve();
 
   function passNow(passLimits = limits): Promise<PassOutcome> {
@@ -106,9 +111,11 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
         }
         if (failed > 0) logger.info({ failed }, 'usage is counted again');
         failed = 0;
+        lagging = undefined;
         await pause(intervalMs, () => stopping || woken);
       } catch (err) {
         failed += 1;
+        if (failed >= failuresToTell) lagging = { fault: err };
         logger.warn({ err, failed }, 'usage was not counted; its notes wait for the next pass');
         await pause(Math.min(firstBackoffMs * 2 ** (failed - 1), longestBackoffMs), () => stopping);
       }
@@ -122,6 +129,9 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
       nudge();
     },
     passNow: () => passNow(),
+    check: async () => {
+      if (lagging !== undefined) throw lagging.fault;
+    },
     stop: async () => {
       stopping = true;
       nudge();

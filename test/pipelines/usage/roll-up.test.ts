@@ -200,3 +200,22 @@ it('finishes the pass under way when it is stopped, and begins no other', async 
   await stop();
   expect(await hasNotes(database)).toBe(true);
 });
+
+it('says that it fails after several passes in a row, until one passes', async () => {
+  await ingest(runRow({}));
+  let broken = true;
+  const failing: Warehouse = {
+    ...warehouse,
+    command: (command) => (broken ? Promise.reject(fault('WAREHOUSE_UNAVAILABLE', {})) : warehouse.command(command)),
+  };
+  const { check } = start({ warehouse: failing });
+  await check();
+  const state = () =>
+    check().then(
+      () => 'well',
+      (error) => error.code,
+    );
+  await expect.poll(state, { timeout: 5_000, interval: 20 }).toBe('WAREHOUSE_UNAVAILABLE');
+  broken = false;
+  await expect.poll(state, { timeout: 10_000, interval: 20 }).toBe('well');
+});
