@@ -12,8 +12,9 @@ import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '
 import { fault } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Jobs } from './jobs.ts';
-import { openPostgresBackend } from './postgres-backend.ts';
-import { openRedisBackend } from './redis-backend.ts';
+import { noteLosses } from './note-loss.ts';
+import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
+import { openRedisBackend, redisStore } from './redis-backend.ts';
 import { checkPayload, entryOf, rulesOf } from './rules.ts';
 import { withinTime } from './within-time.ts';
 
@@ -28,17 +29,22 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
 /** How often a job may take its whole process down before it counts as failed. */
 const maxStalledCount = 5;
 
-/** @throws DATABASE_UNAVAILABLE and the other faults of the database while BullMQ's tables are made. */
+/**
+ * @throws DATABASE_UNAVAILABLE and the other faults of the database while BullMQ's tables are made; JOBS_UNAVAILABLE where
+ * Redis is to be used and does not answer within 10 s.
+ */
 export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalogue>({
   databaseUrl,
   redisUrl,
   logger,
   catalogue = jobCatalogue as unknown as Catalogue,
 }: JobsOptions<Catalogue>): Promise<Jobs<Catalogue>> {
+  const where = redisUrl === undefined ? postgresStore : redisStore;
+  const onLoss = noteLosses(where.store, logger);
   const backend =
     redisUrl === undefined
-      ? await openPostgresBackend(databaseUrl, Object.keys(catalogue).length, logger)
-      : openRedisBackend(redisUrl, logger);
+      ? await openPostgresBackend(databaseUrl, Object.keys(catalogue).length, onLoss)
+      : await openRedisBackend(redisUrl, onLoss);
   const queues = new Map<string, Queue>();
   const workers: Worker[] = [];
 
@@ -46,7 +52,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     const existing = queues.get(name);
     if (existing) return existing;
     const queue = backend.openQueue(name);
-    queue.on('error', (err) => logger.warn({ err, job: name }, 'a job queue failed'));
+    queue.on('error', (err) => onLoss(err, name));
     queues.set(name, queue);
     return queue;
   }
@@ -60,7 +66,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     try {
       await send(queueOf(name));
     } catch (cause) {
-      throw fault('JOBS_UNAVAILABLE', {}, { cause, retryAfterSeconds: 1 });
+      throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
     }
   }
 
@@ -88,7 +94,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
         await withinTime(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
       };
       const worker = backend.openWorker(name, run, { concurrency, maxStalledCount });
-      worker.on('error', (err) => logger.warn({ err, job: name }, 'a job worker failed'));
+      worker.on('error', (err) => onLoss(err, name));
       worker.on('failed', (job, err) => logFailure(logger, name, job, err));
       workers.push(worker);
     },
@@ -97,7 +103,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       await queueOf(name!)
         .count()
         .catch((cause) => {
-          throw fault('JOBS_UNAVAILABLE', {}, { cause, retryAfterSeconds: 1 });
+          throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
         });
     },
     close: async () => {

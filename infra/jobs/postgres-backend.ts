@@ -1,7 +1,6 @@
 import { createPostgresBackend, Queue, runMigrations, Worker } from 'bullmq';
 import pg from 'pg';
 import { databaseFault } from '../postgres/faults.ts';
-import type { Logger } from '../telemetry/logger.ts';
 import type { JobBackend } from './backend.ts';
 
 /** BullMQ's tables in our database; its migrations and functions keep to it. */
@@ -10,13 +9,18 @@ const schema = 'bullmq';
 /** A worker keeps one connection to listen on; the others serve all queues together. */
 const sharedConnections = 4;
 const connectTimeoutMs = 10_000;
+export const postgresStore = { store: 'Postgres', variable: 'RUNLAKE_DATABASE_URL' } as const;
 
 /**
- * Queues in the database.
+ * Queues in the database. `onLoss` hears of idle connections that fail later.
  *
  * @throws DATABASE_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED where BullMQ's own tables cannot be made.
  */
-export async function openPostgresBackend(url: string, kindsOfJobs: number, logger: Logger): Promise<JobBackend> {
+export async function openPostgresBackend(
+  url: string,
+  kindsOfJobs: number,
+  onLoss: (err: Error) => void,
+): Promise<JobBackend> {
   const pool = new pg.Pool({
     connectionString: url,
     application_name: 'runlake-jobs',
@@ -28,7 +32,7 @@ export async function openPostgresBackend(url: string, kindsOfJobs: number, logg
       await client.query(`SET search_path = ${schema}`);
     },
   });
-  pool.on('error', (err) => logger.warn({ err }, 'an idle connection of the job queues was lost'));
+  pool.on('error', onLoss);
   try {
     const client = await pool.connect();
     try {

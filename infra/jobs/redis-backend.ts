@@ -1,10 +1,18 @@
 import { Queue, Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import type { Logger } from '../telemetry/logger.ts';
+import { fault } from '../errors/runlake-error.ts';
 import type { JobBackend } from './backend.ts';
 
-/** Queues in Redis. Nothing in it is beyond being rebuilt from the database. */
-export function openRedisBackend(url: string, logger: Logger): JobBackend {
+const connectTimeoutMs = 10_000;
+export const redisStore = { store: 'Redis', variable: 'RUNLAKE_REDIS_URL' } as const;
+
+/**
+ * Queues in Redis. Nothing in it is beyond being rebuilt from the database. `onLoss` hears of connections that fail later.
+ *
+ * @throws JOBS_UNAVAILABLE within 10 s where Redis cannot be reached or does not answer.
+ */
+export async function openRedisBackend(url: string, onLoss: (err: Error) => void): Promise<JobBackend> {
+  await requireAnswer(url);
   // Who enqueues hears of a Redis that is gone; workers wait for it without end, as BullMQ demands.
   const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues' });
   const forWorkers = new Redis(url, {
@@ -13,7 +21,7 @@ export function openRedisBackend(url: string, logger: Logger): JobBackend {
     lazyConnect: true,
   });
   for (const connection of [forQueues, forWorkers]) {
-    connection.on('error', (err) => logger.warn({ err }, 'the connection to Redis failed'));
+    connection.on('error', onLoss);
   }
   const prefix = 'runlake';
   return {
@@ -24,4 +32,23 @@ export function openRedisBackend(url: string, logger: Logger): JobBackend {
       forWorkers.disconnect();
     },
   };
+}
+
+/** The connections below try for ever, so whether Redis is there at all is found out with one that tries once. */
+async function requireAnswer(url: string): Promise<void> {
+  const probe = new Redis(url, { lazyConnect: true, retryStrategy: () => null, connectTimeout: connectTimeoutMs });
+  let reason: unknown;
+  probe.on('error', (err) => {
+    reason ??= err;
+  });
+  const timer = setTimeout(() => probe.disconnect(), connectTimeoutMs);
+  try {
+    await probe.connect();
+    await probe.ping();
+  } catch (error) {
+    throw fault('JOBS_UNAVAILABLE', redisStore, { cause: reason ?? error });
+  } finally {
+    clearTimeout(timer);
+    probe.disconnect();
+  }
 }

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
@@ -184,6 +185,33 @@ describe('what is refused', () => {
   it('a database that cannot be reached', async () => {
     const databaseUrl = 'postgres://runlake@127.0.0.1:1/none';
     await expect(openJobs({ databaseUrl, logger })).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+  });
+});
+
+describe('a Redis', () => {
+  it('that cannot be reached is refused at once, by its name and its variable', async () => {
+    const startedMs = performance.now();
+    const opening = openJobs({ databaseUrl: stores.databaseUrl, redisUrl: 'redis://127.0.0.1:1', logger });
+    await expect(opening).rejects.toMatchObject({
+      code: 'JOBS_UNAVAILABLE',
+      message: expect.stringContaining('Redis'),
+      remedy: expect.stringContaining('RUNLAKE_REDIS_URL'),
+    });
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
+  });
+
+  it('that takes connections and never answers is refused in a bounded time', { timeout: 20_000 }, async () => {
+    const sockets = new Set<Socket>();
+    const silent = createServer((socket) => sockets.add(socket)).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    try {
+      const redisUrl = `redis://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+      const opening = openJobs({ databaseUrl: stores.databaseUrl, redisUrl, logger });
+      await expect(opening).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      silent.close();
+    }
   });
 });
 
