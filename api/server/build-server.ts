@@ -45,6 +45,9 @@ export interface ServerOptions {
   readonly operations: readonly Operation[];
 }
 
+/** No browser may guess another type than an answer has, or show it inside a foreign page. */
+const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
+
 /** Room for headers beside the longest URL that our own check can name. */
 const headerBytes = 1024 * 1024;
 
@@ -97,7 +100,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     if (drain.draining) reply.header('connection', 'close');
     const asked = { id: request.id, contentType: request.headers['content-type'] };
     const { contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', asked);
-    reply.code(error.status).type(contentType).send(body);
+    reply.code(error.status).headers(securityHeaders).type(contentType).send(body);
   }
 
   server.decorate('drain', async () => {
@@ -117,7 +120,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     const startedAtMs = performance.now();
     const { operation } = request.routeOptions.config;
     const counted = operation?.whileDraining !== true;
-    reply.header('x-request-id', request.id);
+    reply.header('x-request-id', request.id).headers(securityHeaders);
     if (counted) drain.enter();
     finished(reply.raw, (error) => {
       if (counted) drain.leave();

@@ -19,6 +19,7 @@ export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
   const head = [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
     'Content-Type: application/json; charset=utf-8',
+    'X-Content-Type-Options: nosniff',
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Connection: close',
   ];

@@ -1,12 +1,25 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyInstance, FastifySchema } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifySchema } from 'fastify';
 import { catalogue } from '../../infra/errors/catalogue.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Operation } from './operation.ts';
 import { errorsOf } from './operation-errors.ts';
+import { pathOf } from './register-operation.ts';
 
 /** First segments of the paths below; they take no prefix. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
+
+/** For the pages: nothing from elsewhere. Swagger UI sets styles inline; plain HTTP stays what it is. */
+const contentSecurityPolicy = {
+  'default-src': ["'self'"],
+  'style-src': ["'self'", "'unsafe-inline'"],
+  'img-src': ["'self'", 'data:'],
+  'object-src': ["'none'"],
+  'base-uri': ["'self'"],
+  'form-action': ["'self'"],
+  'frame-ancestors': ["'none'"],
+};
 
 /** Serves the API description as `/openapi.json` and its pages as `/docs`. Before any operation is registered. */
 export async function describeApi(server: FastifyInstance): Promise<void> {
@@ -36,7 +49,20 @@ export async function describeApi(server: FastifyInstance): Promise<void> {
     },
     transform: ({ schema, url, route }) => ({ schema: describe(schema, route.config?.operation), url }),
   });
-  await server.register(swaggerUi, { routePrefix: '/docs', logLevel: 'silent' });
+  await server.register(async (pages) => {
+    pages.setErrorHandler<FastifyError>((error, request) => {
+      // What the server of files refuses, such as a path that leads out of them, is the client's fault.
+      const refused = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
+      throw refused ? fault('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) }) : error;
+    });
+    await pages.register(swaggerUi, {
+      routePrefix: '/docs',
+      logLevel: 'silent',
+      staticCSP: contentSecurityPolicy,
+      // The badge of a validator elsewhere would tell it where this server is.
+      uiConfig: { validatorUrl: null },
+    });
+  });
   let text: string | undefined;
   server.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
     text ??= JSON.stringify(server.swagger());

@@ -358,3 +358,37 @@ describe('drain', () => {
     expect(await server.drain()).toBe(0);
   });
 });
+
+describe('headers for browsers', () => {
+  it.each([
+    '/alive',
+    '/v1/csv',
+    '/v1/broken',
+    '/nowhere',
+    '/openapi.json',
+    '/%zz',
+    '/docs',
+    '/docs/static/swagger-ui.css',
+  ])('%s: its type is not guessed and no page frames it', async (url) => {
+    const { headers } = await (await start()).inject({ url });
+    expect(headers).toMatchObject({ 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' });
+  });
+
+  it('let the pages of the description load what they need, and nothing from elsewhere', async () => {
+    const server = await start();
+    const page = await server.inject({ url: '/docs' });
+    expect(page.headers['content-security-policy']).toContain("default-src 'self'");
+    expect(page.headers['content-security-policy']).toContain("frame-ancestors 'none'");
+    expect(page.body).not.toMatch(/<script(?![^>]*src="\.?\/?[\w./-]+")/);
+    expect((await server.inject({ url: '/alive' })).headers['content-security-policy']).toBeUndefined();
+  });
+
+  it.each(['..%5c..%5cpackage.json', '..%2f..%2fpackage.json', '%00', '.%2e/package.json', 'nothing.js'])(
+    'a path that leads out of the static files is refused: %s',
+    async (path) => {
+      const answer = await (await start()).inject({ url: `/docs/static/${path}` });
+      expect(answer.statusCode).toBeGreaterThanOrEqual(400);
+      expect(answer.statusCode).toBeLessThan(500);
+    },
+  );
+});
