@@ -15,7 +15,8 @@ declare module 'fastify' {
 /**
  * Finds out who sends `request` and whether that key may use an operation with `access`.
  *
- * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, FORBIDDEN.
+ * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN,
+ * ORGANIZATION_FORBIDDEN, FORBIDDEN.
  */
 export async function identifyCaller(
   request: FastifyRequest,

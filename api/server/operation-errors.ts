@@ -30,7 +30,8 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
     [whileDraining !== true, ['DRAINING']],
-    [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'WORKSPACE_FORBIDDEN', ...databaseErrors]],
+    [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'ORGANIZATION_FORBIDDEN', 'WORKSPACE_FORBIDDEN']],
+    [!isPublic, databaseErrors],
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
     [schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],

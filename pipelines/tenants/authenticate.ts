@@ -23,7 +23,7 @@ export interface Credentials {
  * that revokes it, {@link Authenticator.forgetKey} ends it at once.
  */
 export interface Authenticator {
-  /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, FORBIDDEN where the key is of another organisation. */
+  /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN where the key is of another organisation. */
   authenticate(credentials: Credentials): Promise<Caller>;
   forgetKey(hash: Buffer): void;
   /** After workspaces came or went. */
@@ -85,7 +85,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
       const expiresAt = known?.caller.expiresAt;
       if (known === undefined || (expiresAt && expiresAt.getTime() <= Date.now())) throw fault('API_KEY_INVALID');
       if (organization && organization.toLowerCase() !== known.caller.organizationId) {
-        throw fault('FORBIDDEN', { permission: 'organization:read' });
+        throw fault('ORGANIZATION_FORBIDDEN');
       }
       const caller = { ...known.caller, workspaceId: chooseWorkspace(known, workspace?.toLowerCase()) };
       noteUse(caller.keyId);

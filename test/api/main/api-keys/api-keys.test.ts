@@ -193,6 +193,14 @@ describe('revoking keys', () => {
 });
 
 describe('sending a key', () => {
+  it('to another organisation says whose it is not', async () => {
+    const { status, body } = await ask(acme.adminKey, 'GET', '/settings', undefined, {
+      'x-organization-id': randomUUID(),
+    });
+    expect([status, body.code]).toEqual([403, 'ORGANIZATION_FORBIDDEN']);
+    expect(body.remedy).toContain('another organisation');
+  });
+
   it.each([
     [(key: string) => ({ 'x-api-key': key }), 200],
     [(key: string) => ({ 'X-API-Key': ` ${key} ` }), 200],
