@@ -24,7 +24,7 @@ export function otlpBody(runs: readonly LoadRun[]): Buffer {
   const request = {
     resourceSpans: [{ resource: { attributes: [text('service.name', 'bench')] }, scopeSpans: [{ spans }] }],
   };
-  return decodeJson(Buffer.from(JSON.stringify(request)), 64).body;
+  return decodeJson(Buffer.from(JSON.stringify(request)), 64, 1_000_000).body;
 }
 
 function text(key: string, stringValue: string) {

@@ -153,7 +153,7 @@ export const settings = {
     'RUNLAKE_MAX_PARTS',
     count(1, 10_000_000),
     100_000,
-    'Most parts of a multipart body, and most runs of a JSON batch.',
+    'Most parts of a multipart body, runs of a JSON batch, and spans of an OTLP request.',
   ),
   maxJsonDepth: required('RUNLAKE_MAX_JSON_DEPTH', count(8, 1_000_000), 5_000, 'Deepest nesting of accepted JSON.'),
   maxUrlBytes: required('RUNLAKE_MAX_URL_BYTES', count(1024, 1_000_000), 64 * KIB, 'Longest request line.'),

@@ -34,6 +34,7 @@ export function scanAny(origin: ScanOrigin, from: number, depth: number): number
       index = scanString(origin, index + 1);
     } else if (byte === 0x7b || byte === 0x5b) {
       if (level >= origin.maxDepth) origin.tooDeep();
+      origin.values?.add();
       if (level >= levels.length) growLevels();
       levels[level++] = isObject ? 1 : 0;
       isObject = byte === 0x7b;
@@ -57,6 +58,7 @@ export function scanAny(origin: ScanOrigin, from: number, depth: number): number
       index = skipSpace(bytes, index, end);
       const next = index < end ? bytes[index]! : 0;
       if (next === 0x2c) {
+        origin.values?.add();
         index = skipSpace(bytes, index + 1, end);
         if (isObject) index = scanKey(origin, index, 'a key');
         break;

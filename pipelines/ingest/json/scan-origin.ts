@@ -9,6 +9,10 @@ export interface ScanOptions {
   readonly maxDepth: number;
   /** The setting that `maxDepth` comes from, for the fault. */
   readonly limit?: string | undefined;
+  /** The value of that setting, where it is not `maxDepth` itself. */
+  readonly limitDepth?: number | undefined;
+  /** Told of about every value below the outermost: each comma, object and list. What it throws ends the scan. */
+  readonly values?: { add(): void } | undefined;
 }
 
 /** The text under a scan: its bytes from `start` to `end`, and how to complain about them. */
@@ -17,6 +21,7 @@ export class ScanOrigin {
   readonly start: number;
   readonly end: number;
   readonly maxDepth: number;
+  readonly values: { add(): void } | undefined;
   readonly #options: ScanOptions;
   #words: Int32Array | undefined;
 
@@ -26,6 +31,7 @@ export class ScanOrigin {
     this.start = start;
     this.end = end;
     this.maxDepth = options.maxDepth;
+    this.values = options.values;
     this.#options = options;
     if (!isUtf8(bytes.subarray(start, end))) {
       const offset = invalidUtf8Offset(bytes, start, end) - start;
@@ -53,8 +59,8 @@ export class ScanOrigin {
   }
 
   tooDeep(): never {
-    const { part, maxDepth, limit = 'RUNLAKE_MAX_JSON_DEPTH' } = this.#options;
-    throw fault('TOO_DEEP', { part, limitDepth: maxDepth, limit });
+    const { part, maxDepth, limitDepth = maxDepth, limit = 'RUNLAKE_MAX_JSON_DEPTH' } = this.#options;
+    throw fault('TOO_DEEP', { part, limitDepth, limit });
   }
 }
 

@@ -2,6 +2,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { scanJson } from '../json/scan.ts';
 import { isObject, JsonFields, type JsonObject } from './json-fields.ts';
 import { writeKeyValues } from './json-values.ts';
+import { type PartLimit, partLimit, requireRoom, valueLimit } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf-writer.ts';
 import { valueDepth } from './span-context.ts';
 
@@ -20,16 +21,17 @@ const maxUint64 = 2n ** 64n - 1n;
 
 /**
  * Turns an ExportTraceServiceRequest in JSON into protobuf. Unknown fields are left out.
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; a span with a field of the wrong type is refused alone.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS, before there is more than the parsed text; a span with a field of the wrong type is refused alone.
  */
-export function decodeJson(body: Buffer, maxJsonDepth: number): TranscodedRequest {
-  const request = parse(body, maxJsonDepth);
+export function decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): TranscodedRequest {
+  const request = parse(body, maxJsonDepth, valueLimit(maxParts));
+  const [resourceCount, scopeCount, spanCount] = [partLimit(maxParts), partLimit(maxParts), partLimit(maxParts)];
   const maxDepth = valueDepth(maxJsonDepth);
   const writer = new ProtobufWriter(body.length + 1024);
   const refused = new Map<number, string>();
   let index = 0;
   const fields = new JsonFields();
-  for (const resourceSpans of messages(fields, request, 'resourceSpans', 'resource_spans')) {
+  for (const resourceSpans of messages(fields, request, 'resourceSpans', 'resource_spans', resourceCount)) {
     const outer = writer.begin(0x0a);
     const resource = fields.object(resourceSpans, 'resource');
     const shared = new JsonFields();
@@ -38,10 +40,10 @@ export function decodeJson(body: Buffer, maxJsonDepth: number): TranscodedReques
       writeKeyValues(writer, 0x0a, shared, resource, maxDepth);
       writer.end(mark);
     }
-    for (const scopeSpans of messages(fields, resourceSpans, 'scopeSpans', 'scope_spans')) {
+    for (const scopeSpans of messages(fields, resourceSpans, 'scopeSpans', 'scope_spans', scopeCount)) {
       const inner = writer.begin(0x12);
       writeScope(writer, shared, fields.object(scopeSpans, 'scope'), maxDepth);
-      for (const span of messages(fields, scopeSpans, 'spans', 'spans')) {
+      for (const span of messages(fields, scopeSpans, 'spans', 'spans', spanCount)) {
         const mark = writer.begin(0x12);
         const own = new JsonFields();
         writeSpan(writer, own, span, maxDepth);
@@ -61,19 +63,32 @@ export function decodeJson(body: Buffer, maxJsonDepth: number): TranscodedReques
   return { body: writer.bytes(), refused };
 }
 
-function parse(body: Buffer, maxJsonDepth: number): JsonObject {
+function parse(body: Buffer, maxJsonDepth: number, values: PartLimit): JsonObject {
   // A level of an attribute's value is at most five levels of JSON, beside those of the messages around it.
-  const { kind } = scanJson(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth * 5 + 16 });
+  const { kind } = scanJson(body, 0, body.length, {
+    part: 'the body',
+    maxDepth: maxJsonDepth * 5 + 16,
+    limitDepth: maxJsonDepth,
+    values,
+  });
   if (kind !== 'object') throw misshapen('it is not an object');
   return JSON.parse(body.toString('utf8').replace(longIntegers, '$1"$2"')) as JsonObject;
 }
 
 /** The elements of a list of messages; the span, scope or resource that is none is the whole request's fault. */
-function messages(fields: JsonFields, object: JsonObject, name: string, protoName: string): JsonObject[] {
-  return fields.list(object, name, protoName).map((one) => {
+function* messages(
+  fields: JsonFields,
+  object: JsonObject,
+  name: string,
+  protoName: string,
+  limit: PartLimit,
+): Generator<JsonObject> {
+  const list = fields.list(object, name, protoName);
+  limit.add(list.length);
+  for (const one of list) {
     if (!isObject(one)) throw misshapen(`an element of ${name} is not an object`);
-    return one;
-  });
+    yield one;
+  }
 }
 
 function misshapen(reason: string) {
@@ -130,7 +145,9 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
 
 /** Messages inside a span: one that is no object is that span's fault. */
 function nested(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
-  return fields.list(span, name).flatMap((one) => {
+  const list = fields.list(span, name);
+  requireRoom(list.length - 1);
+  return list.flatMap((one) => {
     if (isObject(one)) return [one];
     fields.refuse(`an element of ${name}`, 'an object');
     return [];

@@ -1,4 +1,4 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { type PartLimit, partLimit } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 import type { ByteRange } from './span.ts';
 
@@ -17,7 +17,7 @@ export interface ScopeSpans {
  */
 export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeSpans[] {
   const scopes: ScopeSpans[] = [];
-  const [resourceCount, scopeCount, spanCount] = [new Limit(maxParts), new Limit(maxParts), new Limit(maxParts)];
+  const [resourceCount, scopeCount, spanCount] = [partLimit(maxParts), partLimit(maxParts), partLimit(maxParts)];
   const whole = { start: 0, end: reader.source.length };
   const { many: resourceSpans } = split(reader, whole, { one: 0, many: 0x0a }, resourceCount);
   for (const range of resourceSpans) {
@@ -30,28 +30,12 @@ export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeS
   return scopes;
 }
 
-/** Counts the messages of one kind over the whole request. */
-class Limit {
-  readonly #most: number;
-  #count = 0;
-
-  constructor(most: number) {
-    this.#most = most;
-  }
-
-  add(): void {
-    this.#count += 1;
-    if (this.#count <= this.#most) return;
-    throw fault('TOO_MANY_PARTS', { limitParts: this.#most, limit: 'RUNLAKE_MAX_PARTS' });
-  }
-}
-
 /** Reads a message of one optional and one repeated field, whatever their order. */
 function split(
   reader: ProtobufReader,
   { start, end }: ByteRange,
   tags: { readonly one: number; readonly many: number },
-  limit: Limit,
+  limit: PartLimit,
 ) {
   let one: ByteRange | undefined;
   const many: ByteRange[] = [];

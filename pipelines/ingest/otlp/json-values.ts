@@ -1,4 +1,5 @@
 import { isObject, type JsonFields, type JsonObject } from './json-fields.ts';
+import { requireRoom } from './part-limit.ts';
 import type { ProtobufWriter } from './protobuf-writer.ts';
 
 const minInt64 = -(2n ** 63n);
@@ -22,6 +23,7 @@ function writeEntries(
   entries: readonly unknown[],
   depthLeft: number,
 ): void {
+  requireRoom(entries.length - 1);
   for (const entry of entries) {
     if (!isObject(entry)) {
       fields.refuse('an attribute', 'an object');

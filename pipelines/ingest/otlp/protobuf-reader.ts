@@ -1,4 +1,5 @@
 import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { PartLimit } from './part-limit.ts';
 
 /**
  * Walks protobuf's wire format without building objects: the caller switches on tags and reads what it wants.
@@ -7,14 +8,17 @@ import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts
  */
 export class ProtobufReader {
   readonly source: Buffer;
+  /** Told of every attribute, event and link that is read. */
+  readonly details: PartLimit;
   position = 0;
   limit: number;
   /** Halves of the last 64-bit value, unsigned. */
   low = 0;
   high = 0;
 
-  constructor(source: Buffer) {
+  constructor(source: Buffer, details: PartLimit) {
     this.source = source;
+    this.details = details;
     this.limit = source.length;
   }
 

@@ -4,6 +4,7 @@ import { decodeProtobuf } from './decode-protobuf.ts';
 import { JsonText } from './json-text.ts';
 import { type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
 import { encodingOf } from './otlp-response.ts';
+import { detailLimit } from './part-limit.ts';
 import { ProtobufReader } from './protobuf-reader.ts';
 import { settleBatch } from './settle-batch.ts';
 import { readShared } from './shared-metadata.ts';
@@ -14,7 +15,7 @@ export interface OtlpRequest {
   readonly contentType: string | undefined;
   /** How deep attribute values may nest. */
   readonly maxDepth: number;
-  /** How many spans a request may hold. */
+  /** How many spans, scopes and resources a request may hold, each; limits on what they hold follow it. */
   readonly maxParts: number;
 }
 
@@ -42,14 +43,15 @@ export function readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest)
     const expected = 'application/x-protobuf or application/json';
     throw fault('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
   }
-  const request = encoding === 'json' ? decodeJson(body, maxDepth) : { body, refused: undefined };
-  const reader = new ProtobufReader(request.body);
+  const request = encoding === 'json' ? decodeJson(body, maxDepth, maxParts) : { body, refused: undefined };
+  const reader = new ProtobufReader(request.body, detailLimit(maxParts));
   const scopes = decodeProtobuf(reader, maxParts);
   const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
   const mapped: Array<Extract<MappedSpan, { draft: OtlpDraft }>> = [];
   const rejected: RejectedSpan[] = [];
   let index = 0;
   for (const { resource, scope, spans } of scopes) {
+    if (spans.length === 0) continue;
     const shared = readShared(context, resource, scope);
     for (const { start, end } of spans) {
       context.begin();

@@ -1,5 +1,6 @@
 import { type AttributeName, attributeName } from './attribute-name.ts';
 import type { RoleName } from './attribute-roles.ts';
+import { requireRoom } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 
 /** Bytes `[start, end)` of the body. */
@@ -21,8 +22,10 @@ export class AttributeList {
     this.count = 0;
   }
 
-  /** Reads a KeyValue message. */
+  /** Reads a KeyValue message. @throws INVALID_PROTOBUF, TOO_MANY_PARTS */
   add(reader: ProtobufReader, start: number, end: number): void {
+    requireRoom(this.count);
+    reader.details.add();
     reader.seek(start, end);
     let keyStart = start;
     let keyEnd = start;
@@ -86,7 +89,7 @@ export class Span {
     this.taken[index] = true;
   }
 
-  /** Decodes the Span message in `[start, end)`. Throws INVALID_PROTOBUF. */
+  /** Decodes the Span message in `[start, end)`. Throws INVALID_PROTOBUF, TOO_MANY_PARTS. */
   read(reader: ProtobufReader, start: number, end: number): void {
     this.#clear();
     reader.seek(start, end);
@@ -132,13 +135,13 @@ export class Span {
           this.droppedAttributes = reader.uint32();
           break;
         case 0x5a:
-          this.events.push(range(reader));
+          addRange(this.events, reader);
           break;
         case 0x60:
           this.droppedEvents = reader.uint32();
           break;
         case 0x6a:
-          this.links.push(range(reader));
+          addRange(this.links, reader);
           break;
         case 0x70:
           this.droppedLinks = reader.uint32();
@@ -199,6 +202,12 @@ export class Span {
     this.attributes.clear();
     this.#first.clear();
   }
+}
+
+function addRange(ranges: ByteRange[], reader: ProtobufReader): void {
+  requireRoom(ranges.length);
+  reader.details.add();
+  ranges.push(range(reader));
 }
 
 function range(reader: ProtobufReader): ByteRange {

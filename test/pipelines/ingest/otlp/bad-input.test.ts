@@ -120,6 +120,7 @@ const rich = decodeJson(
     ),
   ),
   16,
+  1_000_000,
 ).body;
 
 /** Reads damaged bytes; they are refused with a caller's fault, or what comes out is whole JSON. */

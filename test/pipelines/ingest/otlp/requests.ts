@@ -46,7 +46,7 @@ export function request(spans: Json[], resource?: Json, scope?: Json): string {
 export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
   const fromJson = readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 });
-  const protobuf = decodeJson(body, maxDepth);
+  const protobuf = decodeJson(body, maxDepth, 1_000_000);
   if (protobuf.refused.size === 0) {
     const fromProtobuf = readOtlp({
       body: protobuf.body,

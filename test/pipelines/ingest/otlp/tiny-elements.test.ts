@@ -1,0 +1,112 @@
+import { expect, test } from 'vitest';
+import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { scanJson } from '../../../../pipelines/ingest/json/scan.ts';
+import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { attributes, request, span } from './requests.ts';
+
+const json = 'application/json';
+const protobuf = 'application/x-protobuf';
+const maxParts = 100_000;
+
+function read(body: Buffer, contentType: string): string {
+  try {
+    const { drafts, rejected } = readOtlp({ body, contentType, maxDepth: 5_000, maxParts });
+    return `${drafts.length} taken, ${rejected.length} rejected`;
+  } catch (error) {
+    if (isRunlakeError(error)) return `${error.code}: ${error.message}`;
+    throw error;
+  }
+}
+
+function timeMs(work: () => void): number {
+  const startMs = performance.now();
+  work();
+  return performance.now() - startMs;
+}
+
+/** `before`, then `element` so often, separated by commas, then `after`. */
+function many(before: string, element: string, count: number, after: string): Buffer {
+  return Buffer.concat([
+    Buffer.from(before),
+    Buffer.alloc(count * (element.length + 1) - 1, `${element},`),
+    Buffer.from(after),
+  ]);
+}
+
+/** One message of protobuf around another, from the inside out. */
+function wrap(inner: Buffer, ...tags: number[]): Buffer {
+  return tags.reduce((body, tag) => {
+    const head = [tag];
+    for (let rest = body.length; ; rest >>>= 7) {
+      head.push(rest < 0x80 ? rest : (rest & 0x7f) | 0x80);
+      if (rest < 0x80) break;
+    }
+    return Buffer.concat([Buffer.from(head), body]);
+  }, inner);
+}
+
+const millions = 7_000_000;
+const inSpans = '{"resourceSpans":[{"scopeSpans":[{"spans":[';
+
+test.each<[string, string, () => Buffer, RegExp]>([
+  [
+    'empty resources',
+    json,
+    () => many('{"resourceSpans":[', '{}', millions, ']}'),
+    /JSON values; 100 for each of RUNLAKE_MAX_PARTS/,
+  ],
+  [
+    'fewer empty resources',
+    json,
+    () => many('{"resourceSpans":[', '{}', 1_000_000, ']}'),
+    /100000 parts \(RUNLAKE_MAX_PARTS\)/,
+  ],
+  ['numbers for spans', json, () => many(inSpans, '5', 2 * millions, ']}]}]}'), /JSON values/],
+  ['empty spans', json, () => many(inSpans, '{}', 1_000_000, ']}]}]}'), /100000 parts/],
+  ['empty events', json, () => many(`${inSpans}{"events":[`, '{}', 1_000_000, ']}]}]}]}'), /100000 parts .*events/],
+  ['empty resources', protobuf, () => Buffer.alloc(2 * millions, '\n\0'), /100000 parts \(RUNLAKE_MAX_PARTS\)/],
+  ['empty attributes', protobuf, () => wrap(Buffer.alloc(2 * millions, 'J\0'), 0x12, 0x12, 0x0a), /attributes/],
+  ['empty events', protobuf, () => wrap(Buffer.alloc(2 * millions, 'Z\0'), 0x12, 0x12, 0x0a), /events/],
+  ['empty links', protobuf, () => wrap(Buffer.alloc(2 * millions, 'j\0'), 0x12, 0x12, 0x0a), /links/],
+])('millions of %s in %s are refused in the time of a few scans', (_name, contentType, make, words) => {
+  const body = make();
+  const probe = many('[', '{}', millions, ']');
+  const scanMs = timeMs(() => scanJson(probe, 0, probe.length, { part: 'the body', maxDepth: 2 }));
+  let answer = '';
+  const readMs = timeMs(() => {
+    answer = read(body, contentType);
+  });
+  expect(answer).toMatch(/^TOO_MANY_PARTS/);
+  expect(answer).toMatch(words);
+  expect(readMs).toBeLessThan(10 * scanMs + 200);
+});
+
+test('one resource under very many scopes is not read for each without end', () => {
+  const resource = wrap(Buffer.alloc(20_000, '\n\0'), 0x0a);
+  const scope = wrap(wrap(Buffer.alloc(0), 0x12), 0x12);
+  const body = wrap(Buffer.concat([resource, ...Array.from({ length: 5_000 }, () => scope)]), 0x0a);
+  expect(read(body, protobuf)).toMatch(/^TOO_MANY_PARTS: .*attributes, events and links/);
+});
+
+test('a large request of ordinary spans is taken', () => {
+  const values = Object.fromEntries(
+    Array.from({ length: 20 }, (_, index) => [`http.header.${index}`, `value ${index}`]),
+  );
+  const one = JSON.stringify(span({ attributes: attributes(values), events: [{ name: 'e', timeUnixNano: '1' }] }));
+  const count = 20_000;
+  const body = many(inSpans, one, count, ']}]}]}');
+  expect(body.length).toBeGreaterThan(20_000_000);
+  const limited = () => readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count });
+  expect(limited().drafts).toHaveLength(count);
+}, 60_000);
+
+test('a span with thousands of attributes is taken whatever the limit on parts', () => {
+  const values = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`a.${index}`, index]));
+  const body = Buffer.from(request([span({ attributes: attributes(values) })]));
+  expect(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 }).drafts).toHaveLength(1);
+});
+
+test('JSON that is too deep is told the setting as it was set', () => {
+  const deep = Buffer.from(`{"resourceSpans":${'['.repeat(30_000)}${']'.repeat(30_000)}}`);
+  expect(read(deep, json)).toBe('TOO_DEEP: The JSON in the body is nested deeper than 5000 (RUNLAKE_MAX_JSON_DEPTH).');
+});
