@@ -25,6 +25,7 @@ import { topics } from '../../schemas/topics.ts';
 import { operations } from '../main/operations.ts';
 import { buildServer } from '../server/build-server.ts';
 import type { Services } from '../server/services.ts';
+import { listenFault } from './check-port.ts';
 import type { Ends } from './ends.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
@@ -136,14 +137,12 @@ async function startJobs(
   await jobs.every('expire-parked-events', expireEveryMs, {});
 }
 
-/** @throws PORT_IN_USE */
+/** @throws PORT_IN_USE, HOST_UNUSABLE */
 async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, port }: Config): Promise<string> {
   try {
     await server.listen({ host, port });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE')
-      throw fault('PORT_IN_USE', { host, port }, { cause: error });
-    throw error;
+    throw listenFault(error, { host, port });
   }
   const address = server.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
