@@ -7,8 +7,10 @@
  *   2. the log finishes what it accepted, and the sink with it;
  *   3. the roll-up ends its pass, jobs end theirs;
  *   4. connections close, engines stop, the data folder is given back.
- * A second signal ends the process at once.
+ * A signal during the start ends the parts that are up, in the same order, and leaves with 128 + the signal's number; engines
+ * that are coming up are waited for, so that none is left behind. A second signal ends the process at once.
  */
+import { constants } from 'node:os';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, openDataFolder } from '../../infra/embedded/data-folder.ts';
@@ -31,6 +33,7 @@ export async function runRole(role: Role): Promise<void> {
   if (config.kafkaBrokers !== undefined) throw fault('KAFKA_NOT_AVAILABLE', { role });
   requireSecretKey(config);
   const stopped = stopSignal();
+  let interruptedBy: NodeJS.Signals | undefined;
   const ends = new Ends();
   try {
     const folder = await openDataFolder(config.dataDir);
@@ -39,7 +42,15 @@ export async function runRole(role: Role): Promise<void> {
     const { addresses, enginesGone } = await startEngines(folder, config, logger, ends);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());
-    const lock = await serveAll({ config, logger, folder, addresses, stores, ends });
+    const started = serveAll({ config, logger, folder, addresses, stores, ends });
+    const lock = await Promise.race([started, stopped]);
+    if (typeof lock === 'string') {
+      interruptedBy = lock;
+      logger.info({ signal: lock }, 'stopping before everything was up');
+      // It fails at the next part that it brings up, or on stores that are closed.
+      started.catch(() => undefined);
+      return;
+    }
     const lockLost = lock.lost.then(() => {
       process.exitCode = 1;
       logger.error('another runlake has taken the database while the connection to it was lost: this one stops');
@@ -49,6 +60,7 @@ export async function runRole(role: Role): Promise<void> {
     logger.info({ signal }, 'stopping: finishing what was accepted');
   } finally {
     await ends.run(logger);
+    if (interruptedBy !== undefined) process.exit(128 + constants.signals[interruptedBy]);
   }
   logger.info('stopped');
 }
