@@ -1,7 +1,7 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -65,6 +65,44 @@ describe('runlake', () => {
       `runlake: Port ${port} on 127.0.0.1 is in use.\nStop what listens there, or set RUNLAKE_PORT.\n`,
     );
     expect(existsSync(join(folder, 'clickhouse'))).toBe(false);
+  });
+});
+
+describe('a start with a Redis that does not answer', () => {
+  it('ends at the first signal, with nothing left running', { timeout: 60_000 }, async () => {
+    let reached = () => {};
+    const asked = new Promise<void>((resolve) => {
+      reached = resolve;
+    });
+    const sockets = new Set<Socket>();
+    const silent = createServer((socket) => {
+      sockets.add(socket);
+      reached();
+    }).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const dataDir = mkdtempSync(join(tmpdir(), 'runlake-interrupted-'));
+    const env = {
+      PATH: process.env.PATH,
+      RUNLAKE_DATA_DIR: dataDir,
+      RUNLAKE_PORT: '0',
+      RUNLAKE_REDIS_URL: `redis://127.0.0.1:${port}`,
+    };
+    const child = spawn(process.execPath, [program, 'all'], { env, stdio: 'ignore' });
+    const exited = once(child, 'exit');
+    try {
+      await Promise.race([asked, exited]);
+      const signalledMs = performance.now();
+      child.kill('SIGINT');
+      expect(await exited).toEqual([130, null]);
+      expect(performance.now() - signalledMs).toBeLessThan(8_000);
+      expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);
+    } finally {
+      child.kill('SIGKILL');
+      for (const socket of sockets) socket.destroy();
+      silent.close();
+      rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    }
   });
 });
 
