@@ -32,7 +32,9 @@ export async function openPostgresBackend(
       await client.query(`SET search_path = ${schema}`);
     },
   });
-  pool.on('error', onLoss);
+  pool.on('error', (err) => {
+    if (!pool.ending) onLoss(err);
+  });
   try {
     const client = await pool.connect();
     try {

@@ -39,7 +39,10 @@ export function openDatabase({ url, logger, timeoutMs, maxConnections = 10 }: Da
     },
   });
   // Without a listener a connection that dies while idle would end the process. The pool has dropped it already.
-  pool.on('error', (err) => logger.warn({ err }, 'an idle connection to Postgres was lost'));
+  pool.on('error', (err) => {
+    // A pool that ends does not wait for its sockets; a Postgres that stops right after may still speak to them.
+    if (!pool.ending) logger.warn({ err }, 'an idle connection to Postgres was lost');
+  });
 
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
     const client = await pool.connect().catch((raw) => {

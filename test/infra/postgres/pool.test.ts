@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { violatedConstraint } from '../../../infra/postgres/faults.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
@@ -206,5 +206,23 @@ describe('when Postgres ends connections', () => {
     await proxied.ping();
     await proxied.close();
     await proxy.close();
+  });
+
+  it('an idle connection that is lost is logged, but not once the pool ends', async () => {
+    const lines: unknown[] = [];
+    const listening = { ...logger, warn: (line: unknown) => lines.push(line) } as unknown as Logger;
+    const end = () =>
+      database.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database() AND state = 'idle'",
+      );
+    const watched = openDatabase({ url: stores.databaseUrl, logger: listening, timeoutMs: 1_000 });
+    await watched.ping();
+    await end();
+    await until('the loss is logged', () => lines.length === 1);
+    await watched.ping();
+    const closed = watched.close();
+    await end();
+    await closed;
+    expect(lines).toHaveLength(1);
   });
 });
