@@ -89,7 +89,7 @@ describe('which key', () => {
 
   it('refuses another organisation', async () => {
     const credentials = { key: acme.adminKey, organization: other.id };
-    await expect(authenticator().authenticate(credentials)).rejects.toMatchObject({ code: 'FORBIDDEN' });
+    await expect(authenticator().authenticate(credentials)).rejects.toMatchObject({ code: 'ORGANIZATION_FORBIDDEN' });
     expect(await authenticator().authenticate({ ...credentials, organization: acme.id.toUpperCase() })).toBeDefined();
   });
 
