@@ -124,7 +124,7 @@ describe('faults', () => {
     stream.write('{');
     await expect(collectBody(stream, { ...options, contentEncoding: undefined, timeoutMs: 50 })).rejects.toMatchObject({
       code: 'REQUEST_TIMEOUT',
-      message: 'The request did not arrive within 50 ms.',
+      message: 'The request did not arrive within 50 ms (RUNLAKE_REQUEST_TIMEOUT_MS).',
     });
     stream.destroy(new Error('later, and heard by nobody'));
   });
