@@ -85,6 +85,11 @@ export const settings = {
     'Schema registry with the Confluent API; needed with Kafka.',
     true,
   ),
+  tlsCaFile: optional(
+    'RUNLAKE_TLS_CA_FILE',
+    text,
+    'PEM file of further certificate authorities that connections to all servers trust, beside those of Node.',
+  ),
   secretKey: optional(
     'RUNLAKE_SECRET_KEY',
     text,

@@ -243,6 +243,11 @@ export const catalogue = {
     'The role {role} was told to use Kafka, which this release does not speak yet.',
     'Unset RUNLAKE_KAFKA_BROKERS and run `runlake all`, which has its own event log.',
   ),
+  CA_FILE_UNUSABLE: terminal(
+    500,
+    'The certificate authorities in {file} (RUNLAKE_TLS_CA_FILE, or sslrootcert of RUNLAKE_DATABASE_URL) cannot be used: {reason}.',
+    'Name a file of certificates in PEM that this user can read.',
+  ),
   NOT_RUNNING: terminal(
     500,
     'No runlake is running on the data folder {folder}.',

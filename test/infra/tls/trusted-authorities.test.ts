@@ -1,0 +1,37 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { rootCertificates } from 'node:tls';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'runlake-ca-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('authorities that connections trust', () => {
+  it('are the client’s own where no file is set', () => {
+    expect(trustedAuthorities({ tlsCaFile: undefined })).toBeUndefined();
+  });
+
+  it('are those of the file beside those of Node', () => {
+    const tlsCaFile = join(folder, 'two.pem');
+    writeFileSync(tlsCaFile, `a comment\n${rootCertificates[0]}\n${rootCertificates[1]}\n`);
+    expect(trustedAuthorities({ tlsCaFile })).toHaveLength(rootCertificates.length + 2);
+  });
+
+  it.each([
+    ['missing.pem', undefined, /there is no such file/],
+    ['empty.pem', '', /holds no certificate/],
+    ['key.pem', '-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n', /holds no certificate/],
+    ['bad.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n', /cannot be used: .+\./],
+  ])('%s is named with what is wrong', (name, text, reason) => {
+    const tlsCaFile = join(folder, name);
+    if (text !== undefined) writeFileSync(tlsCaFile, text);
+    expect(() => trustedAuthorities({ tlsCaFile })).toThrow(
+      expect.objectContaining({ code: 'CA_FILE_UNUSABLE', message: expect.stringMatching(reason) }),
+    );
+  });
+});
