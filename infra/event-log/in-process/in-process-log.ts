@@ -16,7 +16,9 @@ import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { Cut, EventLog, LogBatch, LogMessage, LogRecord, Subscription, TouchedHour } from '../event-log.ts';
-import { insertDeadLetter } from './dead-letters.ts';
+import { consumerLag, pendingBytes, waitingDeadLetters } from '../event-log-metrics.ts';
+import { bytesOf, observePublish } from '../observe-publish.ts';
+import { countWaitingDeadLetters, insertDeadLetter } from './dead-letters.ts';
 
 export interface InProcessLogOptions {
   readonly database: Database;
@@ -37,6 +39,8 @@ interface Partition {
   readonly topic: Topic;
   readonly number: number;
   readonly queue: Waiting[];
+  /** Events that are queued or being handled. */
+  waitingEvents: number;
   nextOffset: number;
   running: Promise<void> | undefined;
 }
@@ -52,7 +56,9 @@ export async function openInProcessLog(options: InProcessLogOptions): Promise<In
     `SELECT coalesce(max(log_offset) + 1, 0) AS next
      FROM (SELECT max(log_offset) AS log_offset FROM parked_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
   );
-  return new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
+  const log = new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
+  log.showMetrics();
+  return log;
 }
 
 export class InProcessLog implements EventLog {
@@ -61,6 +67,7 @@ export class InProcessLog implements EventLog {
   readonly #partitions = new Map<string, Partition[]>();
   #pendingBytes = 0;
   #closed = false;
+  #hideMetrics: (() => void)[] = [];
 
   /** For {@link openInProcessLog}, which knows the first offset that is free. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
@@ -72,6 +79,7 @@ export class InProcessLog implements EventLog {
           topic,
           number,
           queue: [],
+          waitingEvents: 0,
           nextOffset: firstOffset,
           running: undefined,
         })),
@@ -81,6 +89,23 @@ export class InProcessLog implements EventLog {
 
   get pendingBytes(): number {
     return this.#pendingBytes;
+  }
+
+  /** The gauges of the event log show this log until it is closed. */
+  showMetrics(): void {
+    const { database, topics } = this.#options;
+    this.#hideMetrics = [
+      pendingBytes.showing(() => this.#pendingBytes, 0),
+      consumerLag.showing(
+        () =>
+          [...this.#partitions.values()].flat().map(({ topic, number, waitingEvents }) => ({
+            labels: { topic: topic.name, partition: number },
+            value: waitingEvents,
+          })),
+        0,
+      ),
+      waitingDeadLetters.showing(() => countWaitingDeadLetters(database, topics)),
+    ];
   }
 
   schemaId(topic: Topic): number {
@@ -99,8 +124,12 @@ export class InProcessLog implements EventLog {
 
   async publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
     if (messages.length === 0) return;
+    await observePublish(topic, messages, (observed) => this.#publish(topic, observed));
+  }
+
+  async #publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
     if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
-    const bytes = messages.reduce((sum, message) => sum + message.value.length, 0);
+    const bytes = bytesOf(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
       throw fault('OVERLOADED', { what: 'RUNLAKE_MAX_PENDING_BYTES' }, { retryAfterSeconds: 1 });
     }
@@ -128,8 +157,9 @@ export class InProcessLog implements EventLog {
   }
 
   #enqueue(partition: Partition, messages: LogMessage[]): Promise<void> {
-    const bytes = messages.reduce((sum, message) => sum + message.value.length, 0);
+    const bytes = bytesOf(messages);
     return new Promise<void>((done, failed) => {
+      partition.waitingEvents += messages.length;
       partition.queue.push({ messages, bytes, done, failed });
       partition.running ??= this.#run(partition);
     });
@@ -147,6 +177,7 @@ export class InProcessLog implements EventLog {
         const refusal = this.#refusal(partition, error);
         for (const request of waiting) request.failed(refusal);
       }
+      for (const request of waiting) partition.waitingEvents -= request.messages.length;
     }
     partition.running = undefined;
   }
@@ -227,6 +258,7 @@ export class InProcessLog implements EventLog {
     for (const partitions of this.#partitions.values()) {
       for (const partition of partitions) await partition.running;
     }
+    for (const hide of this.#hideMetrics) hide();
   }
 }
 

@@ -1,0 +1,32 @@
+import type { Topic } from '../../schemas/topics.ts';
+import { isRunlakeError } from '../errors/runlake-error.ts';
+import type { LogMessage } from './event-log.ts';
+import { producedBytes, producedEvents, publishSeconds } from './event-log-metrics.ts';
+
+/**
+ * What every adapter's `publish` goes through: times and counts what `send` makes durable.
+ * @throws what `send` throws.
+ */
+export async function observePublish(
+  topic: Topic,
+  messages: readonly LogMessage[],
+  send: (messages: readonly LogMessage[]) => Promise<void>,
+): Promise<void> {
+  const startedAtMs = performance.now();
+  let outcome = 'taken';
+  try {
+    await send(messages);
+    producedEvents.inc({ topic: topic.name }, messages.length);
+    producedBytes.inc({ topic: topic.name }, bytesOf(messages));
+  } catch (error) {
+    outcome = isRunlakeError(error) ? error.code : 'INTERNAL';
+    throw error;
+  } finally {
+    publishSeconds.observe({ topic: topic.name, outcome }, (performance.now() - startedAtMs) / 1_000);
+  }
+}
+
+/** What the messages weigh in the log, without their headers. */
+export function bytesOf(messages: readonly LogMessage[]): number {
+  return messages.reduce((sum, message) => sum + message.value.length, 0);
+}
