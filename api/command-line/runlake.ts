@@ -6,7 +6,8 @@ import { printConfiguration } from './config.ts';
 import { diagnose } from './doctor.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import { migrateStores } from './migrate.ts';
-import { type Role, runRole } from './run-role.ts';
+import type { Role } from './role.ts';
+import { runRole } from './run-role.ts';
 
 const program = new Command('runlake')
   .description('Self-hosted backend for LLM agents: traces in, exact usage out.')

@@ -1,22 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
+import { answeringServices } from '../../api/command-line/answering-services.ts';
+import { Ends } from '../../api/command-line/ends.ts';
+import { openEventLog } from '../../api/command-line/open-event-log.ts';
+import { startSink } from '../../api/command-line/start-sink.ts';
 import { operations as allOperations } from '../../api/main/operations.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Operation } from '../../api/server/operation.ts';
 import type { Services } from '../../api/server/services.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
-import { Sink } from '../../pipelines/ingest/sink/sink.ts';
-import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
-import { locateRun } from '../../pipelines/runs/locate-run.ts';
-import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
-import { topics } from '../../schemas/topics.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchErrors } from './declared-errors.ts';
 
@@ -43,25 +39,26 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const stores = await freshStores();
   const logger = createLogger('silent', 'test');
   const config = { ...loadConfig({}).config, ...options.config };
-  const { database, warehouse } = stores;
-  const { logPartitions: partitions, maxPendingBytes } = config;
-  const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
-  const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted: () => undefined });
-  await sink.start(topics);
-  const authenticator = createAuthenticator({ database, logger });
-  const projects = createProjectResolver(database);
-  const runPlaces = new RunPlaces((workspaceId, runId) => locateRun(warehouse, workspaceId, runId));
+  const { database } = stores;
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+  const log = await openEventLog({ config, logger, stores }, ends);
+  await startSink({ config, logger, stores, log, onHoursNoted: () => undefined }, ends);
   const deletions: ApiUnderTest['deletions'] = [];
   const services: Services = {
-    config,
-    database,
-    warehouse,
-    authenticator,
-    projects,
-    attachmentSigner: createTokenSigner('secret of the tests', 'attachments'),
-    accept: { log, projects, runPlaces, config, count: () => undefined },
-    healthChecks: [{ name: 'postgres', check: () => database.ping() }],
-    enqueueProjectDeletion: async (project) => void deletions.push(project),
+    ...answeringServices(
+      {
+        config,
+        logger,
+        stores,
+        log,
+        secretKey: 'secret of the tests',
+        healthChecks: [{ name: 'postgres', check: () => database.ping() }],
+        enqueueProjectDeletion: async (project) => void deletions.push(project),
+        countRuns: () => undefined,
+      },
+      ends,
+    ),
     ...options.services,
   };
   const operations = options.operations ?? allOperations;
@@ -75,10 +72,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     deletions,
     async close() {
       await server.close();
-      await log.close();
-      sink.stop();
-      await authenticator.close();
-      await stores.close();
+      await ends.run(logger);
       errors.check();
     },
   };

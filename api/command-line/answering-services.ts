@@ -1,0 +1,46 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { createTokenSigner } from '../../infra/signing/token-signer.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
+import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
+import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import { locateRun } from '../../pipelines/runs/locate-run.ts';
+import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Services } from '../server/services.ts';
+import type { Ends } from './ends.ts';
+import type { Stores } from './open-stores.ts';
+
+export interface AnsweringParts {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly stores: Stores;
+  readonly log: EventLog;
+  /** Signs links; the same on every process that answers. */
+  readonly secretKey: string;
+  readonly healthChecks: readonly HealthCheck[];
+  readonly enqueueProjectDeletion: Services['enqueueProjectDeletion'];
+  readonly countRuns: AcceptPorts['count'];
+}
+
+/** What the operations of the main API call: the accept ports and the authenticator of this process, beside what is given. */
+export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
+  const { config, logger, log, secretKey, healthChecks, enqueueProjectDeletion, countRuns } = parts;
+  const { database, warehouse } = parts.stores;
+  const authenticator = createAuthenticator({ database, logger });
+  ends.add('authenticator', () => authenticator.close());
+  const projects = createProjectResolver(database);
+  const runPlaces = new RunPlaces((workspaceId, runId) => locateRun(warehouse, workspaceId, runId));
+  return {
+    config,
+    database,
+    warehouse,
+    authenticator,
+    projects,
+    attachmentSigner: createTokenSigner(secretKey, 'attachments'),
+    accept: { log, projects, runPlaces, config, count: countRuns },
+    healthChecks,
+    enqueueProjectDeletion,
+  };
+}

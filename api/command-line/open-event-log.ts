@@ -1,0 +1,19 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Ends } from './ends.ts';
+import type { Stores } from './open-stores.ts';
+
+/** The event log of this process: Kafka where brokers are configured, else the one inside it. @throws what they throw. */
+export async function openEventLog(
+  { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },
+  ends: Ends,
+): Promise<EventLog> {
+  const { database } = stores;
+  const { logPartitions: partitions, maxPendingBytes } = config;
+  const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
+  ends.add('event log', () => log.close());
+  return log;
+}

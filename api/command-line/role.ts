@@ -1,0 +1,33 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+
+export type Role = 'all' | 'api' | 'ingest';
+
+/**
+ * What a role cannot do without, beyond what the settings say each by itself.
+ *
+ * @throws ADDRESS_REQUIRED where a role that is to meet others was not told where; INVALID_CONFIG where nothing is embedded and
+ *   no secret key is set: nothing says then that the data folder outlives the process, and a key kept there could be lost.
+ */
+export function checkRole(role: Role, config: Config): void {
+  const needed = {
+    RUNLAKE_KAFKA_BROKERS: config.kafkaBrokers,
+    RUNLAKE_SCHEMA_REGISTRY_URL: config.schemaRegistryUrl,
+    RUNLAKE_CLICKHOUSE_URL: config.clickhouseUrl,
+    RUNLAKE_DATABASE_URL: config.databaseUrl,
+  };
+  const missing = Object.entries(needed).flatMap(([variable, value]) => (value === undefined ? [variable] : []));
+  if (role !== 'all' && missing.length > 0) {
+    throw fault('ADDRESS_REQUIRED', { role, variables: missing.join(', ') });
+  }
+  if (config.kafkaBrokers !== undefined) throw fault('KAFKA_NOT_AVAILABLE', { role });
+  if (!embedsEngines(config) && config.secretKey === undefined) {
+    const faults = '  - RUNLAKE_SECRET_KEY is required where both stores have addresses: no engine is embedded.';
+    throw fault('INVALID_CONFIG', { count: 1, faults });
+  }
+}
+
+/** Whether this process starts an engine, and so needs the data folder. */
+export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
+  return clickhouseUrl === undefined || databaseUrl === undefined;
+}

@@ -1,0 +1,78 @@
+/**
+ * Composes the parts of a role in one process.
+ *
+ * Order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink → jobs and
+ * their workers → HTTP. `api` leaves out sink, roll-up and workers; `ingest` leaves out the API, and answers only for its health.
+ */
+import type { Config } from '../../infra/config/settings.ts';
+import type { DataFolder } from '../../infra/embedded/data-folder.ts';
+import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
+import { openJobs } from '../../infra/jobs/open-jobs.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
+import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
+import { answeringServices } from './answering-services.ts';
+import type { Ends } from './ends.ts';
+import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
+import { lockDatabase } from './lock-database.ts';
+import { openEventLog } from './open-event-log.ts';
+import type { StoreAddresses, Stores } from './open-stores.ts';
+import { prepareStores } from './prepare-stores.ts';
+import { printFirstKey } from './print-first-key.ts';
+import type { Role } from './role.ts';
+import { serveHttp } from './serve-http.ts';
+import { startStoring } from './start-storing.ts';
+import { startWorkers } from './start-workers.ts';
+
+export interface RoleParts {
+  readonly role: Role;
+  readonly config: Config;
+  readonly logger: Logger;
+  /** Held where an engine is embedded. */
+  readonly folder: DataFolder | undefined;
+  readonly addresses: StoreAddresses;
+  readonly stores: Stores;
+  readonly ends: Ends;
+}
+
+/**
+ * Brings the role up.
+ *
+ * @returns what resolves when this process must stop because another one has taken its place; with Kafka that cannot happen.
+ * @throws LOG_IN_USE, and what the parts throw.
+ */
+export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: Promise<void> }> {
+  const { role, config, logger, addresses, stores, ends } = parts;
+  const { database, warehouse } = stores;
+  const lock = config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, logger) : undefined;
+  if (lock !== undefined) ends.add('lock', () => lock.release());
+  await prepareStores(stores, logger);
+
+  const log = await openEventLog({ config, logger, stores }, ends);
+  const storing = role === 'api' ? [] : await startStoring({ config, logger, stores, log }, ends);
+  const jobs = await openJobs({ databaseUrl: addresses.databaseUrl, redisUrl: config.redisUrl, logger });
+  ends.add('jobs', () => jobs.close());
+  if (role !== 'api') await startWorkers({ config, logger, stores, log, jobs });
+
+  const healthChecks: HealthCheck[] = [
+    { name: 'clickhouse', check: () => warehouse.ping() },
+    { name: 'postgres', check: () => database.ping() },
+    { name: 'event_log', check: () => log.check() },
+    ...storing,
+    { name: 'jobs', check: () => jobs.check() },
+  ];
+  if (role !== 'ingest') {
+    const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
+    const enqueueDeletion = enqueueProjectDeletion(jobs);
+    const services = answeringServices(
+      { config, logger, stores, log, secretKey, healthChecks, countRuns, enqueueProjectDeletion: enqueueDeletion },
+      ends,
+    );
+    const firstKey = await bootstrap(database, config);
+    const url = await serveHttp(services, logger, ends);
+    parts.folder?.writeRunFile({ url, ...addresses });
+    printFirstKey(firstKey, url);
+  }
+  return { replaced: lock?.lost ?? new Promise(() => undefined) };
+}

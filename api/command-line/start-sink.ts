@@ -1,0 +1,31 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { Sink } from '../../pipelines/ingest/sink/sink.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Ends } from './ends.ts';
+import type { Stores } from './open-stores.ts';
+
+/**
+ * Takes every topic of the log into ClickHouse. At the end the log finishes what it handed over first, then the sink stops.
+ * @throws what the log and the stores throw.
+ */
+export async function startSink(
+  parts: {
+    readonly config: Config;
+    readonly logger: Logger;
+    readonly stores: Stores;
+    readonly log: EventLog;
+    readonly onHoursNoted: () => void;
+  },
+  ends: Ends,
+): Promise<Sink> {
+  const { config, logger, log, onHoursNoted } = parts;
+  const { database, warehouse } = parts.stores;
+  const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted });
+  ends.add('sink', () => sink.stop());
+  await sink.start(topics);
+  // The log was opened before the sink, but a batch under way still needs it: closed here, and there once more.
+  ends.add('batches under way', () => log.close());
+  return sink;
+}

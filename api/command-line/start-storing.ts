@@ -1,0 +1,27 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { startRollUp } from '../../pipelines/usage/roll-up.ts';
+import type { Ends } from './ends.ts';
+import type { Stores } from './open-stores.ts';
+import { startSink } from './start-sink.ts';
+
+/**
+ * What `all` and `ingest` do with events: the sink stores them, the roll-up counts them. At the end the sink comes first, so
+ * that the hours of its last cuts are noted while the roll-up still runs.
+ */
+export async function startStoring(
+  parts: { readonly config: Config; readonly logger: Logger; readonly stores: Stores; readonly log: EventLog },
+  ends: Ends,
+): Promise<HealthCheck[]> {
+  const { config, logger } = parts;
+  const { database, warehouse } = parts.stores;
+  const rollUp = startRollUp({ database, warehouse, intervalMs: config.rollupIntervalMs, logger });
+  ends.add('roll-up', () => rollUp.stop());
+  const sink = await startSink({ ...parts, onHoursNoted: () => rollUp.wake() }, ends);
+  return [
+    { name: 'sink', check: () => sink.check() },
+    { name: 'usage_roll_up', check: () => rollUp.check() },
+  ];
+}

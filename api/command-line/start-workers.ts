@@ -1,0 +1,31 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { expireParkedEvents } from '../../pipelines/ingest/expire-parked-events.ts';
+import { deleteProjectRuns } from '../../pipelines/projects/delete-project-runs.ts';
+import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts';
+import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
+import type { Stores } from './open-stores.ts';
+
+const expireEveryMs = 10 * 60_000;
+
+/** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */
+export async function startWorkers(parts: {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly stores: Stores;
+  readonly log: EventLog;
+  readonly jobs: Jobs;
+}): Promise<void> {
+  const { config, logger, log, jobs } = parts;
+  const { database, warehouse } = parts.stores;
+  jobs.work('expire-parked-events', async (_payload, { signal }) => {
+    await expireParkedEvents({ log, database, logger }, { hours: config.parkedEventHours, signal });
+  });
+  jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
+    deleteProjectRuns({ warehouse, database }, { workspaceId, projectId, signal }),
+  );
+  await jobs.every('expire-parked-events', expireEveryMs, {});
+  await requeueDeletions({ database, enqueueProjectDeletion: enqueueProjectDeletion(jobs) });
+}
