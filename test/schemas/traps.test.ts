@@ -5,7 +5,7 @@ import type { InsertBody, Query, Warehouse } from '../../infra/clickhouse/wareho
 import type { LogRecord } from '../../infra/event-log/event-log.ts';
 import { insertCut } from '../../pipelines/ingest/sink/insert-cut.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
-import { attachmentEvents, feedbackEvents, runEvents, topics } from '../../schemas/topics.ts';
+import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
 import { messageOf, openSink, type SinkUnderTest } from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
@@ -42,17 +42,26 @@ describe('schemas of the log', () => {
     [runEvents, 'first_received_at'],
     [feedbackEvents, 'received_at'],
     [attachmentEvents, 'received_at'],
+    [streamEvents, 'created_at'],
+    [streamEvents, 'expires_at'],
   ])('$name cannot lack its time of receipt, which would read 1970 for ever', (topic, name) => {
     const { fields } = JSON.parse(topic.schema) as { fields: { name: string; doc?: string }[] };
-    const times = fields.filter((field) => /received_at$|accepted/.test(field.name));
+    const times = fields.filter((field) => /received_at$|accepted/.test(field.name) || field.name === name);
     // No `null` among its types, and no default.
     const required = { name, type: { type: 'long', logicalType: 'timestamp-micros' } };
     expect(times.map(({ doc, ...field }) => field)).toEqual([required]);
   });
 
   it('are all looked at here', () => {
-    expect(topics).toEqual([runEvents, feedbackEvents, attachmentEvents]);
+    expect(topics).toEqual([runEvents, feedbackEvents, attachmentEvents, streamEvents]);
   });
+
+  it.each(topics)(
+    '$name has no list, whose count could make the walk over one bad record go on for hours',
+    ({ schema }) => {
+      expect(schema).not.toMatch(/"type":\s*"(array|map)"/);
+    },
+  );
 });
 
 describe('a cut', () => {
@@ -72,7 +81,7 @@ describe('a cut', () => {
       {
         topic: runEvents,
         partition: 0,
-        schema: runEvents.schema,
+        schema: runEvents,
         records: records.map((record) => ({ record, schemaId: 1 })),
         writeDown: async () => {},
       },

@@ -1,8 +1,8 @@
-import type { AvroWalk } from '../../../infra/event-log/avro-walk.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
+import { fixedFieldsFault, type TimeBounds } from '../../../infra/event-log/fixed-fields.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import { keyFieldsFault, startTimeMicrosOf, traceTimeMicrosOf } from '../run-event/key-fields.ts';
+import type { RecordSchema } from './record-schemas.ts';
 
 /** What the sink makes of one record: it can be stored, or never. */
 export type Verdict =
@@ -11,33 +11,37 @@ export type Verdict =
 
 export interface Inspection {
   readonly topic: Topic;
-  /** The walk of each schema id that the batch names; absent where nobody knows the id. */
-  readonly walks: ReadonlyMap<number, AvroWalk>;
-  /** Accepted key times, in microseconds. */
-  readonly earliestMicros: number;
-  readonly latestMicros: number;
+  /** Of each schema id that the batch names; absent where nobody knows the id, or it is not one of this topic's. */
+  readonly schemas: ReadonlyMap<number, RecordSchema>;
+  readonly bounds: TimeBounds;
 }
 
-/** Looks at one record without decoding it: framing, schema, length, and for runs the key fields. */
-export function inspectRecord(record: LogRecord, inspection: Inspection): Verdict {
+/** Looks at one record without decoding it: framing, schema, length, and its fields of constant width. */
+export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): Verdict {
   const schemaId = schemaIdOf(record.value);
   if (schemaId === undefined) return poison(record, 'framing', 'the value is not in the wire format');
-  const walk = inspection.walks.get(schemaId);
-  if (walk === undefined) return poison(record, 'schema', `the schema id ${schemaId} is not known`);
-  const misfit = walk(record.value);
+  const schema = schemas.get(schemaId);
+  if (schema === undefined) return poison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
+  const misfit = schema.walk(record.value);
   if (misfit !== undefined) return poison(record, 'walk', misfit);
-  if (inspection.topic.placedByTrace) {
-    const reason = keyFieldsFault(record.value) ?? timesFault(record.value, inspection);
-    if (reason !== undefined) return poison(record, 'key', reason);
-  }
+  const reason = fixedFieldsFault(record.value, topic, bounds);
+  if (reason !== undefined) return poison(record, 'key', reason);
   return { kind: 'good', record, schemaId };
 }
 
-function timesFault(value: Buffer, { earliestMicros, latestMicros }: Inspection): string | undefined {
-  for (const micros of [startTimeMicrosOf(value), traceTimeMicrosOf(value)]) {
-    if (micros < earliestMicros || micros > latestMicros) return 'a key time is outside the accepted range';
-  }
-  return undefined;
+const dayMicros = 24 * 3_600 * 1_000_000;
+/** The clock of those who accepted an event may differ from ours, and the event may have waited. */
+const clockSlackMicros = 2 * dayMicros;
+
+/** Times that are accepted at this moment. */
+export function acceptedTimes(config: {
+  readonly maxRunAgeDays: number;
+  readonly maxRunAheadHours: number;
+}): TimeBounds {
+  const nowMicros = Date.now() * 1_000;
+  const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
+  const latest = nowMicros + config.maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
+  return { key_time: [earliest, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 
 function poison(record: LogRecord, step: string, reason: string): Verdict {

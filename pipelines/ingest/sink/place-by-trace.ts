@@ -45,7 +45,7 @@ export function placeByTrace<R extends HasRecord>(events: readonly R[], places: 
     }
     const record = moveTo(event.record, place);
     if (record !== event.record) moved++;
-    placed.push(record === event.record ? event : { ...event, record });
+    placed.push(record === event.record ? event : { ...event, record, came: event.record });
   }
   return { placed, parked, newTraces, moved };
 }

@@ -26,6 +26,12 @@ export const parkedEvents = counter(
   [],
 );
 
+export const unkeptEvents = counter(
+  'runlake_sink_unkept_events_total',
+  'Events that went through the log for those who read it as it comes, marked not to be stored, by topic.',
+  ['topic'],
+);
+
 export const deadLetters = counter(
   'runlake_dead_letters_total',
   'Events that can never be stored, by topic and step.',

@@ -1,15 +1,19 @@
 import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
-import { tenantIdOf, traceTimeMicrosOf } from '../run-event/key-fields.ts';
+import { placeOf, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
+import type { Topic } from '../../../schemas/topics.ts';
 import type { GoodRecord } from './split-into-cuts.ts';
 
 const hourMicros = 3_600_000_000;
 
-/** The hours of usage in which the traces of `records` lie, each once a tenant. */
-export function touchedHours(records: readonly GoodRecord[]): TouchedHour[] {
+/** The hours of usage that `records` touch, each once a tenant; none where the topic's events are not billed. */
+export function touchedHours(topic: Topic, records: readonly GoodRecord[]): TouchedHour[] {
+  if (topic.usageHour === undefined) return [];
+  const tenantAt = placeOf(topic, topic.usageHour.tenant);
+  const timeAt = placeOf(topic, topic.usageHour.time);
   const hours = new Map<string, TouchedHour>();
   for (const { record } of records) {
-    const tenantId = tenantIdOf(record.value);
-    const hourSeconds = Math.floor(traceTimeMicrosOf(record.value) / hourMicros) * 3_600;
+    const tenantId = uuidAt(record.value, tenantAt);
+    const hourSeconds = Math.floor(timeMicrosAt(record.value, timeAt) / hourMicros) * 3_600;
     hours.set(`${tenantId}${hourSeconds}`, { tenantId, hourSeconds });
   }
   return [...hours.values()];

@@ -6,8 +6,9 @@ import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
 import { encodeFeedback } from '../../../../pipelines/feedback/encode-feedback.ts';
 import { insertCut } from '../../../../pipelines/ingest/sink/insert-cut.ts';
-import { attachmentEvents, feedbackEvents, runEvents, type Topic } from '../../../../schemas/topics.ts';
+import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
+import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { messageOf, openSink, type SinkUnderTest } from './sink-under-test.ts';
 
 let under: SinkUnderTest;
@@ -71,6 +72,13 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
         ),
       ),
   },
+  streams: {
+    topic: streamEvents,
+    messages: () => {
+      const runId = randomUUID();
+      return Array.from({ length: 4 }, (_, seq) => streamMessage(streamEvent({ runId, seq }), under.log));
+    },
+  },
 };
 
 /** Every table that an insert of the sink reaches, and what fills it. A new one fails here until it is proved too. */
@@ -81,8 +89,9 @@ const reached: Record<string, keyof typeof eventsOf> = {
   trace_locator: 'runs',
   feedback: 'feedback',
   attachments: 'attachments',
+  stream_events: 'streams',
 };
-const notFromTheSink = new Set(['usage_hourly', 'runlake_migrations']);
+const notFromTheSink = new Set(['usage_hourly', 'usage_daily', 'runlake_migrations']);
 
 test('the tables are those of the migrations', async () => {
   const tables = await under.rows<{ name: string }>(
@@ -106,7 +115,7 @@ async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void
   const schemaId = under.log.schemaId(topic);
   const { warehouse, database } = under.stores;
   const good = records.map((each) => ({ record: each, schemaId }));
-  const cut = { topic, partition: 0, schema: topic.schema, records: good, writeDown: async () => {} };
+  const cut = { topic, partition: 0, schema: topic, records: good, writeDown: async () => {} };
   await insertCut(cut, { log: under.log, warehouse, database, underWay: new Set() });
 }
 

@@ -1,0 +1,14 @@
+import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../infra/event-log/wire-format.ts';
+import { streamEvents } from '../../schemas/topics.ts';
+import { encodeStreamEvent } from './encode-stream-event.ts';
+import type { StreamEvent } from './stream-event.ts';
+
+/** A stream event as it goes into the log. Streams of a thread span its runs, so all events of a thread have one key. */
+export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'>): LogMessage {
+  const writer = new AvroWriter(event.data.length + 512);
+  writer.raw(wirePrefix(log.schemaId(streamEvents)));
+  encodeStreamEvent(writer, event);
+  return { key: `${event.organizationId}:${event.threadId}`, value: writer.since(0) };
+}
