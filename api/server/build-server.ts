@@ -22,7 +22,7 @@ import { answerMalformedRequest } from './malformed-request.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { pathOf, refuseOtherMethods, registerOperation } from './register-operation.ts';
-import { noteRequest } from './request-metrics.ts';
+import { noteError, noteRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
 import type { Services } from './services.ts';
 
@@ -95,6 +95,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     if (error.class === 'terminal') logger.error(line, 'a request failed');
     else if (error.class === 'transient') logger.warn(line, 'a request was put off');
     else logger.debug(line, 'a request was refused');
+    noteError(operation?.operationId ?? 'none', error.code);
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');

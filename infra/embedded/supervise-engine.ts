@@ -11,6 +11,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from '../telemetry/logger.ts';
+import { counter } from '../telemetry/metrics.ts';
 
 /** One process of an engine. */
 export interface EngineProcess {
@@ -36,6 +37,12 @@ const longestDelayMs = 10_000;
 const healthyAfterMs = 60_000;
 const mostFailures = 30;
 
+const restarts = counter(
+  'runlake_engine_restarts_total',
+  'Times an embedded engine ended by itself and was started again, by engine: ClickHouse, Postgres.',
+  ['engine'],
+);
+
 export async function superviseEngine(
   engine: string,
   launch: () => Promise<EngineProcess>,
@@ -43,6 +50,8 @@ export async function superviseEngine(
 ): Promise<SupervisedEngine> {
   const ending = new AbortController();
   let current = await launch();
+  // From zero on, so that the first restart is a rise.
+  restarts.inc({ engine }, 0);
   let startedAtMs = Date.now();
   let failures = 0;
 
@@ -72,6 +81,7 @@ export async function superviseEngine(
       if (typeof next === 'string') return { expected: ending.signal.aborted, reason: next };
       current = next;
       startedAtMs = Date.now();
+      restarts.inc({ engine });
       // Asked to stop while it came up: nobody else knows this process yet.
       if (ending.signal.aborted) await current.stop();
       else logger?.info({ engine }, 'embedded engine runs again');

@@ -18,6 +18,7 @@ import { endInserts } from '../../infra/clickhouse/end-inserts.ts';
 import type { Command, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { delaySeconds } from './usage-metrics.ts';
 
 export interface PassPorts {
   readonly database: Database;
@@ -52,9 +53,11 @@ const countName = 'usage-roll-up';
  * Runs a pass.
  * @throws what Postgres or ClickHouse throw; nothing is lost then, and the next pass repairs.
  */
-export function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Promise<PassOutcome> {
+export async function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Promise<PassOutcome> {
   const { hours: maxHours = usualHours, notes: maxNotes = 200_000, timeoutMs = 600_000 } = limits;
-  return ports.database.transaction(async (transaction) => {
+  const startedAtMs = performance.now();
+  let longestWaitSeconds = 0;
+  const outcome = await ports.database.transaction<PassOutcome>(async (transaction) => {
     // The transaction idles while ClickHouse counts, and must not be ended for it.
     await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
     const [lock] = await transaction.query<{ held: boolean }>('SELECT pg_try_advisory_xact_lock($1) AS held', [
@@ -71,10 +74,16 @@ export function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Promise<P
     const hours = notes.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
     await ports.warehouse.command({ ...countHours(hours, next!.pass), timeoutMs });
 
+    // They come oldest first.
+    longestWaitSeconds = notes[0]!.waited_seconds;
     const sequences = notes.flatMap(({ sequences }) => sequences);
     await transaction.query('DELETE FROM usage_notes WHERE sequence = ANY($1::bigint[])', [sequences]);
     return { outcome: 'counted', hours: hours.length, more: hours.length >= maxHours || sequences.length >= maxNotes };
   });
+  if (outcome.outcome === 'counted') {
+    delaySeconds.observe(longestWaitSeconds + (performance.now() - startedAtMs) / 1_000);
+  }
+  return outcome;
 }
 
 /** Whether anything waits to be counted: one look at an index. */
@@ -86,11 +95,14 @@ interface Note {
   readonly tenant_id: string;
   readonly hour_seconds: number;
   readonly sequences: string[];
+  /** Of its oldest note, when the pass began. */
+  readonly waited_seconds: number;
 }
 
 const readNotesSql = `
-  SELECT tenant_id, extract(epoch FROM hour)::bigint AS hour_seconds, array_agg(sequence::text) AS sequences
-  FROM (SELECT sequence, tenant_id, hour FROM usage_notes ORDER BY sequence LIMIT $1) AS oldest
+  SELECT tenant_id, extract(epoch FROM hour)::bigint AS hour_seconds, array_agg(sequence::text) AS sequences,
+    greatest(0, extract(epoch FROM now() - min(noted_at)))::float8 AS waited_seconds
+  FROM (SELECT sequence, tenant_id, hour, noted_at FROM usage_notes ORDER BY sequence LIMIT $1) AS oldest
   GROUP BY tenant_id, hour
   ORDER BY min(sequence)
   LIMIT $2`;

@@ -12,8 +12,8 @@
  * Stopping lets a pass under way finish and begins no other.
  */
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { hasNotes, type PassLimits, type PassOutcome, type PassPorts, rollUpPass, usualHours } from './roll-up-pass.ts';
+import { ageOfOldestNote, countedHours, oldestNoteAge, passSeconds } from './usage-metrics.ts';
 
 export interface RollUpOptions extends PassPorts {
   /** Longest pause between two looks for notes, in milliseconds. */
@@ -43,18 +43,6 @@ const restMs = 400;
 const longestRestMs = 2_000;
 const firstBackoffMs = 250;
 const longestBackoffMs = 5_000;
-
-const passSeconds = histogram(
-  'runlake_usage_pass_seconds',
-  'Time of a pass of the usage roll-up, by outcome: counted, idle (nothing was noted), busy (another process), failed.',
-  ['outcome'],
-  [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
-);
-const countedHours = counter(
-  'runlake_usage_hours_counted_total',
-  'Hours of workspaces that were counted, again or for the first time.',
-  [],
-);
 
 /** Starts the roll-up of a process. */
 export function startRollUp({ database, warehouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
@@ -123,6 +111,7 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
   }
 
   const looping = loop();
+  const hideMetrics = oldestNoteAge.showing(() => ageOfOldestNote(database));
   return {
     wake: () => {
       woken = true;
@@ -137,6 +126,7 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
       nudge();
       await looping;
       await running;
+      hideMetrics();
     },
   };
 }

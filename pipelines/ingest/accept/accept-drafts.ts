@@ -1,5 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
-import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
@@ -62,7 +62,15 @@ export async function acceptDrafts(
   );
   // A failure is answered only when nothing of the request is under way any more.
   const ends = await Promise.allSettled(published);
-  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  for (const end of ends) {
+    if (end.status !== 'rejected') continue;
+    const error: unknown = end.reason;
+    ports.count(
+      0,
+      isRunlakeError(error) ? [...rejected, ...messages.map(({ key: run }) => ({ run, error }))] : rejected,
+    );
+    throw error;
+  }
   ports.count(messages.length, rejected);
   return { accepted: messages.length, rejected };
 }

@@ -17,16 +17,16 @@ import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-lo
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { noteHours } from '../../usage/note-hours.ts';
-import type { RecordSchema } from './record-schemas.ts';
-import { cutRows, deadLetters, insertSeconds } from './sink-metrics.ts';
+import { cutBytes, cutRows, deadLetters, failedInserts, insertSeconds } from './sink-metrics.ts';
 import type { GoodRecord } from './split-into-cuts.ts';
 import { touchedHours } from './touched-hours.ts';
+import { noteVisible } from './visible-runs.ts';
 
 export interface CutInsert {
   readonly topic: Topic;
   readonly partition: number;
-  /** That of all of `records`. */
-  readonly schema: Pick<RecordSchema, 'schema' | 'columns'>;
+  /** The schema of all of `records`. */
+  readonly schema: string;
   readonly records: readonly GoodRecord[];
   /** Step 2: resolves when the cut is durable. */
   writeDown(cut: Cut): Promise<void>;
@@ -52,10 +52,10 @@ export interface InsertPorts {
 export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<LogRecord[]> {
   const { topic, records } = insert;
   const body = avroContainer(
-    insert.schema.schema,
+    insert.schema,
     records.map(({ record }) => record.value),
   );
-  const cut: Cut = { token: tokenOf(insert, body), hours: touchedHours(topic, records) };
+  const cut: Cut = { token: tokenOf(insert, body), hours: topic.placedByTrace ? touchedHours(records) : [] };
   ports.underWay.add(cut.token);
   try {
     await insert.writeDown(cut);
@@ -74,22 +74,24 @@ export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<
 
 /** Step 3. @returns the fault where ClickHouse refuses what the records hold. */
 async function insertBody(
-  { topic, schema, records }: CutInsert,
+  { topic, records }: CutInsert,
   body: Buffer,
   token: string,
   { warehouse }: InsertPorts,
 ): Promise<RunlakeError | undefined> {
-  const { name, table } = topic;
-  const { columns } = schema;
+  const { name, table, columns } = topic;
   const inserted = insertSeconds.startTimer({ table });
   try {
     await warehouse.insertBody({ name, table, columns, format: 'Avro', body, token });
   } catch (error) {
+    failedInserts.inc({ table, code: isRunlakeError(error) ? error.code : 'INTERNAL' });
     if (isRunlakeError(error) && error.code === 'INSERT_DATA_REFUSED') return error;
     throw error;
   }
   inserted();
   cutRows.observe({ table }, records.length);
+  cutBytes.observe({ table }, body.length);
+  if (topic.placedByTrace) noteVisible(records);
   return undefined;
 }
 
@@ -101,8 +103,7 @@ async function insertHalves(insert: CutInsert, refusal: RunlakeError, ports: Ins
     const refused = await insertCut({ ...half, records: records.slice(0, middle) }, ports);
     return refused.concat(await insertCut({ ...half, records: records.slice(middle) }, ports));
   }
-  const [good] = records as readonly [GoodRecord];
-  const record = good.came ?? good.record;
+  const { record } = records[0] as GoodRecord;
   await ports.log.deadLetter(topic, record, String(refusal.cause ?? refusal.message), 'insert');
   deadLetters.inc({ topic: topic.name, step: 'insert' });
   return [record];

@@ -82,6 +82,14 @@ export async function anyParked(database: Database, topic: string): Promise<bool
   return (await database.query('SELECT 1 FROM parked_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }
 
+/** How many events wait, counted no further than 100,000, so that it stays cheap. */
+export async function countParked(database: Database): Promise<number> {
+  const [counted] = await database.query<{ events: number }>(
+    'SELECT count(*) AS events FROM (SELECT 1 FROM parked_events LIMIT 100000) AS waiting',
+  );
+  return counted?.events ?? 0;
+}
+
 function toParkedEvent({ id, partition, log_offset: offset, key, value, headers }: ParkedRow): ParkedEvent {
   return { id, record: { partition, offset, key: key.toString(), value, headers } };
 }
