@@ -17,6 +17,7 @@ import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-lo
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { noteHours } from '../../usage/note-hours.ts';
+import type { RecordSchema } from './record-schemas.ts';
 import { cutBytes, cutRows, deadLetters, failedInserts, insertSeconds } from './sink-metrics.ts';
 import type { GoodRecord } from './split-into-cuts.ts';
 import { touchedHours } from './touched-hours.ts';
@@ -25,8 +26,8 @@ import { noteVisible } from './visible-runs.ts';
 export interface CutInsert {
   readonly topic: Topic;
   readonly partition: number;
-  /** The schema of all of `records`. */
-  readonly schema: string;
+  /** That of all of `records`. */
+  readonly schema: Pick<RecordSchema, 'schema' | 'columns'>;
   readonly records: readonly GoodRecord[];
   /** Step 2: resolves when the cut is durable. */
   writeDown(cut: Cut): Promise<void>;
@@ -52,10 +53,10 @@ export interface InsertPorts {
 export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<LogRecord[]> {
   const { topic, records } = insert;
   const body = avroContainer(
-    insert.schema,
+    insert.schema.schema,
     records.map(({ record }) => record.value),
   );
-  const cut: Cut = { token: tokenOf(insert, body), hours: topic.placedByTrace ? touchedHours(records) : [] };
+  const cut: Cut = { token: tokenOf(insert, body), hours: touchedHours(topic, records) };
   ports.underWay.add(cut.token);
   try {
     await insert.writeDown(cut);
@@ -74,12 +75,13 @@ export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<
 
 /** Step 3. @returns the fault where ClickHouse refuses what the records hold. */
 async function insertBody(
-  { topic, records }: CutInsert,
+  { topic, schema, records }: CutInsert,
   body: Buffer,
   token: string,
   { warehouse }: InsertPorts,
 ): Promise<RunlakeError | undefined> {
-  const { name, table, columns } = topic;
+  const { name, table } = topic;
+  const { columns } = schema;
   const inserted = insertSeconds.startTimer({ table });
   try {
     await warehouse.insertBody({ name, table, columns, format: 'Avro', body, token });
@@ -103,7 +105,8 @@ async function insertHalves(insert: CutInsert, refusal: RunlakeError, ports: Ins
     const refused = await insertCut({ ...half, records: records.slice(0, middle) }, ports);
     return refused.concat(await insertCut({ ...half, records: records.slice(middle) }, ports));
   }
-  const { record } = records[0] as GoodRecord;
+  const [good] = records as readonly [GoodRecord];
+  const record = good.came ?? good.record;
   await ports.log.deadLetter(topic, record, String(refusal.cause ?? refusal.message), 'insert');
   deadLetters.inc({ topic: topic.name, step: 'insert' });
   return [record];

@@ -4,7 +4,8 @@
  * Invariant: one batch a partition at a time and in the order of the log, because order decides values; nothing of a
  * batch is acknowledged before all of it is stored, parked or among the dead letters.
  *
- *   1. Each record is inspected without decoding; what can never be stored goes to the dead letters.
+ *   1. Each record is inspected without decoding; what can never be stored goes to the dead letters. What is not to be
+ *      kept is left out, and what stays gets its place in the log where its table stores that (`settle-in-log.ts`).
  *   2. Run events take the project and time of their trace. Those of unknown traces are parked in Postgres.
  *   3. Parked events of traces that this batch made known are inserted, before the batch's own: they are older.
  *   4. The batch is split into cuts, and each is inserted in its turn (`insert-cut.ts`).
@@ -15,7 +16,6 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type AvroWalk, compileAvroWalk } from '../../../infra/event-log/avro-walk.ts';
 import type { EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
@@ -23,11 +23,13 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
 import { insertCut } from './insert-cut.ts';
-import { inspectRecord } from './inspect-record.ts';
+import { acceptedTimes, inspectRecord } from './inspect-record.ts';
 import { KnownTraces, type TracePlace } from './known-traces.ts';
 import { anyParked, claimParkedEvents, countParked, parkEvents, unparkEvents } from './parked-events.ts';
 import { moveTo, placeByTrace } from './place-by-trace.ts';
+import { type RecordSchema, RecordSchemas } from './record-schemas.ts';
 import { recoverCuts } from './recover-cuts.ts';
+import { settleInLog } from './settle-in-log.ts';
 import { deadLetters, movedEvents, newestVisibleAge, parkedEvents, parkedNow } from './sink-metrics.ts';
 import { type GoodRecord, splitIntoCuts } from './split-into-cuts.ts';
 import { ageOfNewestVisible } from './visible-runs.ts';
@@ -42,13 +44,10 @@ export interface SinkOptions {
   readonly onHoursNoted: () => void;
 }
 
-/** The clock of those who accepted an event may differ from ours, and the event may have waited. */
-const clockSlackMicros = 2 * 24 * 3_600 * 1_000_000;
-
 export class Sink {
   readonly #options: SinkOptions;
   readonly #known: KnownTraces;
-  readonly #walks = new Map<number, { walk: AvroWalk; schema: string }>();
+  readonly #schemas: RecordSchemas;
   readonly #underWay = new Set<string>();
   readonly #someParked = new Map<string, boolean>();
   #recovering: NodeJS.Timeout | undefined;
@@ -60,6 +59,7 @@ export class Sink {
   constructor(options: SinkOptions) {
     this.#options = options;
     this.#known = new KnownTraces(options.config.knownTraces);
+    this.#schemas = new RecordSchemas(options.log);
   }
 
   /** Repairs what an earlier process left half done, then consumes `topics`. */
@@ -93,7 +93,7 @@ export class Sink {
   async #handle(batch: LogBatch): Promise<void> {
     try {
       if (this.#halfDone) await this.#recover();
-      const good = await this.#inspect(batch);
+      const good = settleInLog(batch.topic, await this.#inspect(batch));
       if (batch.topic.placedByTrace) await this.#storePlaced(batch, good);
       else await this.#insert(batch, good);
       this.#mismatch = undefined;
@@ -110,9 +110,8 @@ export class Sink {
     const { log, logger, config } = this.#options;
     const inspection = {
       topic: batch.topic,
-      walks: await this.#walksOf(batch),
-      earliestMicros: Date.now() * 1_000 - config.maxRunAgeDays * 86_400_000_000 - clockSlackMicros,
-      latestMicros: Date.now() * 1_000 + config.maxRunAheadHours * 3_600_000_000 + clockSlackMicros,
+      schemas: await this.#schemas.of(batch.topic, batch.records),
+      bounds: acceptedTimes(config),
     };
     const good: GoodRecord[] = [];
     for (const record of batch.records) {
@@ -131,25 +130,6 @@ export class Sink {
       }
     }
     return good;
-  }
-
-  async #walksOf(batch: LogBatch): Promise<ReadonlyMap<number, AvroWalk>> {
-    const walks = new Map<number, AvroWalk>();
-    for (const { value } of batch.records) {
-      const schemaId = schemaIdOf(value);
-      if (schemaId === undefined || walks.has(schemaId)) continue;
-      const compiled = this.#walks.get(schemaId) ?? (await this.#compile(schemaId));
-      if (compiled) walks.set(schemaId, compiled.walk);
-    }
-    return walks;
-  }
-
-  async #compile(schemaId: number): Promise<{ walk: AvroWalk; schema: string } | undefined> {
-    const schema = await this.#options.log.schemaOf(schemaId);
-    if (schema === undefined) return undefined;
-    const compiled = { walk: compileAvroWalk(schema), schema };
-    this.#walks.set(schemaId, compiled);
-    return compiled;
   }
 
   /** Steps 2 to 5 for events of traces. */
@@ -195,9 +175,13 @@ export class Sink {
     if (events.length === 0) return;
     const joined = events.map(({ record }) => ({
       record: moveTo(record, places.get(traceKeyOf(record.value)) as TracePlace),
+      came: record,
       schemaId: schemaIdOf(record.value) as number,
     }));
-    await this.#walksOf({ ...batch, records: joined.map(({ record }) => record) });
+    await this.#schemas.of(
+      batch.topic,
+      joined.map(({ record }) => record),
+    );
     await this.#insert(batch, joined, (transaction) => unparkEvents(transaction, events));
     this.#someParked.set(topic, await anyParked(database, topic));
   }
@@ -210,14 +194,14 @@ export class Sink {
   ): Promise<void> {
     const { config, logger } = this.#options;
     const limits = { rows: config.cutRows, bytes: config.cutBytes };
-    const cuts = splitIntoCuts(records, limits, batch.topic.placedByTrace);
+    const cuts = splitIntoCuts(batch.topic, records, limits);
     for (const [index, cut] of cuts.entries()) {
       const schemaId = (cut[0] as GoodRecord).schemaId;
       const refused = await insertCut(
         {
           topic: batch.topic,
           partition: batch.partition,
-          schema: this.#walks.get(schemaId)?.schema as string,
+          schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
           records: cut,
           writeDown: (written) => batch.writeDownCut(written),
           ...(also && index === cuts.length - 1 ? { also } : {}),
