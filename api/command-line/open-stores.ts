@@ -4,6 +4,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/run-file.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 
 export interface Stores {
   readonly warehouse: Warehouse;
@@ -16,9 +17,11 @@ export interface StoreAddresses {
   readonly databaseUrl: string;
 }
 
+/** @throws TLS_FILE_UNUSABLE */
 export function openStores(addresses: StoreAddresses, config: Config, logger: Logger): Stores {
-  const warehouse = openWarehouse({ url: addresses.clickhouseUrl, logger, timeoutMs: config.queryTimeoutMs });
-  const database = openDatabase({ url: addresses.databaseUrl, logger, timeoutMs: config.queryTimeoutMs });
+  const shared = { authorities: trustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
+  const warehouse = openWarehouse({ ...shared, url: addresses.clickhouseUrl });
+  const database = openDatabase({ ...shared, url: addresses.databaseUrl });
   return {
     warehouse,
     database,

@@ -10,6 +10,7 @@ import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import { answeringServices } from './answering-services.ts';
@@ -45,13 +46,19 @@ export interface RoleParts {
 export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: Promise<void> }> {
   const { role, config, logger, addresses, stores, ends } = parts;
   const { database, warehouse } = stores;
-  const lock = config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, logger) : undefined;
+  const lock =
+    config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
   if (lock !== undefined) ends.add('lock', () => lock.release());
   await prepareStores(stores, logger);
 
   const log = await openEventLog({ config, logger, stores }, ends);
   const storing = role === 'api' ? [] : await startStoring({ config, logger, stores, log }, ends);
-  const jobs = await openJobs({ databaseUrl: addresses.databaseUrl, redisUrl: config.redisUrl, logger });
+  const jobs = await openJobs({
+    databaseUrl: addresses.databaseUrl,
+    redisUrl: config.redisUrl,
+    authorities: trustedAuthorities(config),
+    logger,
+  });
   ends.add('jobs', () => jobs.close());
   if (role !== 'api') await startWorkers({ config, logger, stores, log, jobs });
 

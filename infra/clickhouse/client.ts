@@ -13,6 +13,8 @@ export type { Warehouse } from './warehouse.ts';
 export interface WarehouseOptions {
   /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
   readonly url: string;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   /** How long a statement may take where it does not say so itself. */
   readonly timeoutMs: number;
@@ -34,7 +36,13 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs' |
 }
 
 /** Opens the warehouse. Connects at the first statement; connections are kept alive and used again. */
-export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: WarehouseOptions): Warehouse {
+export function openWarehouse({
+  url,
+  authorities,
+  logger,
+  timeoutMs,
+  maxConnections = 16,
+}: WarehouseOptions): Warehouse {
   const address = new URL(url);
   const client = createClient({
     url: address.origin,
@@ -45,6 +53,7 @@ export function openWarehouse({ url, logger, timeoutMs, maxConnections = 16 }: W
     max_open_connections: maxConnections,
     // Each exchange has a time of its own; this one is only the longest silence on a socket that Node can express.
     request_timeout: 2 ** 31 - 1,
+    ...(authorities && address.protocol === 'https:' && { tls: { ca_cert: Buffer.from(authorities.join('\n')) } }),
     log: { level: ClickHouseLogLevel.OFF },
   });
 

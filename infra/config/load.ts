@@ -2,6 +2,7 @@ import { type TStringOptions, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
 import { fault } from '../errors/runlake-error.ts';
+import { sslModes, unknownSslMode } from '../postgres/address.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 export type SettingSource = 'environment' | 'default' | 'not set';
@@ -77,6 +78,16 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   const found: string[] = [];
   if (values.kafkaBrokers !== undefined && values.schemaRegistryUrl === undefined) {
     found.push('RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL');
+  }
+  if ((values.kafkaSaslMechanism === undefined) !== (values.kafkaUser === undefined)) {
+    found.push('RUNLAKE_KAFKA_SASL_MECHANISM and RUNLAKE_KAFKA_USER go together');
+  }
+  if ((values.kafkaUser === undefined) !== (values.kafkaPassword === undefined)) {
+    found.push('RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD go together');
+  }
+  const sslMode = unknownSslMode(String(values.databaseUrl));
+  if (sslMode !== undefined) {
+    found.push(`RUNLAKE_DATABASE_URL: sslmode is '${sslMode}', and must be one of ${sslModes.join(', ')}`);
   }
   if (Number(values.maxRunBytes) > Number(values.maxBodyBytes)) {
     found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than RUNLAKE_MAX_BODY_BYTES');

@@ -85,6 +85,31 @@ export const settings = {
     'Schema registry with the Confluent API; needed with Kafka.',
     true,
   ),
+  kafkaTopicPrefix: required(
+    'RUNLAKE_KAFKA_TOPIC_PREFIX',
+    Type.String({ maxLength: 100, pattern: '^[A-Za-z0-9._-]*$' }),
+    '',
+    'Begins the names of topics and consumer groups, so that several installations can share one Kafka.',
+  ),
+  kafkaPartitions: required(
+    'RUNLAKE_KAFKA_PARTITIONS',
+    count(1, 1_024),
+    4,
+    'Partitions of a Kafka topic that is created; one that exists is left as it is.',
+  ),
+  kafkaReplication: optional(
+    'RUNLAKE_KAFKA_REPLICATION',
+    count(1, 100),
+    "Replicas of a Kafka topic that is created. Unset: the broker's default.",
+  ),
+  kafkaTls: required('RUNLAKE_KAFKA_TLS', Type.Boolean(), false, 'Speak TLS with the Kafka brokers.'),
+  kafkaSaslMechanism: optional(
+    'RUNLAKE_KAFKA_SASL_MECHANISM',
+    Type.Union([Type.Literal('plain'), Type.Literal('scram-sha-256'), Type.Literal('scram-sha-512')]),
+    'How to sign in to the Kafka brokers. Unset: without.',
+  ),
+  kafkaUser: optional('RUNLAKE_KAFKA_USER', text, 'User that signs in to the Kafka brokers.'),
+  kafkaPassword: optional('RUNLAKE_KAFKA_PASSWORD', text, 'Password of RUNLAKE_KAFKA_USER.', true),
   tlsCaFile: optional(
     'RUNLAKE_TLS_CA_FILE',
     text,
@@ -212,6 +237,18 @@ export const settings = {
     256 * MIB,
     'Bytes of accepted events that may wait for the event log; beyond, requests get 503.',
   ),
+  publishTimeoutMs: required(
+    'RUNLAKE_PUBLISH_TIMEOUT_MS',
+    count(100, 600_000),
+    10_000,
+    'Longest time in which Kafka has to take the events of a request, in milliseconds; beyond, it gets 503.',
+  ),
+  maxFetchedBytes: required(
+    'RUNLAKE_MAX_FETCHED_BYTES',
+    bytes(64 * 1024 ** 3),
+    256 * MIB,
+    'Bytes of events fetched from Kafka that may wait in memory to be stored; beyond, fetching pauses.',
+  ),
   logPartitions: required(
     'RUNLAKE_LOG_PARTITIONS',
     count(1, 1_024),
@@ -220,6 +257,12 @@ export const settings = {
   ),
   cutRows: required('RUNLAKE_CUT_ROWS', count(1, 1_000_000), 20_000, 'Rows at which the sink cuts a batch.'),
   cutBytes: required('RUNLAKE_CUT_BYTES', bytes(), 64 * MIB, 'Bytes at which the sink cuts a batch.'),
+  cutMs: required(
+    'RUNLAKE_CUT_MS',
+    count(10, 60_000),
+    500,
+    'How long the sink lets events gather in Kafka before it takes a small batch, in milliseconds.',
+  ),
   knownTraces: required(
     'RUNLAKE_KNOWN_TRACES',
     count(1_000, 100_000_000),

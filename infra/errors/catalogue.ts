@@ -166,6 +166,21 @@ export const catalogue = {
     'The event log did not take the batch.',
     'Send the request again; nothing was stored twice.',
   ),
+  KAFKA_UNAVAILABLE: transient(
+    503,
+    'Kafka cannot be reached at {brokers}, or did not answer in time: {reason}.',
+    'Check that it runs at RUNLAKE_KAFKA_BROKERS; see `runlake doctor`.',
+  ),
+  REGISTRY_UNAVAILABLE: transient(
+    503,
+    'The schema registry cannot be reached at {address}, or did not answer as one: {reason}.',
+    'Check that it runs at RUNLAKE_SCHEMA_REGISTRY_URL; see `runlake doctor`.',
+  ),
+  PARTITION_LOST: transient(
+    503,
+    'Partition {partition} of {topic} went to another process.',
+    'That process handles its events; this one ends what it began.',
+  ),
   WAREHOUSE_UNAVAILABLE: transient(
     503,
     'ClickHouse cannot be reached or did not answer in time.',
@@ -227,11 +242,33 @@ export const catalogue = {
     'The data folder {folder} cannot be used: {reason}.',
     'Make it a folder that this user can write to, or set RUNLAKE_DATA_DIR to one.',
   ),
-  ENGINE_START_FAILED: terminal(500, 'The embedded {engine} did not start: {reason}', 'Run `runlake doctor`.'),
+  ENGINE_START_FAILED: terminal(500, '{engine} did not start: {reason}', 'Run `runlake doctor`.'),
   ENGINE_PACKAGE_MISSING: terminal(
     500,
     'The package {package} is not installed for this platform, and {variable} is not set.',
     'Install the optional dependencies, or set {variable}.',
+  ),
+  STACK_TOOL_MISSING: terminal(500, '{part} needs {program}, which is not on PATH.', 'Install {install}.'),
+  STACK_DOWNLOAD_FAILED: terminal(
+    500,
+    '{part} cannot be brought here: {program} says: {reason}',
+    'Check the network and the settings of that program, and try again.',
+  ),
+  STACK_CHECKSUM_MISMATCH: terminal(
+    500,
+    '{path} is not the file that {part} was pinned to: its SHA-256 is {found}, not {pinned}.',
+    'Delete its folder so that it is downloaded again; if that does not help, its source has changed, which somebody has to look into.',
+  ),
+  STACK_PORT_TAKEN: terminal(
+    500,
+    '{part} cannot listen on port {port}: another program does.',
+    'Stop that program, or set {variable} to another port; 0 takes a free one.',
+  ),
+  STACK_START_FAILED: terminal(500, 'The stack did not come up:\n{reasons}', 'See {log}.'),
+  STACK_FOLDER_IN_USE: terminal(
+    500,
+    'A stack on {folder} is just being started or stopped (process {pid}).',
+    'Wait for it, or end it with `make stack-down`.',
   ),
   ADDRESS_REQUIRED: terminal(
     500,
@@ -243,10 +280,10 @@ export const catalogue = {
     'The role {role} was told to use Kafka, which this release does not speak yet.',
     'Unset RUNLAKE_KAFKA_BROKERS and run `runlake all`, which has its own event log.',
   ),
-  CA_FILE_UNUSABLE: terminal(
+  TLS_FILE_UNUSABLE: terminal(
     500,
-    'The certificate authorities in {file} (RUNLAKE_TLS_CA_FILE, or sslrootcert of RUNLAKE_DATABASE_URL) cannot be used: {reason}.',
-    'Name a file of certificates in PEM that this user can read.',
+    'The file {file}, named for TLS, cannot be used: {reason}.',
+    'Correct RUNLAKE_TLS_CA_FILE, or sslrootcert, sslcert or sslkey in RUNLAKE_DATABASE_URL: a PEM file that this user can read.',
   ),
   NOT_RUNNING: terminal(
     500,
@@ -279,6 +316,16 @@ export const catalogue = {
     'Set RUNLAKE_HOST to an address of this machine, and RUNLAKE_PORT to a port that this user may take.',
   ),
   PORT_IN_USE: terminal(500, 'Port {port} on {host} is in use.', 'Stop what listens there, or set RUNLAKE_PORT.'),
+  SCHEMA_REFUSED: terminal(
+    500,
+    'The schema registry refused the schema of {subject}: {reason}.',
+    'Run the newest release on every role; set the compatibility of the subject to FULL.',
+  ),
+  TOPIC_UNFIT: terminal(
+    500,
+    'The Kafka topic {topic} cannot be used: its {property} is {found}, and {needed} is needed.',
+    'Alter the topic, or the setting that asks for it ({variable}): Runlake alters no topic that exists.',
+  ),
   SCHEMA_MISMATCH: terminal(
     500,
     'Topic {topic} and table {table} disagree: {reason}',

@@ -22,6 +22,8 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
   /** Where set, queues live there and not in the database. */
   readonly redisUrl?: string | undefined;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   readonly catalogue?: Catalogue;
 }
@@ -36,6 +38,7 @@ const maxStalledCount = 5;
 export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalogue>({
   databaseUrl,
   redisUrl,
+  authorities,
   logger,
   catalogue = jobCatalogue as unknown as Catalogue,
 }: JobsOptions<Catalogue>): Promise<Jobs<Catalogue>> {
@@ -43,8 +46,8 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   const onLoss = noteLosses(where.store, logger);
   const backend =
     redisUrl === undefined
-      ? await openPostgresBackend(databaseUrl, Object.keys(catalogue).length, onLoss)
-      : await openRedisBackend(redisUrl, onLoss);
+      ? await openPostgresBackend({ url: databaseUrl, authorities }, Object.keys(catalogue).length, onLoss)
+      : await openRedisBackend({ url: redisUrl, authorities }, onLoss);
   const queues = new Map<string, Queue>();
   const workers: Worker[] = [];
 

@@ -1,5 +1,6 @@
 import { createPostgresBackend, Queue, runMigrations, Worker } from 'bullmq';
 import pg from 'pg';
+import { postgresAddress } from '../postgres/address.ts';
 import { databaseFault } from '../postgres/faults.ts';
 import type { JobBackend } from './backend.ts';
 
@@ -17,12 +18,12 @@ export const postgresStore = { store: 'Postgres', variable: 'RUNLAKE_DATABASE_UR
  * @throws DATABASE_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED where BullMQ's own tables cannot be made.
  */
 export async function openPostgresBackend(
-  url: string,
+  { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
   kindsOfJobs: number,
   onLoss: (err: Error) => void,
 ): Promise<JobBackend> {
   const pool = new pg.Pool({
-    connectionString: url,
+    ...postgresAddress(url, authorities),
     application_name: 'runlake-jobs',
     max: sharedConnections + kindsOfJobs,
     keepAlive: true,

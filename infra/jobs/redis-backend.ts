@@ -11,14 +11,19 @@ export const redisStore = { store: 'Redis', variable: 'RUNLAKE_REDIS_URL' } as c
  *
  * @throws JOBS_UNAVAILABLE within 10 s where Redis cannot be reached or does not answer.
  */
-export async function openRedisBackend(url: string, onLoss: (err: Error) => void): Promise<JobBackend> {
-  await requireAnswer(url);
+export async function openRedisBackend(
+  { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
+  onLoss: (err: Error) => void,
+): Promise<JobBackend> {
+  const tls = redisTls(url, authorities);
+  await requireAnswer(url, tls);
   // Who enqueues hears of a Redis that is gone; workers wait for it without end, as BullMQ demands.
-  const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues' });
+  const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
   const forWorkers = new Redis(url, {
     maxRetriesPerRequest: null,
     connectionName: 'runlake-workers',
     lazyConnect: true,
+    ...tls,
   });
   for (const connection of [forQueues, forWorkers]) {
     connection.on('error', onLoss);
@@ -34,9 +39,19 @@ export async function openRedisBackend(url: string, onLoss: (err: Error) => void
   };
 }
 
+/** For an address that begins with `rediss://`; the client would take its own list of authorities from there. */
+function redisTls(url: string, authorities: readonly string[] | undefined) {
+  return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
+}
+
 /** The connections below try for ever, so whether Redis is there at all is found out with one that tries once. */
-async function requireAnswer(url: string): Promise<void> {
-  const probe = new Redis(url, { lazyConnect: true, retryStrategy: () => null, connectTimeout: connectTimeoutMs });
+async function requireAnswer(url: string, tls: ReturnType<typeof redisTls>): Promise<void> {
+  const probe = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    connectTimeout: connectTimeoutMs,
+    ...tls,
+  });
   let reason: unknown;
   probe.on('error', (err) => {
     reason ??= err;

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
+import { postgresAddress } from './address.ts';
 import { Connection, sqlThrough } from './connection.ts';
 import type { Database } from './database.ts';
 import { databaseFault } from './faults.ts';
@@ -9,8 +10,10 @@ import { valueTypes } from './value-types.ts';
 export type { Database, Sql } from './database.ts';
 
 export interface DatabaseOptions {
-  /** `postgres://user:password@host:port/database` */
+  /** `postgres://user:password@host:port/database`; TLS by its `sslmode`, see {@link postgresAddress}. */
   readonly url: string;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
   /** How long a statement may take, and how long a caller waits for a connection. */
   readonly timeoutMs: number;
@@ -22,9 +25,9 @@ export interface DatabaseOptions {
  * Opens the database. Connects at the first statement. A connection that breaks, also while idle, is dropped and the next
  * call opens another, so that Postgres may restart under us.
  */
-export function openDatabase({ url, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
+export function openDatabase({ url, authorities, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
   const pool = new pg.Pool({
-    connectionString: url,
+    ...postgresAddress(url, authorities),
     application_name: 'runlake',
     max: maxConnections,
     connectionTimeoutMillis: timeoutMs,

@@ -13,11 +13,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
+import { type PostgresAddress, postgresAddress } from './address.ts';
 import { databaseFault } from './faults.ts';
 
 export interface SessionLockOptions {
   /** `postgres://user:password@host:port/database` */
   readonly url: string;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
   /** Any number that nothing else in this database locks. */
   readonly key: number;
   readonly logger: Logger;
@@ -42,9 +45,10 @@ interface Session {
 
 /** Takes the lock. @returns undefined where somebody else has it. @throws what {@link databaseFault} makes of a failure. */
 export async function takeSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
-  const { url, key, logger, waitMs = 5_000 } = options;
+  const { key, logger, waitMs = 5_000 } = options;
+  const address = postgresAddress(options.url, options.authorities);
   let released = false;
-  let session = await connect(url).catch((raw) => {
+  let session = await connect(address).catch((raw) => {
     throw databaseFault(raw);
   });
   const deadline = Date.now() + waitMs;
@@ -68,7 +72,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
       if (released) return true;
       let next: Session | undefined;
       try {
-        next = await connect(url);
+        next = await connect(address);
         await next.client.query(
           'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2',
           [former.pid, former.startedAt],
@@ -104,9 +108,9 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
   };
 }
 
-async function connect(url: string): Promise<Session> {
+async function connect(address: PostgresAddress): Promise<Session> {
   const client = new pg.Client({
-    connectionString: url,
+    ...address,
     application_name: 'runlake lock',
     connectionTimeoutMillis: 5_000,
     query_timeout: 10_000,

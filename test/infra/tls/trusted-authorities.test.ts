@@ -31,7 +31,7 @@ describe('authorities that connections trust', () => {
     const tlsCaFile = join(folder, name);
     if (text !== undefined) writeFileSync(tlsCaFile, text);
     expect(() => trustedAuthorities({ tlsCaFile })).toThrow(
-      expect.objectContaining({ code: 'CA_FILE_UNUSABLE', message: expect.stringMatching(reason) }),
+      expect.objectContaining({ code: 'TLS_FILE_UNUSABLE', message: expect.stringMatching(reason) }),
     );
   });
 });

@@ -1,0 +1,16 @@
+/**
+ * Certificates of the tests, valid until 2126: two authorities, and of the first one a server's for localhost and one for
+ * elsewhere.example. The keys guard nothing else.
+ */
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const path = (name: string) => fileURLToPath(new URL(`certificates/${name}.pem`, import.meta.url));
+
+export const authorityFile = path('authority');
+export const otherAuthorityFile = path('other-authority');
+
+/** What a server shows. */
+export function serverCertificate(name: 'server' | 'elsewhere' = 'server'): { cert: Buffer; key: Buffer } {
+  return { cert: readFileSync(path(name)), key: readFileSync(path(`${name}-key`)) };
+}

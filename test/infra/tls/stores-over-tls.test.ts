@@ -1,0 +1,110 @@
+/** Real stores behind TLS: who is trusted, by which address, and that nothing is let through that should not be. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openWarehouse } from '../../../infra/clickhouse/client.ts';
+import { openJobs } from '../../../infra/jobs/open-jobs.ts';
+import { openDatabase } from '../../../infra/postgres/pool.ts';
+import { takeSessionLock } from '../../../infra/postgres/session-lock.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { authorityFile, otherAuthorityFile } from './certificates.ts';
+import { openTlsProxy, type TlsProxy } from './tls-proxy.ts';
+
+const logger = createLogger('silent', 'test');
+const timeoutMs = 10_000;
+const own = trustedAuthorities({ tlsCaFile: authorityFile });
+const other = trustedAuthorities({ tlsCaFile: otherAuthorityFile });
+
+let stores: FreshStores;
+let proxies: Record<'clickhouse' | 'postgres' | 'clickhouseElsewhere' | 'postgresElsewhere', TlsProxy>;
+beforeAll(async () => {
+  stores = await freshStores({ migrated: false });
+  const clickhouse = placeOf(stores.clickhouseUrl);
+  const postgres = { ...placeOf(stores.databaseUrl), asPostgres: true };
+  proxies = {
+    clickhouse: await openTlsProxy(clickhouse),
+    clickhouseElsewhere: await openTlsProxy({ ...clickhouse, certificate: 'elsewhere' }),
+    postgres: await openTlsProxy(postgres),
+    postgresElsewhere: await openTlsProxy({ ...postgres, certificate: 'elsewhere' }),
+  };
+});
+afterAll(async () => {
+  await Promise.all(Object.values(proxies ?? {}).map((proxy) => proxy.close()));
+  await stores?.close();
+});
+
+function placeOf(url: string) {
+  const { hostname, port } = new URL(url);
+  return { host: hostname, port: Number(port) };
+}
+
+function through(proxy: TlsProxy, url: string, change: (address: URL) => void = () => undefined): string {
+  const address = new URL(url);
+  address.port = String(proxy.port);
+  change(address);
+  return address.href;
+}
+
+describe('ClickHouse over https', () => {
+  it.each([
+    ['of a trusted authority answers', 'clickhouse', own, undefined],
+    ['of an authority that nobody named is refused', 'clickhouse', undefined, 'WAREHOUSE_UNAVAILABLE'],
+    ['of another authority is refused', 'clickhouse', other, 'WAREHOUSE_UNAVAILABLE'],
+    ['with another name is refused', 'clickhouseElsewhere', own, 'WAREHOUSE_UNAVAILABLE'],
+  ] as const)('a server %s', async (_case, proxy, authorities, code) => {
+    const url = through(proxies[proxy], stores.clickhouseUrl.replace('http:', 'https:'));
+    const warehouse = openWarehouse({ url, authorities, logger, timeoutMs });
+    const asked = warehouse.ping();
+    await (code ? expect(asked).rejects.toMatchObject({ code }) : expect(asked).resolves.toBeUndefined());
+    await warehouse.close();
+  });
+});
+
+describe('Postgres over TLS', () => {
+  const refused = 'DATABASE_UNAVAILABLE';
+  it.each([
+    ['verify-full', 'postgres', own, undefined],
+    ['verify-full', 'postgres', undefined, refused],
+    ['verify-full', 'postgres', other, refused],
+    ['verify-full', 'postgresElsewhere', own, refused],
+    ['verify-ca', 'postgresElsewhere', own, undefined],
+    ['verify-ca', 'postgresElsewhere', other, refused],
+    ['require', 'postgres', undefined, undefined],
+    ['require', 'postgresElsewhere', own, undefined],
+    ['require', 'postgres', other, refused],
+  ] as const)('sslmode=%s with the certificate of %s', async (mode, proxy, authorities, code) => {
+    const url = through(proxies[proxy], stores.databaseUrl, (address) => address.searchParams.set('sslmode', mode));
+    const database = openDatabase({ url, authorities, logger, timeoutMs });
+    const asked = database.ping();
+    await (code ? expect(asked).rejects.toMatchObject({ code }) : expect(asked).resolves.toBeUndefined());
+    await database.close();
+  });
+
+  it('refuses a server that speaks no TLS', async () => {
+    const database = openDatabase({ url: `${stores.databaseUrl}?sslmode=require`, logger, timeoutMs });
+    await expect(database.ping()).rejects.toMatchObject({ code: refused });
+    await database.close();
+  });
+
+  it('takes the authority of the address before that of the setting', async () => {
+    const url = through(proxies.postgres, stores.databaseUrl, (address) => {
+      address.searchParams.set('sslmode', 'verify-full');
+      address.searchParams.set('sslrootcert', authorityFile);
+    });
+    const database = openDatabase({ url, authorities: other, logger, timeoutMs });
+    await database.ping();
+    await database.close();
+  });
+
+  it('carries the lock of the in-process log and the job queues too', async () => {
+    const url = through(proxies.postgres, stores.databaseUrl, (address) =>
+      address.searchParams.set('sslmode', 'verify-full'),
+    );
+    const lock = await takeSessionLock({ url, authorities: own, key: 77, logger });
+    expect(lock).toBeDefined();
+    await lock?.release();
+    const jobs = await openJobs({ databaseUrl: url, authorities: own, logger });
+    await jobs.check();
+    await jobs.close();
+  });
+});
