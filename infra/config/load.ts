@@ -4,6 +4,7 @@ import Format from 'typebox/format';
 import { fault } from '../errors/runlake-error.ts';
 import { sslModes, unknownSslMode } from '../postgres/address.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
+import { isStackVariable } from './stack-settings.ts';
 
 export type SettingSource = 'environment' | 'default' | 'not set';
 
@@ -103,5 +104,7 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
 
 function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
   const known = new Set(Object.values<Setting>(settings).map((setting) => setting.variable));
-  return Object.keys(environment).filter((variable) => variable.startsWith('RUNLAKE_') && !known.has(variable));
+  return Object.keys(environment).filter(
+    (variable) => variable.startsWith('RUNLAKE_') && !known.has(variable) && !isStackVariable(variable),
+  );
 }

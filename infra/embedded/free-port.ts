@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 
 const loopback = '127.0.0.1';
 const attempts = 5;
@@ -10,28 +10,40 @@ const attempts = 5;
  *
  * @throws what `start` throws, where the port was not the cause.
  */
-export async function onFreePort<T>(start: (port: number) => Promise<T>): Promise<T> {
+export function onFreePort<T>(start: (port: number) => Promise<T>): Promise<T> {
+  return onFreePorts(1, ([port = 0]) => start(port));
+}
+
+/** The same for a server that needs `count` ports, all different. */
+export async function onFreePorts<T>(count: number, start: (ports: readonly number[]) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
-    const port = await freePort();
+    const ports = await freePorts(count);
     try {
-      return await start(port);
+      return await start(ports);
     } catch (error) {
-      if (attempt === attempts || !(await isPortTaken(port))) throw error;
+      const taken = await Promise.all(ports.map(isPortTaken));
+      if (attempt === attempts || !taken.includes(true)) throw error;
     }
   }
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, loopback);
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address ? address.port : freePort();
+/** All are held until the last one is found, so that no two are the same. */
+export async function freePorts(count: number): Promise<number[]> {
+  const servers: Server[] = [];
+  const ports: number[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const server = createServer().listen(0, loopback);
+    servers.push(server);
+    await once(server, 'listening');
+    const address = server.address();
+    if (typeof address === 'object' && address) ports.push(address.port);
+  }
+  await Promise.all(servers.map((server) => once(server.close(), 'close')));
+  return ports;
 }
 
-/** Asked after a failed start only: it tells a taken port from every other cause without reading messages. */
-async function isPortTaken(port: number): Promise<boolean> {
+/** After a failed start it tells a taken port from every other cause without reading messages. */
+export async function isPortTaken(port: number): Promise<boolean> {
   const server = createServer().listen(port, loopback);
   try {
     await once(server, 'listening');
@@ -39,5 +51,6 @@ async function isPortTaken(port: number): Promise<boolean> {
     return true;
   }
   server.close();
+  await once(server, 'close');
   return false;
 }

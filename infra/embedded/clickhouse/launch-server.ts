@@ -2,9 +2,9 @@ import { fault } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
 import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
+import { endLeftover, noteProcess } from '../leftover.ts';
 import type { EngineProcess } from '../supervise-engine.ts';
 import { lastError } from './last-error.ts';
-import { endLeftover, noteProcess } from './leftover.ts';
 import { serverFiles } from './server-config.ts';
 
 export interface ServerLaunch {

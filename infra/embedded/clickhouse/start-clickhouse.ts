@@ -24,21 +24,25 @@ const database = 'runlake';
 const gib = 1024 ** 3;
 
 /**
- * Starts a real ClickHouse server in a child process, on a free loopback port, with data in `<folder>/clickhouse` and a new
- * password at each start. It answers when this resolves, and is started again when it ends by itself.
+ * Starts a real ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a
+ * password. It answers when this resolves, and is started again when it ends by itself.
  *
+ * @param port default: a free one.
+ * @param password default: a new one at each start.
  * @param memoryLimitBytes most memory of the server; default: half of the machine's, at least 1 GiB.
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */
 export async function startClickhouse(options: {
   readonly folder: string;
   readonly memoryLimitBytes?: number;
+  readonly port?: number;
+  readonly password?: string;
   readonly logger?: Logger;
 }): Promise<EmbeddedClickhouse> {
   const library = await findLibrary();
   const folder = join(options.folder, 'clickhouse');
   const files = serverFiles(folder);
-  const password = randomBytes(24).toString('base64url');
+  const { password = randomBytes(24).toString('base64url') } = options;
   mkdirSync(files.data, { recursive: true, mode: 0o700 });
   const displayName = `runlake-${randomBytes(8).toString('hex')}`;
   writePrivateFile(
@@ -47,7 +51,7 @@ export async function startClickhouse(options: {
   );
   writePrivateFile(files.users, usersConfig(user, password));
 
-  let port: number | undefined;
+  let { port } = options;
   const launch = async () => {
     const launchOn = (on: number) => launchServer({ library, folder, port: on, user, password, database, displayName });
     if (port !== undefined) return launchOn(port);

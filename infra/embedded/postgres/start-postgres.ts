@@ -24,6 +24,8 @@ export interface EmbeddedPostgres {
 export interface PostgresOptions {
   /** The data folder, whose lock the caller holds. */
   readonly folder: string;
+  /** Default: a free one. */
+  readonly port?: number;
   readonly logger?: Logger;
   /** Default: the npm package. */
   readonly build?: PostgresBinaries;
@@ -49,7 +51,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   place.remember();
 
   const log = new BoundedLog(join(folder, 'postgres.log'), logBytes);
-  let port: number | undefined;
+  let { port } = options;
   const launch = async () => {
     await endLeftovers(dataFolder);
     const launchOn = (on: number) =>

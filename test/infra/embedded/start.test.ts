@@ -107,7 +107,7 @@ it('where one cannot start, the other is stopped and the reason is its own', asy
   chmodSync(path, 0o711);
   const started = startEmbedded({ folder, needs: both });
   await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
-  await expect(started).rejects.toThrow(/The embedded ClickHouse did not start: .*metadata/);
+  await expect(started).rejects.toThrow(/ClickHouse did not start: .*metadata/);
   expect(processesOn(path)).toEqual([]);
   await folder.close();
 });

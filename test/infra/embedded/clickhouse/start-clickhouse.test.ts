@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
-import { endLeftover, noteProcess } from '../../../../infra/embedded/clickhouse/leftover.ts';
+import { endLeftover, noteProcess } from '../../../../infra/embedded/leftover.ts';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
 import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
 
@@ -80,7 +80,7 @@ it('says in the words of the engine why it cannot start', async () => {
   mkdirSync(join(folder, 'clickhouse', 'data', 'status'), { recursive: true });
   const started = startClickhouse({ folder });
   await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
-  await expect(started).rejects.toThrow(/The embedded ClickHouse did not start: .*Exception.*status/);
+  await expect(started).rejects.toThrow(/ClickHouse did not start: .*Exception.*status/);
   expect(processesOn(folder)).toEqual([]);
 });
 

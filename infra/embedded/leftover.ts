@@ -1,6 +1,6 @@
-import { readFileIfThere, writePrivateFile } from '../private-file.ts';
-import { isSameProcess, processIdentity } from '../process-identity.ts';
-import { untilGone } from '../until-gone.ts';
+import { readFileIfThere, writePrivateFile } from './private-file.ts';
+import { isSameProcess, processIdentity } from './process-identity.ts';
+import { untilGone } from './until-gone.ts';
 
 const goneWithinMs = 5_000;
 

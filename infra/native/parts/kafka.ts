@@ -1,0 +1,126 @@
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { readFileIfThere, writePrivateFile } from '../../embedded/private-file.ts';
+import { fault } from '../../errors/runlake-error.ts';
+import { fetchPinned } from '../fetch-pinned.ts';
+import { findJava, mavenInstall } from '../find-java.ts';
+import { launchProgram } from '../launch-program.ts';
+import type { LaunchOptions, Part } from '../part.ts';
+import { kafkaPin, mavenDependencyPlugin } from '../pins.ts';
+import { checkKafka } from './kafka-metadata.ts';
+
+const title = `Kafka ${kafkaPin.version}`;
+const pom = fileURLToPath(new URL('../kafka-pom.xml', import.meta.url));
+const heap = '-Xmx512m';
+
+/** One node that is broker and controller (KRaft), with the internal topics that a single node can hold. */
+export const kafka: Part = {
+  name: 'kafka',
+  title,
+  portCount: 2,
+  async install(tools) {
+    const java = await findJava(title, tools);
+    const folder = await fetchPinned({
+      part: 'kafka',
+      pin: kafkaPin,
+      cacheFolder: tools.cacheFolder,
+      async download(draft) {
+        const maven = tools.need(title, ['mvn'], mavenInstall);
+        tools.say(`${title}: downloading`);
+        const goal = `org.apache.maven.plugins:maven-dependency-plugin:${mavenDependencyPlugin}:copy-dependencies`;
+        const args = ['-q', '-B', '-f', pom, goal, `-DoutputDirectory=${join(draft, 'files')}`];
+        await tools.run(title, maven, args, draft);
+      },
+    });
+    return { java, classPath: join(folder, 'files', '*') };
+  },
+  async launch(options) {
+    const { ports, installation, log } = options;
+    const workFolder = join(options.folder, 'kafka');
+    const properties = await ensureStorage(options, workFolder);
+    return launchProgram({
+      title,
+      folder: options.folder,
+      workFolder,
+      program: installation.java ?? '',
+      args: [
+        heap,
+        '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+        '-cp',
+        installation.classPath ?? '',
+        'kafka.Kafka',
+        properties,
+      ],
+      ask: () => checkKafka(ports[0] ?? 0),
+      explains: /ERROR|Exception/,
+      log,
+    });
+  },
+  values: ({ ports }) => ({ brokers: `127.0.0.1:${ports[0]}` }),
+  check: ({ brokers = '' }) => checkKafka(Number(brokers.split(':')[1])),
+  exports: ({ brokers = '' }) => ({ RUNLAKE_KAFKA_BROKERS: brokers }),
+};
+
+/** Writes the settings and formats the storage, once. @returns path of the settings. */
+async function ensureStorage(options: LaunchOptions, workFolder: string): Promise<string> {
+  const properties = join(workFolder, 'server.properties');
+  const data = join(workFolder, 'data');
+  mkdirSync(workFolder, { recursive: true, mode: 0o700 });
+  if (readFileIfThere(properties) === undefined) writePrivateFile(properties, serverProperties(options.ports, data));
+  if (existsSync(join(data, 'meta.properties'))) return properties;
+  const { java = '', classPath = '' } = options.installation;
+  // A cluster id is 16 bytes in base64; `x` keeps it from looking like an option.
+  const clusterId = `x${options.secret('kafka cluster')}`.slice(0, 21).concat('A');
+  try {
+    const format = [
+      '-Xmx128m',
+      '-cp',
+      classPath,
+      'kafka.tools.StorageTool',
+      'format',
+      '-t',
+      clusterId,
+      '-c',
+      properties,
+    ];
+    await promisify(execFile)(java, format);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw fault('ENGINE_START_FAILED', { engine: title, reason }, { cause: error });
+  }
+  return properties;
+}
+
+function serverProperties([port, controllerPort]: readonly number[], data: string): string {
+  const settings = {
+    'process.roles': 'broker,controller',
+    'node.id': 1,
+    'controller.quorum.voters': `1@127.0.0.1:${controllerPort}`,
+    listeners: `PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
+    'advertised.listeners': `PLAINTEXT://127.0.0.1:${port}`,
+    'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'controller.listener.names': 'CONTROLLER',
+    'inter.broker.listener.name': 'PLAINTEXT',
+    'log.dirs': data,
+    // Who needs a topic makes it: a misspelt one must not come into being.
+    'auto.create.topics.enable': false,
+    'offsets.topic.replication.factor': 1,
+    'offsets.topic.num.partitions': 4,
+    'transaction.state.log.replication.factor': 1,
+    'transaction.state.log.min.isr': 1,
+    'transaction.state.log.num.partitions': 4,
+    'share.coordinator.state.topic.replication.factor': 1,
+    'share.coordinator.state.topic.min.isr': 1,
+    'group.initial.rebalance.delay.ms': 0,
+    // Tests make and delete many small topics.
+    'log.cleaner.dedupe.buffer.size': 2 * 1024 * 1024,
+    'log.segment.delete.delay.ms': 1_000,
+    'controlled.shutdown.enable': false,
+  };
+  return Object.entries(settings)
+    .map(([name, value]) => `${name}=${value}\n`)
+    .join('');
+}
