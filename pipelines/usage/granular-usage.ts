@@ -1,9 +1,10 @@
-import type { Query, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { namesOf } from './dimension-names.ts';
 import type { Grouping } from './grouping.ts';
-import { type BucketPlan, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
+import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
+import { type UsageCount, usageQuery } from './usage-query.ts';
 
 export interface GranularUsageRequest {
   readonly organizationId: string;
@@ -17,18 +18,24 @@ export interface GranularUsageRequest {
 /** The keys of `dimensions` that SPEC.md 4.2 lists for the grouping; null where nobody is known, or no longer. */
 export type Dimensions = Readonly<Record<string, string | null>>;
 
-export interface UsageRow {
-  /** Half-open, seconds since 1970, UTC. */
-  readonly startSeconds: number;
-  readonly endSeconds: number;
-  readonly dimensions: Dimensions;
-  readonly traces: number;
+/** Half-open, seconds since 1970, UTC. */
+export interface UsageBucket extends BucketBounds {
+  /** Traces of each of the report's `dimensions`, in their order; zero where it has none. */
+  readonly traces: Float64Array;
 }
 
 export interface GranularUsage {
   readonly stride: Stride;
-  /** One a bucket and combination of dimensions, ordered by both; none has zero traces. */
-  readonly rows: readonly UsageRow[];
+  /** In order, none twice. */
+  readonly dimensions: readonly Dimensions[];
+  /** In order; without those that have no trace at all. */
+  readonly buckets: readonly UsageBucket[];
+}
+
+/** One cell of the report. */
+export interface UsageRow extends BucketBounds {
+  readonly dimensions: Dimensions;
+  readonly traces: number;
 }
 
 /**
@@ -44,81 +51,48 @@ export async function granularUsage(
   request: GranularUsageRequest,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
-  const query = granularUsageQuery(plan, request.workspaceIds, request.groupBy);
-  const counts = query ? await ports.warehouse.query<Count>(query) : [];
-  const ids = new Set(counts.map(({ id }) => id));
-  ids.delete(nilUuid);
-  const names = await namesOf(ports.database, request.organizationId, request.groupBy, [...ids]);
-  return { stride: plan.stride, rows: rowsOf(plan, request.groupBy, counts, names) };
-}
-
-interface Count {
-  readonly bucket: number;
-  readonly id: string;
-  readonly counted: number;
-}
-
-/** The last whole hour that a `DateTime` of ClickHouse can hold, in 2106. */
-const lastHourSeconds = 4_294_965_600;
-
-/** Longer lists of ids travel as a table: what a parameter holds is limited. */
-const mostInlineIds = 2_000;
-
-/** The query of a plan, or undefined where nothing can match. */
-export function granularUsageQuery(
-  plan: BucketPlan,
-  workspaceIds: readonly string[],
-  groupBy: Grouping,
-): Query | undefined {
-  const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
-  const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
-  if (workspaceIds.length === 0 || start >= end) return undefined;
-  const short = workspaceIds.length <= mostInlineIds;
-  const workspaces = { name: 'workspaces', structure: 'tenant_id UUID', rows: workspaceIds.map((id) => [id]) };
+  const query = usageQuery(plan, request.workspaceIds, request.groupBy);
+  const counted = query ? await ports.warehouse.query<UsageCount>(query) : [];
+  const ids = counted.map(({ id }) => id);
+  const known = ids.filter((id) => id !== nilUuid);
+  const names = await namesOf(ports.database, request.organizationId, request.groupBy, known);
+  const { dimensions, rankOf } = rank(request.groupBy, ids, names);
+  const buckets = bucketsOf(counted, rankOf, dimensions.length);
   return {
-    name: 'granular-usage',
-    sql: `SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, id, sum(traces) AS counted
-FROM usage_hourly FINAL
-WHERE tenant_id IN ${short ? '{workspaces:Array(UUID)}' : 'workspaces'} AND dimension = {dimension:String}
-  AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
-GROUP BY bucket, id
-HAVING counted > 0`,
-    params: {
-      ...(short ? { workspaces: workspaceIds } : {}),
-      dimension: groupBy,
-      start,
-      end,
-      origin: originSeconds,
-      stride: strideSeconds,
-    },
-    ...(short ? {} : { external: workspaces }),
+    stride: plan.stride,
+    dimensions,
+    buckets: [...buckets]
+      .sort(([a], [b]) => a - b)
+      .map(([index, traces]) => ({ ...bucketBounds(plan, index), traces })),
   };
 }
 
-/** Joins the names; what looks the same to the reader (two keys of one short form) becomes one row. */
-function rowsOf(
-  plan: BucketPlan,
-  groupBy: Grouping,
-  counts: readonly Count[],
-  names: ReadonlyMap<string, string>,
-): UsageRow[] {
-  const { rankOf, dimensions } = rank(groupBy, new Set(counts.map(({ id }) => id)), names);
-  const traces = new Map<number, number>();
-  for (const { bucket, id, counted } of counts) {
-    const place = bucket * dimensions.length + rankOf.get(id)!;
-    traces.set(place, (traces.get(place) ?? 0) + counted);
+/** The cells of a report that are not zero, by bucket, then by dimension. */
+export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<UsageRow> {
+  for (const { startSeconds, endSeconds, traces } of buckets) {
+    for (const [place, dimension] of dimensions.entries()) {
+      if (traces[place] !== 0) yield { startSeconds, endSeconds, dimensions: dimension, traces: traces[place]! };
+    }
   }
-  return [...traces.keys()]
-    .sort((a, b) => a - b)
-    .map((place) => ({
-      ...bucketBounds(plan, Math.floor(place / dimensions.length)),
-      dimensions: dimensions[place % dimensions.length]!,
-      traces: traces.get(place)!,
-    }));
+}
+
+/** What looks the same to the reader (two keys of one short form) is added up. */
+function bucketsOf(counted: readonly UsageCount[], rankOf: ReadonlyMap<string, number>, width: number) {
+  const traces = new Map<number, Float64Array>();
+  for (const { id, buckets, counts } of counted) {
+    const place = rankOf.get(id)!;
+    for (let entry = 0; entry < buckets.length; entry++) {
+      const index = buckets[entry]!;
+      const bucket = traces.get(index) ?? new Float64Array(width);
+      bucket[place] = bucket[place]! + counts[entry]!;
+      traces.set(index, bucket);
+    }
+  }
+  return traces;
 }
 
 /** What the reader sees of each id, in order, once each, and where in that order an id is found. */
-function rank(groupBy: Grouping, ids: ReadonlySet<string>, names: ReadonlyMap<string, string>) {
+function rank(groupBy: Grouping, ids: readonly string[], names: ReadonlyMap<string, string>) {
   const labels = new Map<string, Dimensions>();
   const labelOf = new Map<string, string>();
   for (const id of ids) {

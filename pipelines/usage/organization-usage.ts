@@ -1,4 +1,4 @@
-import { type GranularUsageRequest, granularUsage } from './granular-usage.ts';
+import { type GranularUsageRequest, granularUsage, usageRows } from './granular-usage.ts';
 import { planBuckets } from './stride.ts';
 
 export interface OrganizationUsage {
@@ -18,17 +18,19 @@ export async function organizationUsage(
   ports: Parameters<typeof granularUsage>[0],
   request: Omit<GranularUsageRequest, 'groupBy'>,
 ): Promise<OrganizationUsage> {
-  const { rows } = await granularUsage(ports, { ...request, groupBy: 'workspace' });
+  const usage = await granularUsage(ports, { ...request, groupBy: 'workspace' });
   const byWorkspace: Record<string, number> = {};
-  for (const { dimensions, traces } of rows) {
+  let total = 0;
+  for (const { dimensions, traces } of usageRows(usage)) {
     const id = String(dimensions.workspace_id);
     byWorkspace[id] = (byWorkspace[id] ?? 0) + traces;
+    total += traces;
   }
   const plan = planBuckets(request.range);
   return {
     startSeconds: plan.startInclusiveSeconds,
     endSeconds: plan.endExclusiveSeconds,
-    traces: rows.reduce((sum, { traces }) => sum + traces, 0),
+    traces: total,
     byWorkspace,
   };
 }

@@ -8,14 +8,14 @@
  *   1. The advisory lock: one pass at a time over all processes. Who does not get it leaves; the holder does the work.
  *   2. The pass number, from a sequence, under the lock: a later pass always has the higher number, and its rows win.
  *   3. The notes, at most so many. A note that arrives from here on stays for the next pass.
- *   4. A count of an earlier pass that outlived its process or its transaction is ended on the server: a row of it that
- *      came after step 5 had looked for rows to set to zero would stay.
- *   5. The count: new rows for what there is, zero rows for what there was and no longer is. Died before or within: the
- *      notes are still there. Rows of a part of the hours are right already and will be counted again.
+ *   4. The count: a new row for each touched hour and dimension, in place of the one there was. Died before or within: the
+ *      notes are still there. Rows of a part of the hours are right already and will be counted again. What a count that
+ *      outlived its process writes after this one has a lower pass and never shows.
+ *   5. The days of those hours, summed again from all their hours. Died before or within: as in step 4. Until it is done,
+ *      reports of whole days do not show what reports of hours do.
  *   6. Exactly the notes that were read are deleted, by their numbers; commit. Died before: the hours are counted again.
  */
-import { endInserts } from '../../infra/clickhouse/end-inserts.ts';
-import type { Command, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Command, ExternalTable, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { delaySeconds } from './usage-metrics.ts';
@@ -47,7 +47,6 @@ export const usualHours = 20_000;
 
 /** Any constant that nothing else in this database locks. */
 const lockKey = 7_215_508_431;
-const countName = 'usage-roll-up';
 
 /**
  * Runs a pass.
@@ -69,10 +68,9 @@ export async function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Pro
     if (notes.length === 0) return { outcome: 'idle', hours: 0, more: false };
     const [next] = await transaction.query<{ pass: number }>("SELECT nextval('usage_pass') AS pass");
 
-    // Step 4. Whoever holds the lock is the only one who may be counting.
-    await endInserts(ports.warehouse, 'name', countName);
     const hours = notes.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
     await ports.warehouse.command({ ...countHours(hours, next!.pass), timeoutMs });
+    await ports.warehouse.command({ ...sumDays(hours, next!.pass), timeoutMs });
 
     // They come oldest first.
     longestWaitSeconds = notes[0]!.waited_seconds;
@@ -107,35 +105,64 @@ const readNotesSql = `
   ORDER BY min(sequence)
   LIMIT $2`;
 
+/** The touched hours travel beside a statement, as a table: no list of keys is too long for it. */
+function touched(hours: readonly TouchedHour[]): ExternalTable {
+  return {
+    name: 'touched',
+    // Not a DateTime: of those, ClickHouse reads short numbers as something else.
+    structure: 'tenant_id UUID, hour_seconds UInt32',
+    rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
+  };
+}
+
+/** The first two conditions let ClickHouse use the sorting key, each alone. */
+const touchedOnly = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM touched)
+      AND ${column} IN (SELECT ${ofSeconds} FROM touched)
+      AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM touched)`;
+
 /**
- * Step 5. The touched hours travel beside the statement, as a table: no list of keys is too long for it.
+ * Step 4. The facts are read once for all dimensions. The second half gives an hour that has no trace any more its empty lists.
  * `pick` is read by position, because under FINAL a subcolumn by name reads rows that are not merged.
  */
 export function countHours(hours: readonly TouchedHour[], pass: number): Command {
-  const touched = `tenant_id IN (SELECT tenant_id FROM touched) AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
-      AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)`;
   return {
-    name: countName,
-    sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, id, traces, pass)
-SELECT tenant_id, dimension, hour, id, sum(counted), {pass:UInt64}
+    name: 'count-usage-hours',
+    sql: `INSERT INTO usage_hourly (tenant_id, dimension, hour, ids, traces, pass)
+SELECT tenant_id, entry.1, hour, entry.2.1, entry.2.2, {pass:UInt64}
 FROM (
-  SELECT tenant_id, entry.1 AS dimension, hour, entry.2 AS id, toUInt64(1) AS counted
-  FROM traces FINAL
-  ARRAY JOIN [('workspace', tenant_id), ('project', pick.3), ('user', pick.4), ('api_key', pick.5)] AS entry
-  WHERE ${touched}
-  UNION ALL
-  SELECT tenant_id, toString(dimension), hour, id, toUInt64(0)
-  FROM usage_hourly FINAL
-  WHERE dimension IN ('workspace', 'project', 'user', 'api_key') AND ${touched}
+  SELECT tenant_id, hour, sumMap(workspaces, ones) AS by_workspace, sumMap(projects, ones) AS by_project,
+    sumMap(users, ones) AS by_user, sumMap(api_keys, ones) AS by_key
+  FROM (
+    SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
+      [toUInt64(1)] AS ones
+    FROM traces FINAL
+    WHERE ${touchedOnly('hour', "toDateTime(hour_seconds, 'UTC')")}
+    UNION ALL
+    SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM touched
+  )
+  GROUP BY tenant_id, hour
 )
-GROUP BY tenant_id, dimension, hour, id`,
+ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
     params: { pass },
-    external: {
-      name: 'touched',
-      // Not a DateTime: of those, ClickHouse reads short numbers as something else.
-      structure: 'tenant_id UUID, hour_seconds UInt32',
-      rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
-    },
+    external: touched(hours),
+    profile: 'recount',
+  };
+}
+
+/** Step 5. */
+export function sumDays(hours: readonly TouchedHour[], pass: number): Command {
+  return {
+    name: 'sum-usage-days',
+    sql: `INSERT INTO usage_daily (tenant_id, dimension, day, ids, traces, pass)
+SELECT tenant_id, dimension, day, counted.1, counted.2, {pass:UInt64}
+FROM (
+  SELECT tenant_id, dimension, toDate(hour) AS day, sumMap(ids, traces) AS counted
+  FROM usage_hourly FINAL
+  WHERE ${touchedOnly('toDate(hour)', "toDate(toDateTime(hour_seconds, 'UTC'))")}
+  GROUP BY tenant_id, dimension, day
+)`,
+    params: { pass },
+    external: touched(hours),
     profile: 'recount',
   };
 }

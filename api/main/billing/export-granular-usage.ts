@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
+import { granularUsage, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { warehouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
@@ -27,7 +27,7 @@ export const exportGranularUsage = defineOperation({
   },
   handler: async ({ query, caller, services }) => {
     const request = granularUsageRequest(query, caller, services.config.maxUsageWorkspaces);
-    const { rows } = await granularUsage(services, request);
+    const usage = await granularUsage(services, request);
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
     );
@@ -36,7 +36,7 @@ export const exportGranularUsage = defineOperation({
         'content-type': 'text/csv; charset=utf-8',
         'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
       },
-      body: usageCsv(rows),
+      body: usageCsv(usageRows(usage)),
     });
   },
 });

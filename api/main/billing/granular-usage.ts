@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
-import { defineOperation } from '../../server/operation.ts';
+import { Answer, defineOperation } from '../../server/operation.ts';
 import { warehouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
-import { formatUsageTime } from './usage-time.ts';
+import { usageJson } from './usage-json.ts';
 
 const Name = Type.Optional(Type.Union([Type.String(), Type.Null()]));
 
@@ -49,17 +49,11 @@ export const getGranularUsage = defineOperation({
   errors: warehouseErrors,
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
-    const { stride, rows } = await granularUsage(
-      services,
-      granularUsageRequest(query, caller, services.config.maxUsageWorkspaces),
-    );
-    return {
-      stride: { days: stride.days, hours: stride.hours },
-      usage: rows.map(({ startSeconds, dimensions, traces }) => ({
-        time_bucket: formatUsageTime(startSeconds),
-        dimensions,
-        traces,
-      })),
-    };
+    const request = granularUsageRequest(query, caller, services.config.maxUsageWorkspaces);
+    const usage = await granularUsage(services, request);
+    return new Answer({
+      headers: { 'content-type': 'application/json; charset=utf-8' },
+      body: usageJson(usage),
+    });
   },
 });

@@ -21,7 +21,7 @@ const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => 
  * The rows as a CSV file in UTF-8: every column always, CRLF at the end of each line, quotes where RFC 4180 asks for them.
  * A stream, so that a large file neither blocks other requests nor lies in memory twice.
  */
-export function usageCsv(rows: readonly UsageRow[]): Readable {
+export function usageCsv(rows: Iterable<UsageRow>): Readable {
   const lines = stringify({
     header: true,
     columns: columns.map(([header]) => header),
@@ -34,7 +34,7 @@ export function usageCsv(rows: readonly UsageRow[]): Readable {
   return cells.pipe(lines);
 }
 
-function* cellsOf(rows: readonly UsageRow[]) {
+function* cellsOf(rows: Iterable<UsageRow>) {
   for (const row of rows) yield columns.map(([, cell]) => cell(row));
 }
 

@@ -22,7 +22,7 @@ export async function recoverCuts(
   for (const cut of await log.unfinishedCuts()) {
     if (underWay.has(cut.token)) continue;
     // It may still run: rows that it writes after the look at them would be missed.
-    await endInserts(warehouse, 'token', cut.token);
+    await endInserts(warehouse, cut.token);
     await repairViews(warehouse, cut.hours);
     await database.transaction(async (transaction) => {
       await noteHours(transaction, cut.hours);

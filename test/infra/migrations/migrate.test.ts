@@ -61,7 +61,7 @@ describe('the schemas of this release', () => {
     expect(await checkMigrations(stores)).toEqual({ pending: [] });
     const { clickhouse, postgres } = await tablesOf(stores);
     expect(clickhouse).toEqual(
-      expect.arrayContaining(['runs', 'traces', 'usage_hourly', 'feedback', 'runlake_migrations']),
+      expect.arrayContaining(['runs', 'traces', 'usage_hourly', 'usage_daily', 'feedback', 'runlake_migrations']),
     );
     expect(postgres).toEqual(
       expect.arrayContaining(['organizations', 'projects', 'usage_notes', 'runlake_migrations']),

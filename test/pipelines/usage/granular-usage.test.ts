@@ -2,12 +2,13 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { granularUsage, granularUsageQuery, type UsageRow } from '../../../pipelines/usage/granular-usage.ts';
+import { granularUsage, type UsageRow, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { type Grouping, groupings } from '../../../pipelines/usage/grouping.ts';
 import { noteHours } from '../../../pipelines/usage/note-hours.ts';
 import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
 import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
+import { usageQuery } from '../../../pipelines/usage/usage-query.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
 
@@ -26,45 +27,93 @@ async function ingest(rows: readonly RunRow[]): Promise<void> {
   await insertRuns(stores.warehouse, rows);
   await noteHours(stores.database, hoursOf(rows));
 }
-const ask = (organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) =>
-  granularUsage(stores, { organizationId, workspaceIds, range, groupBy });
+async function ask(organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) {
+  const usage = await granularUsage(stores, { organizationId, workspaceIds, range, groupBy });
+  return { stride: usage.stride, rows: [...usageRows(usage)] };
+}
 
 describe('the query', () => {
   const plan = planBuckets(rangeOf('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
 
   it('is exactly this', () => {
-    const query = granularUsageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
+    const query = usageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
     expect(query?.params).toEqual({
       workspaces: [uuidOf('a'), uuidOf('b')],
       dimension: 'project',
       start: 1_767_571_200,
+      from: 1_767_571_200,
+      to: 1_770_249_600,
       end: 1_770_249_600,
       origin: 1_767_571_200,
       stride: 86_400,
     });
     expect(query?.external).toBeUndefined();
     expect(query?.sql).toMatchInlineSnapshot(`
-      "SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, id, sum(traces) AS counted
-      FROM usage_hourly FINAL
-      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String}
-        AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
-      GROUP BY bucket, id
-      HAVING counted > 0"
+      "SELECT id, groupArray(bucket) AS buckets, groupArray(counted) AS counts
+      FROM (
+      SELECT intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+      FROM usage_daily FINAL
+      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))
+      )
+      ARRAY JOIN ids AS id, traces AS counted
+      GROUP BY id"
     `);
+  });
+
+  it('takes the hours before and after the whole days one by one, and sums where a bucket is several days', () => {
+    const query = usageQuery(
+      planBuckets(rangeOf('2026-01-05T22:30:00Z', '2026-02-20T01:10:00Z')),
+      [uuidOf('a')],
+      'user',
+    );
+    expect(query?.params).toMatchObject({
+      start: Date.UTC(2026, 0, 5, 22) / 1_000,
+      from: Date.UTC(2026, 0, 6) / 1_000,
+      to: Date.UTC(2026, 1, 20) / 1_000,
+      end: Date.UTC(2026, 1, 20, 2) / 1_000,
+    });
+    expect(query?.sql).toMatchInlineSnapshot(`
+      "SELECT id, groupArray(bucket) AS buckets, groupArray(counted) AS counts
+      FROM (SELECT bucket, id, sum(counted) AS counted FROM (
+      SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+      FROM usage_hourly FINAL
+      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({from:UInt32}, 'UTC')
+      UNION ALL
+      SELECT intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+      FROM usage_daily FINAL
+      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))
+      UNION ALL
+      SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+      FROM usage_hourly FINAL
+      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND hour >= toDateTime({to:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
+      )
+      ARRAY JOIN ids AS id, traces AS counted GROUP BY bucket, id)
+      GROUP BY id"
+    `);
+  });
+
+  it.each([
+    ['below a day', '2026-01-05T22:30:00Z', '2026-01-06T20:00:00Z'],
+    ['a day and more without a whole one', '2026-01-05T12:00:00Z', '2026-01-06T23:00:00Z'],
+  ])('reads hours alone: %s', (_name, start, end) => {
+    const query = usageQuery(planBuckets(rangeOf(start, end)), [uuidOf('a')], 'user');
+    expect(query?.sql).not.toContain('usage_daily');
+    expect(query?.sql.match(/usage_hourly/g)).toHaveLength(1);
+    expect(query?.sql.includes('sum(')).toBe(start.includes('T12'));
   });
 
   it('sends long lists of workspaces as a table', () => {
     const ids = Array.from({ length: 2_001 }, (_, index) => uuidOf('workspace', index));
-    const query = granularUsageQuery(plan, ids, 'user');
+    const query = usageQuery(plan, ids, 'user');
     expect(query?.params).not.toHaveProperty('workspaces');
     expect(query?.external).toEqual({ name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) });
     expect(query?.sql).toContain('WHERE tenant_id IN workspaces AND');
   });
 
   it('is not sent where nothing can match', () => {
-    expect(granularUsageQuery(plan, [], 'project')).toBeUndefined();
+    expect(usageQuery(plan, [], 'project')).toBeUndefined();
     const late = planBuckets(rangeOf('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
-    expect(granularUsageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
+    expect(usageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
   });
 });
 

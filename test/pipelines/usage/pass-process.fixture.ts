@@ -32,7 +32,7 @@ if (mode === 'loop') {
     warehouse: {
       ...warehouse,
       command: async (query: Query) => {
-        if (query.name !== 'usage-roll-up') return warehouse.command(query);
+        if (query.name !== 'count-usage-hours') return warehouse.command(query);
         if (mode === 'hang-before-count') return hang();
         if (mode === 'hang-after-count') {
           await warehouse.command(query);

@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 beforeEach(async () => {
-  for (const table of ['runs', 'traces', 'usage_hourly']) {
+  for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
     await warehouse.command({ name: 'test', sql: `TRUNCATE TABLE ${table}` });
   }
   await database.query('DELETE FROM usage_notes');
@@ -71,7 +71,7 @@ it('makes few passes out of many wakes', async () => {
     warehouse: {
       ...warehouse,
       command: (query: Query) => {
-        counts += Number(query.name === 'usage-roll-up');
+        counts += Number(query.name === 'count-usage-hours');
         return warehouse.command(query);
       },
     },
@@ -123,7 +123,7 @@ it('goes on after faults of either store, with smaller passes meanwhile', async 
     warehouse: {
       ...warehouse,
       command: (query: Query) => {
-        if (query.name !== 'usage-roll-up') return warehouse.command(query);
+        if (query.name !== 'count-usage-hours') return warehouse.command(query);
         hoursAsked.push(query.external!.rows.length);
         if (hoursAsked.length === 1) return Promise.reject(fault('WAREHOUSE_UNAVAILABLE'));
         if (hoursAsked.length <= 3) return Promise.reject(fault('DATABASE_UNAVAILABLE'));

@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
 
@@ -72,15 +73,25 @@ export function hoursOf(rows: readonly RunRow[]): TouchedHour[] {
   }));
 }
 
-/** What `usage_hourly` says, as `hour id` → traces, without zero rows. */
+/** What `usage_hourly` says, as `hour id` → traces; `usage_daily` has to say the same of whole days. */
 export async function countedBy(warehouse: Warehouse, dimension: string): Promise<Record<string, number>> {
-  const rows = await warehouse.query<{ hour: number; id: string; traces: number }>({
-    name: 'test',
-    sql: `SELECT toUnixTimestamp(hour) AS hour, id, traces FROM usage_hourly FINAL
-      WHERE dimension = {dimension:String} AND traces > 0 ORDER BY hour, id`,
-    params: { dimension },
-  });
-  return Object.fromEntries(rows.map(({ hour, id, traces }) => [`${hour} ${id}`, traces]));
+  const counted = (table: string, column: string) =>
+    warehouse.query<{ at: number; id: string; traces: number }>({
+      name: 'test',
+      sql: `SELECT toUnixTimestamp(${column}) AS at, id, counted AS traces FROM ${table} FINAL ARRAY JOIN ids AS id, traces AS counted
+        WHERE dimension = {dimension:String} ORDER BY at, id`,
+      params: { dimension },
+    });
+  const hours = await counted('usage_hourly', 'hour');
+  const days: Record<string, number> = {};
+  for (const { at, id, traces } of hours) {
+    const key = `${Math.floor(at / 86_400) * 86_400} ${id}`;
+    days[key] = (days[key] ?? 0) + traces;
+  }
+  expect(
+    Object.fromEntries((await counted('usage_daily', 'day')).map(({ at, id, traces }) => [`${at} ${id}`, traces])),
+  ).toEqual(days);
+  return Object.fromEntries(hours.map(({ at, id, traces }) => [`${at} ${id}`, traces]));
 }
 
 export async function tracesCounted(warehouse: Warehouse, dimension = 'workspace'): Promise<number> {

@@ -1,0 +1,83 @@
+import type { Query } from '../../infra/clickhouse/warehouse.ts';
+import type { Grouping } from './grouping.ts';
+import type { BucketPlan } from './stride.ts';
+
+/** What one project (user, …) of one workspace has in the buckets of a plan. */
+export interface UsageCount {
+  readonly id: string;
+  /** Numbers of buckets, in no order; where nothing was to be summed a bucket may come more than once. */
+  readonly buckets: readonly number[];
+  /** The traces of each of `buckets`. */
+  readonly counts: readonly number[];
+}
+
+const hourSeconds = 3_600;
+const daySeconds = 86_400;
+
+/** The last whole hour that a `DateTime` of ClickHouse can hold, in 2106. */
+const lastHourSeconds = 4_294_965_600;
+
+/** Longer lists of ids travel as a table: what a parameter holds is limited. */
+const mostInlineIds = 2_000;
+
+/**
+ * The query behind every usage report, or undefined where nothing can match.
+ *
+ * Whole UTC days of the range come from `usage_daily`, the hours before and after them, and all of an hourly report, from
+ * `usage_hourly`. The days are sums of the same hours, and buckets of days begin at midnight, so no day is divided.
+ */
+export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
+  const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
+  const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
+  if (workspaceIds.length === 0 || start >= end) return undefined;
+  const short = workspaceIds.length <= mostInlineIds;
+  const mine = `tenant_id IN ${short ? '{workspaces:Array(UUID)}' : 'workspaces'} AND dimension = {dimension:String}`;
+  const { from, to } = wholeDays(plan, end);
+  const sources =
+    from < to
+      ? [
+          ...(start < from ? [hours(mine, 'start', 'from')] : []),
+          days(mine),
+          ...(to < end ? [hours(mine, 'to', 'end')] : []),
+        ]
+      : [hours(mine, 'start', 'end')];
+  const entries = `FROM (\n${sources.join('\nUNION ALL\n')}\n)\nARRAY JOIN ids AS id, traces AS counted`;
+  // Where a bucket is one row of the table, what little is left to add up is added up by the reader.
+  const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
+  return {
+    name: 'granular-usage',
+    sql: `SELECT id, groupArray(bucket) AS buckets, groupArray(counted) AS counts\n${
+      summed ? entries : `FROM (SELECT bucket, id, sum(counted) AS counted ${entries} GROUP BY bucket, id)`
+    }\nGROUP BY id`,
+    params: {
+      ...(short ? { workspaces: workspaceIds } : {}),
+      dimension: groupBy,
+      start,
+      ...(from < to ? { from, to } : {}),
+      end,
+      origin: originSeconds,
+      stride: strideSeconds,
+    },
+    ...(short
+      ? {}
+      : { external: { name: 'workspaces', structure: 'tenant_id UUID', rows: workspaceIds.map((id) => [id]) } }),
+  };
+}
+
+/** None where the report is by the hour. */
+function wholeDays({ stride, startInclusiveSeconds: start }: BucketPlan, end: number): { from: number; to: number } {
+  if (stride.days === 0) return { from: 0, to: 0 };
+  return { from: Math.ceil(start / daySeconds) * daySeconds, to: Math.floor(end / daySeconds) * daySeconds };
+}
+
+function hours(mine: string, start: string, end: string): string {
+  return `SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+FROM usage_hourly FINAL
+WHERE ${mine} AND hour >= toDateTime({${start}:UInt32}, 'UTC') AND hour < toDateTime({${end}:UInt32}, 'UTC')`;
+}
+
+function days(mine: string): string {
+  return `SELECT intDiv(toUInt32(day) * ${daySeconds} - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+FROM usage_daily FINAL
+WHERE ${mine} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))`;
+}

@@ -1,0 +1,40 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { usageJson } from '../../../../api/main/billing/usage-json.ts';
+import { formatUsageTime } from '../../../../api/main/billing/usage-time.ts';
+import { type GranularUsage, usageRows } from '../../../../pipelines/usage/granular-usage.ts';
+
+const usages: fc.Arbitrary<GranularUsage> = fc
+  .tuple(fc.uniqueArray(fc.string({ unit: 'binary', maxLength: 20 }), { maxLength: 6 }), fc.nat(5))
+  .chain(([names, bucketCount]) =>
+    fc.array(fc.array(fc.nat(3), { minLength: names.length, maxLength: names.length }), { maxLength: bucketCount }).map(
+      (counts): GranularUsage => ({
+        stride: { days: 1, hours: 0 },
+        dimensions: names.map((name) => ({ user_id: null, user_email: name })),
+        buckets: counts.map((traces, index) => ({
+          startSeconds: index * 86_400,
+          endSeconds: (index + 1) * 86_400,
+          traces: Float64Array.from(traces),
+        })),
+      }),
+    ),
+  );
+
+it('is the JSON of the rows, whatever the names hold', () => {
+  fc.assert(
+    fc.property(usages, (usage) => {
+      expect(JSON.parse(usageJson(usage).toString('utf8'))).toEqual({
+        stride: { days: 1, hours: 0 },
+        usage: JSON.parse(
+          JSON.stringify(
+            [...usageRows(usage)].map(({ startSeconds, dimensions, traces }) => ({
+              time_bucket: formatUsageTime(startSeconds),
+              dimensions,
+              traces,
+            })),
+          ),
+        ),
+      });
+    }),
+  );
+});
