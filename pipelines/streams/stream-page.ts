@@ -1,0 +1,138 @@
+import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import type { Query, QueryParameter, Warehouse } from '../../infra/clickhouse/warehouse.ts';
+
+/** One stored event. */
+export interface StreamRow {
+  readonly runId: string;
+  readonly attempt: number;
+  readonly seq: number;
+  readonly threadSeq: number;
+  readonly mode: string;
+  readonly event: string;
+  readonly namespace: string;
+  /** The bytes that came. */
+  readonly data: Buffer;
+  readonly isEnd: boolean;
+  readonly createdAtMicros: number;
+  /** Where in the log it stands: of repeats, the first. */
+  readonly partition: number;
+  readonly offset: number;
+}
+
+export interface StreamPage {
+  readonly rows: readonly StreamRow[];
+  /** Whether more follow: the next page begins after the last row of this one. */
+  readonly more: boolean;
+}
+
+export interface StreamLimits {
+  /** At most 10,000. */
+  readonly limitRows: number;
+  /** Of the data; one event above it still comes, alone. */
+  readonly limitBytes: number;
+  /** What has expired by then is not read. Default: now. */
+  readonly nowMicros?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Which events, in which order. SQL over the columns of `stream_events`. */
+export interface StreamRead {
+  readonly name: string;
+  /** Organisation, thread and, for one run, the run: a prefix of the table's key. */
+  readonly scope: string;
+  /** Columns that number the events of the scope, in whose order they come. */
+  readonly order: readonly string[];
+  /** Those after where reading goes on. */
+  readonly after: string;
+  readonly params: Readonly<Record<string, QueryParameter>>;
+}
+
+const dayMicros = 86_400_000_000;
+
+/** What stands in {@link StreamRow}, each as text or bytes. */
+const columns = [
+  'run_id',
+  'attempt',
+  'seq',
+  'thread_seq',
+  'mode',
+  'event',
+  'namespace',
+  'data',
+  'is_end',
+  'toUnixTimestamp64Micro(created_at)',
+  'log_partition',
+  'log_offset',
+];
+
+/**
+ * Reads a page in two steps: keys and sizes until it is full, then the events of exactly those keys, so that no more data is
+ * read than fits. Repeats are one event, wherever they are stored. An event that stands after the first one of a higher
+ * attempt of its run is left out: its worker had lost the run. Positions are compared within a partition of the log; where the
+ * number of partitions was changed in between, both attempts are read.
+ *
+ * @throws what the warehouse throws.
+ */
+export async function readStreamPage(
+  warehouse: Warehouse,
+  read: StreamRead,
+  { limitRows, limitBytes, nowMicros = Date.now() * 1_000, signal }: StreamLimits,
+): Promise<StreamPage> {
+  const rows = Math.min(limitRows, 10_000);
+  const query = (step: string, select: string, bound = ''): Query => ({
+    name: `${read.name}-${step}`,
+    sql: `WITH (
+        SELECT groupArray((run_id, attempt, log_partition, first_offset)) FROM (
+          SELECT run_id, attempt, log_partition, min(log_offset) AS first_offset FROM stream_events
+          WHERE ${read.scope} AND attempt > 1 AND expires_at > fromUnixTimestamp64Micro({now:Int64} - ${dayMicros})
+          GROUP BY run_id, attempt, log_partition
+        )
+      ) AS firsts
+      SELECT ${select} FROM stream_events
+      WHERE ${read.scope} AND expires_at > fromUnixTimestamp64Micro({now:Int64}) AND ${read.after} ${bound}
+        AND NOT arrayExists(f -> f.1 = run_id AND f.2 > attempt AND f.3 = log_partition AND f.4 < log_offset, firsts)
+      ORDER BY ${read.order.join(', ')}, log_offset
+      LIMIT 1 BY ${read.order.join(', ')}`,
+    params: { ...read.params, now: nowMicros },
+    ...(signal && { signal }),
+  });
+
+  const keyed = query('keys', `[${read.order.join(', ')}] AS place, data_bytes`);
+  const keys = await warehouse.query<{ place: number[]; data_bytes: number }>({
+    ...keyed,
+    sql: `${keyed.sql} LIMIT ${rows + 1}`,
+  });
+  let fitting = 0;
+  let bytes = 0;
+  for (const { data_bytes } of keys.slice(0, rows)) {
+    bytes += data_bytes;
+    if (fitting > 0 && bytes > limitBytes) break;
+    fitting++;
+  }
+  const last = keys[fitting - 1];
+  if (last === undefined) return { rows: [], more: false };
+
+  const bound = `AND (${read.order.join(', ')}) <= (${last.place.join(', ')})`;
+  const select = columns.map((column) => `CAST(${column} AS Nullable(String))`).join(', ');
+  const answer = await warehouse.queryText({ ...query('events', select, bound), format: 'RowBinary' });
+  return { rows: readNullableTextRows(answer, columns.length).map(toRow), more: fitting < keys.length };
+}
+
+function toRow(values: readonly (Buffer | undefined)[]): StreamRow {
+  const text = (place: number) => values[place]?.toString('utf8') ?? '';
+  const number = (place: number) => Number(text(place));
+  return {
+    runId: text(0),
+    attempt: number(1),
+    seq: number(2),
+    threadSeq: number(3),
+    mode: text(4),
+    event: text(5),
+    namespace: text(6),
+    data: values[7] ?? Buffer.alloc(0),
+    isEnd: text(8) === 'true',
+    createdAtMicros: number(9),
+    partition: number(10),
+    offset: number(11),
+  };
+}

@@ -1,0 +1,83 @@
+import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import type { Config } from '../../../../infra/config/settings.ts';
+import type { EventLog, LogMessage, LogRecord, Subscription } from '../../../../infra/event-log/event-log.ts';
+import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
+import { topics as allTopics, type Topic } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+
+export interface DrivenSink {
+  readonly stores: FreshStores;
+  readonly log: EventLog;
+  /** Hands `records` to the sink as one batch, as a log does that has them at those offsets. */
+  deliver(topic: Topic, records: readonly LogRecord[]): Promise<void>;
+  /** The next insert fails: before anything is stored, or after everything is. */
+  failNextInsert(when: 'before' | 'after'): void;
+  close(): Promise<void>;
+}
+
+export interface DrivenOptions {
+  readonly config?: Partial<Config>;
+  readonly topics?: readonly Topic[];
+  /** Ids of the log beyond those of `topics`. */
+  readonly schemas?: Readonly<Record<number, string>>;
+}
+
+/** A sink on real stores whose offsets, batches and repeats the test decides. */
+export async function openDrivenSink(options: DrivenOptions = {}): Promise<DrivenSink> {
+  const { config = {}, topics = allTopics, schemas = {} } = options;
+  const stores = await freshStores();
+  const { database } = stores;
+  const logger = createLogger('silent', 'test');
+  const real = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
+  const handlers = new Map<string, Subscription['handle']>();
+  const log: EventLog = new Proxy<EventLog>(real, {
+    get(target, name: keyof EventLog) {
+      if (name === 'schemaOf') return async (id: number) => schemas[id] ?? (await target.schemaOf(id));
+      if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
+      return (target[name] as (...given: unknown[]) => unknown).bind(target);
+    },
+  });
+  let failing: 'before' | 'after' | undefined;
+  const warehouse: Warehouse = {
+    ...stores.warehouse,
+    async insertBody(insert) {
+      const now = failing;
+      failing = undefined;
+      if (now !== 'before') await stores.warehouse.insertBody(insert);
+      if (now !== undefined) throw new Error('this insert was made to fail');
+    },
+  };
+  const sink = new Sink({
+    log,
+    warehouse,
+    database,
+    config: { ...loadConfig({}).config, maxRunAgeDays: 3_000, ...config },
+    logger,
+    onHoursNoted: () => {},
+  });
+  await sink.start(topics);
+  return {
+    stores,
+    log,
+    async deliver(topic, records) {
+      const partition = records[0]?.partition ?? 0;
+      await handlers.get(topic.name)?.({ topic, partition, records, writeDownCut: async () => {} });
+    },
+    failNextInsert: (when) => {
+      failing = when;
+    },
+    async close() {
+      sink.stop();
+      await real.close();
+      await stores.close();
+    },
+  };
+}
+
+/** Messages as they stand in the log from `offset` on. */
+export function atOffset(offset: number, messages: readonly LogMessage[], partition = 0): LogRecord[] {
+  return messages.map((message, index) => ({ headers: {}, ...message, partition, offset: offset + index }));
+}
