@@ -1,13 +1,48 @@
 import { defineConfig } from 'vitest/config';
+import { runningStack } from './test/engines/serve-addresses.ts';
 
+/** Suites that touch stores, log or queues, and neither end engines nor look at how they are embedded. */
+const suitesOnTheStack = [
+  'test/api/main/**/*.test.ts',
+  'test/api/tenancy.test.ts',
+  'test/crash/kill.test.ts',
+  'test/e2e/*.test.ts',
+  'test/histories/*.test.ts',
+  'test/infra/{clickhouse,jobs,migrations,postgres}/*.test.ts',
+  'test/pipelines/{attachments,feedback,projects,runs,streams,tenants,usage}/*.test.ts',
+  'test/pipelines/ingest/sink/*.test.ts',
+];
+
+/** Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too. */
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'],
     reporters: ['default', './test/house/closing-line.ts'],
-    globalSetup: ['test/engines/global-setup.ts'],
     testTimeout: 60_000,
     hookTimeout: 120_000,
     fileParallelism: true,
     maxWorkers: 2,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'embedded',
+          include: ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'],
+          globalSetup: ['test/engines/global-setup.ts'],
+        },
+      },
+      ...(runningStack() ? [onStack()] : []),
+    ],
   },
 });
+
+function onStack() {
+  return {
+    extends: true as const,
+    test: {
+      name: 'stack',
+      include: suitesOnTheStack,
+      globalSetup: ['test/engines/stack-setup.ts'],
+      setupFiles: ['test/engines/runlake-on-stack.ts'],
+    },
+  };
+}

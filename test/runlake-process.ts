@@ -28,17 +28,31 @@ export interface RunlakeProcess {
   remove(): Promise<void>;
 }
 
+/** Servers at addresses, for one runlake alone; given back when it is removed. */
+export interface RunlakeServers {
+  readonly environment: Readonly<Record<string, string>>;
+  release(): Promise<void>;
+}
+
+/** Where the servers of a runlake come from; unless told otherwise, it starts its own. */
+let takeServers: () => Promise<RunlakeServers | undefined> = async () => undefined;
+export function useServers(take: () => Promise<RunlakeServers>): void {
+  takeServers = take;
+}
+
 export interface RunlakeOptions {
   readonly environment?: Readonly<Record<string, string>>;
   readonly dataDir?: string;
   readonly port?: number;
   readonly apiKey?: string;
+  readonly servers?: RunlakeServers;
 }
 
 /** Starts it and waits until it answers. `make build` has to have run: the test command does that. */
 export async function startRunlake(options: RunlakeOptions = {}): Promise<RunlakeProcess> {
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'runlake-e2e-'));
   const apiKey = options.apiKey ?? `test-${randomBytes(24).toString('base64url')}`;
+  const servers = options.servers ?? (await takeServers());
   const child = spawn(process.execPath, [program, 'all'], {
     env: {
       PATH: process.env.PATH,
@@ -46,6 +60,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
       RUNLAKE_PORT: String(options.port ?? 0),
       RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
       RUNLAKE_LOG_LEVEL: 'warn',
+      ...servers?.environment,
       ...options.environment,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -82,10 +97,12 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     stop: () => end('SIGTERM'),
     restart: async () => {
       await end('SIGKILL');
-      return startRunlake({ ...options, dataDir, apiKey, port: Number(new URL(url).port) });
+      const same = servers ? { ...options, servers } : options;
+      return startRunlake({ ...same, dataDir, apiKey, port: Number(new URL(url).port) });
     },
     remove: async () => {
       await end('SIGTERM');
+      await servers?.release();
       rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
     },
   };

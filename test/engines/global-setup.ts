@@ -1,42 +1,20 @@
-import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
-
-declare module 'vitest' {
-  interface ProvidedContext {
-    /** Where test files ask for the addresses of the engines. */
-    enginesUrl: string;
-  }
-}
-
-export interface EngineAddresses {
-  readonly clickhouseUrl: string;
-  readonly databaseUrl: string;
-}
+import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 
 /** One real ClickHouse and one real Postgres for the whole test run, started when the first test asks for them. */
-export default async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   let engines: ReturnType<typeof startEngines> | undefined;
-  const server = createServer(async (_request, response) => {
-    try {
-      engines ??= startEngines();
-      response.end(JSON.stringify((await engines).addresses));
-    } catch (error) {
-      response.writeHead(500).end(error instanceof Error ? error.message : String(error));
-    }
+  const close = await serveAddresses(project, async () => {
+    engines = startEngines();
+    return (await engines).addresses;
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  provide('enginesUrl', `http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
   return async () => {
-    server.closeAllConnections();
-    server.close();
+    close();
     await (await engines?.catch(() => undefined))?.stop();
   };
 }

@@ -5,11 +5,14 @@ import { openWarehouse, type Warehouse } from '../../infra/clickhouse/client.ts'
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import type { EngineAddresses } from './global-setup.ts';
+import { ownKafka, ownRedis } from './own-servers.ts';
+import type { EngineAddresses } from './serve-addresses.ts';
 
 export interface FreshStores {
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
+  /** Variables of the other servers, where tests run on the native stack: Kafka, registry and Redis, all of one's own. */
+  readonly environment: Readonly<Record<string, string>>;
   /** Clients of both, open until `close`. */
   readonly warehouse: Warehouse;
   readonly database: Database;
@@ -32,6 +35,9 @@ export async function freshStores({ migrated = true }: { readonly migrated?: boo
   databaseUrl.pathname = `/${name}`;
   await onEngines(engines, [`CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`]);
 
+  const kafka = ownKafka(engines, name);
+  const redis = engines.redisUrl === undefined ? undefined : await ownRedis(engines.redisUrl);
+  const environment = { ...kafka.environment, ...(redis ? { RUNLAKE_REDIS_URL: redis.url } : {}) };
   const logger = createLogger('silent', 'test');
   const timeoutMs = 30_000;
   const warehouse = openWarehouse({ url: clickhouseUrl.href, logger, timeoutMs });
@@ -41,7 +47,11 @@ export async function freshStores({ migrated = true }: { readonly migrated?: boo
     if (!open) return;
     open = false;
     await Promise.all([warehouse.close(), database.close()]);
-    await onEngines(engines, [`DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`]);
+    await Promise.all([
+      onEngines(engines, [`DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`]),
+      kafka.clear(),
+      redis?.clear(),
+    ]);
   };
   try {
     if (migrated) await migrate({ warehouse, database, logger });
@@ -49,7 +59,8 @@ export async function freshStores({ migrated = true }: { readonly migrated?: boo
     await close();
     throw error;
   }
-  return { clickhouseUrl: clickhouseUrl.href, databaseUrl: databaseUrl.href, warehouse, database, close, drop: close };
+  const addresses = { clickhouseUrl: clickhouseUrl.href, databaseUrl: databaseUrl.href, environment };
+  return { ...addresses, warehouse, database, close, drop: close };
 }
 
 async function engineAddresses(): Promise<EngineAddresses> {

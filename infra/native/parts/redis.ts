@@ -40,6 +40,8 @@ export const redis: Part = {
         'appendfsync always',
         'save ""',
         'maxmemory-policy noeviction',
+        // One for each test that wants queues of its own.
+        'databases 4096',
         'loglevel warning',
       ];
       writePrivateFile(file, `${settings.join('\n')}\n`);

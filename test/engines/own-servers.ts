@@ -1,0 +1,56 @@
+import { Redis } from 'ioredis';
+import { Kafka, logLevel } from 'kafkajs';
+import type { EngineAddresses } from './serve-addresses.ts';
+
+/** Databases that the stack's Redis has; the first one counts which of the others is next. */
+const redisDatabases = 4_096;
+
+/** A Redis database of one's own, empty. */
+export async function ownRedis(address: string): Promise<{ readonly url: string; clear(): Promise<void> }> {
+  const number = await onRedis(address, async (redis) => 1 + ((await redis.incr('next')) % (redisDatabases - 1)));
+  const url = new URL(address);
+  url.pathname = `/${number}`;
+  const clear = () => onRedis(url.href, async (redis) => void (await redis.flushdb()));
+  await clear();
+  return { url: url.href, clear };
+}
+
+async function onRedis<T>(address: string, work: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis(address, { lazyConnect: true, maxRetriesPerRequest: 1 });
+  redis.on('error', () => {});
+  await redis.connect();
+  try {
+    return await work(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+/** Variables of a Kafka on which all topics and groups are one's own; `clear` deletes them. */
+export function ownKafka(
+  { kafkaBrokers, schemaRegistryUrl }: EngineAddresses,
+  name: string,
+): { readonly environment: Record<string, string>; clear(): Promise<void> } {
+  if (kafkaBrokers === undefined || schemaRegistryUrl === undefined) return { environment: {}, clear: async () => {} };
+  const prefix = `${name}.`;
+  return {
+    environment: {
+      RUNLAKE_KAFKA_BROKERS: kafkaBrokers,
+      RUNLAKE_SCHEMA_REGISTRY_URL: schemaRegistryUrl,
+      RUNLAKE_KAFKA_TOPIC_PREFIX: prefix,
+      RUNLAKE_KAFKA_PARTITIONS: '2',
+    },
+    clear: () => deleteTopics(kafkaBrokers, prefix),
+  };
+}
+
+async function deleteTopics(brokers: string, prefix: string): Promise<void> {
+  const admin = new Kafka({ brokers: [brokers], clientId: 'test', logLevel: logLevel.NOTHING }).admin();
+  await admin.connect();
+  try {
+    const topics = (await admin.listTopics()).filter((topic) => topic.startsWith(prefix));
+    if (topics.length > 0) await admin.deleteTopics({ topics });
+  } finally {
+    await admin.disconnect();
+  }
+}

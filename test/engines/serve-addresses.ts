@@ -1,0 +1,51 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { TestProject } from 'vitest/node';
+import { loadStackSettings } from '../../infra/config/stack-settings.ts';
+import { readStackState, type StackState } from '../../infra/native/stack-state.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** Where test files ask for the addresses of the engines. */
+    enginesUrl: string;
+    /** Parts of the native stack, empty where it is not up. */
+    stackParts: StackState['parts'];
+  }
+}
+
+export interface EngineAddresses {
+  readonly clickhouseUrl: string;
+  readonly databaseUrl: string;
+  /** Present where tests run on the native stack. */
+  readonly redisUrl?: string;
+  readonly kafkaBrokers?: string;
+  readonly schemaRegistryUrl?: string;
+}
+
+/** The native stack that is up at this moment, if one is. */
+export const runningStack = (): StackState | undefined => readStackState(loadStackSettings().folder);
+
+/** Lets the test files of a project ask for addresses, which are found when the first one asks. */
+export async function serveAddresses(
+  { provide }: TestProject,
+  find: () => Promise<EngineAddresses>,
+): Promise<() => void> {
+  let found: Promise<EngineAddresses> | undefined;
+  const server = createServer(async (_request, response) => {
+    try {
+      found ??= find();
+      response.end(JSON.stringify(await found));
+    } catch (error) {
+      response.writeHead(500).end(error instanceof Error ? error.message : String(error));
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  provide('enginesUrl', `http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+  provide('stackParts', runningStack()?.parts ?? {});
+  return () => {
+    server.closeAllConnections();
+    server.close();
+  };
+}

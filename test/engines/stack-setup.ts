@@ -1,0 +1,22 @@
+import type { TestProject } from 'vitest/node';
+import { runningStack, serveAddresses } from './serve-addresses.ts';
+
+/** The servers of the native stack, in place of embedded engines. */
+export default async function setup(project: TestProject): Promise<() => void> {
+  return serveAddresses(project, async () => {
+    const parts = runningStack()?.parts ?? {};
+    const value = (name: string, field: string): string | undefined => {
+      const part = parts[name];
+      return part?.status === 'up' ? part.values[field] : undefined;
+    };
+    const redisUrl = value('redis', 'url');
+    const kafkaBrokers = value('kafka', 'brokers');
+    const schemaRegistryUrl = value('registry', 'url');
+    return {
+      clickhouseUrl: value('clickhouse', 'url') ?? '',
+      databaseUrl: value('postgres', 'url') ?? '',
+      ...(redisUrl === undefined ? {} : { redisUrl }),
+      ...(kafkaBrokers !== undefined && schemaRegistryUrl !== undefined ? { kafkaBrokers, schemaRegistryUrl } : {}),
+    };
+  });
+}

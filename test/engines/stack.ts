@@ -1,0 +1,18 @@
+import { inject } from 'vitest';
+import type { StackPartName } from '../../infra/config/stack-settings.ts';
+
+/**
+ * Addresses, names and passwords of a part of the native stack (`make stack`), for tests that need just that server; the
+ * fields of each are in `infra/native/parts`. Where it is not up: `undefined`, with the reason printed; in CI that is a fault.
+ *
+ *     const kafka = stackPart('kafka');
+ *     describe.runIf(kafka)('the log on Kafka', () => { … kafka?.brokers … });
+ */
+export function stackPart(name: StackPartName): Readonly<Record<string, string>> | undefined {
+  const part = inject('stackParts')[name];
+  if (part?.status === 'up') return part.values;
+  const reason = part ? `${name} is ${part.status}: ${part.reason}` : `${name} is not up: make stack`;
+  if (/^(true|1|yes|on)$/i.test(process.env.CI ?? '')) throw new Error(reason);
+  console.log(`Skipped, because ${reason}`);
+  return undefined;
+}
