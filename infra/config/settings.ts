@@ -37,6 +37,18 @@ export const settings = {
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder of the embedded engines and work files.'),
   host: required('RUNLAKE_HOST', text, '127.0.0.1', 'Address on which the main API listens.'),
   port: required('RUNLAKE_PORT', count(0, 65535), 1984, 'Port of the main API; 0 takes a free one.'),
+  metricsHost: required(
+    'RUNLAKE_METRICS_HOST',
+    text,
+    '127.0.0.1',
+    'Address on which a role without an API of its own (ingest) tells metrics and readiness.',
+  ),
+  metricsPort: required(
+    'RUNLAKE_METRICS_PORT',
+    count(0, 65535),
+    9464,
+    'Port on which a role without an API of its own (ingest) tells metrics and readiness; 0 takes a free one.',
+  ),
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
     web,
@@ -288,6 +300,46 @@ export const settings = {
     count(1, 10_000),
     200,
     'Most workspace ids of one usage request.',
+  ),
+
+  // Traces of Runlake itself: the variables of OpenTelemetry
+  otlpTracesEndpoint: optional(
+    'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+    web,
+    'Where traces of Runlake itself go, as OTLP over HTTP, taken as it stands. Neither this nor the next set: nothing is traced.',
+    true,
+  ),
+  otlpEndpoint: optional(
+    'OTEL_EXPORTER_OTLP_ENDPOINT',
+    web,
+    'Where traces of Runlake itself go, as OTLP over HTTP, without the path `/v1/traces`.',
+    true,
+  ),
+  otlpHeaders: optional(
+    'OTEL_EXPORTER_OTLP_HEADERS',
+    Type.String({ pattern: '^[^=,]+=[^,]*(?:,[^=,]+=[^,]*)*$' }),
+    'Headers that go with exported traces, as name=value,name=value with values percent-encoded.',
+    true,
+  ),
+  serviceName: required('OTEL_SERVICE_NAME', text, 'runlake', 'Name of this service in exported traces.'),
+  tracesSampler: required(
+    'OTEL_TRACES_SAMPLER',
+    Type.Union([
+      Type.Literal('parentbased_always_on'),
+      Type.Literal('parentbased_traceidratio'),
+      Type.Literal('parentbased_always_off'),
+      Type.Literal('always_on'),
+      Type.Literal('traceidratio'),
+      Type.Literal('always_off'),
+    ]),
+    'parentbased_always_on',
+    'Which requests are traced; parentbased: those whose sender traces them, and of the others as the rest of the name says.',
+  ),
+  tracesSamplerArg: required(
+    'OTEL_TRACES_SAMPLER_ARG',
+    Type.String({ pattern: '^(?:0(?:\\.\\d+)?|1(?:\\.0+)?)$' }),
+    '1',
+    'Share of requests that a sampler with traceidratio traces, from 0 to 1.',
   ),
 } as const satisfies Record<string, Setting>;
 

@@ -315,6 +315,11 @@ export const catalogue = {
     'The server cannot listen on port {port} of RUNLAKE_HOST={host} ({reason}).',
     'Set RUNLAKE_HOST to an address of this machine, and RUNLAKE_PORT to a port that this user may take.',
   ),
+  METRICS_PORT_UNUSABLE: terminal(
+    500,
+    'Metrics and readiness cannot be told on port {port} of {host} ({reason}).',
+    'Set RUNLAKE_METRICS_HOST to an address of this machine, and RUNLAKE_METRICS_PORT to a port that is free.',
+  ),
   PORT_IN_USE: terminal(500, 'Port {port} on {host} is in use.', 'Stop what listens there, or set RUNLAKE_PORT.'),
   SCHEMA_REFUSED: terminal(
     500,

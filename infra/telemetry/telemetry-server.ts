@@ -1,0 +1,107 @@
+import { createServer, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fault } from '../errors/runlake-error.ts';
+import { checkHealth } from './check-health.ts';
+import type { HealthCheck } from './health-check.ts';
+import type { Logger } from './logger.ts';
+import { collectProcessMetrics, registry } from './metrics.ts';
+
+export interface TelemetryServerOptions {
+  /** `metricsHost` and `metricsPort` of the configuration; port 0 takes a free one. */
+  readonly host: string;
+  readonly port: number;
+  /** Parts that have to be up for this process to do its work. */
+  readonly healthChecks: readonly HealthCheck[];
+  readonly logger: Logger;
+}
+
+export interface TelemetryServer {
+  /** Such as `http://127.0.0.1:9464`. */
+  readonly url: string;
+  /** From now on `/ready` says `draining`, with 503. */
+  startDraining(): void;
+  /** Ends the listener and its connections. */
+  close(): Promise<void>;
+}
+
+/** Scrapers are few; whoever holds more connections than this open is none. */
+const mostConnections = 100;
+const requestTimeoutMs = 10_000;
+
+/**
+ * Tells how a role without an API of its own is doing: `GET /metrics` for Prometheus, `GET /ok` while the process lives, and
+ * `GET /ready` with 200 or 503 and the state of each part, all of them as on the main API and without a key.
+ *
+ * @throws METRICS_PORT_UNUSABLE
+ */
+export async function startTelemetryServer(options: TelemetryServerOptions): Promise<TelemetryServer> {
+  const { host, port, healthChecks, logger } = options;
+  collectProcessMetrics();
+  let draining = false;
+
+  const answers: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
+    '/metrics': async (response) => {
+      const text = await registry.metrics();
+      response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }).end(text);
+    },
+    '/ok': async (response) => sendJson(response, 200, { ok: true }),
+    '/ready': async (response) => {
+      const parts = await checkHealth(healthChecks);
+      const up = Object.values(parts).every((part) => part.up);
+      const status = draining ? 'draining' : up ? 'ready' : 'not_ready';
+      sendJson(response, status === 'ready' ? 200 : 503, { status, parts });
+    },
+  };
+
+  const server = createServer(
+    { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs },
+    (request, response) => {
+      request.resume();
+      response.setHeader('x-content-type-options', 'nosniff');
+      const answer = answers[(request.url ?? '/').split('?', 1)[0]?.replace(/(?<=.)\/$/, '') ?? '/'];
+      if (answer === undefined) return sendJson(response, 404, { detail: 'Not found.' });
+      if (request.method !== 'GET' && request.method !== 'HEAD') {
+        response.setHeader('allow', 'GET, HEAD');
+        return sendJson(response, 405, { detail: 'Method not allowed.' });
+      }
+      answer(response).catch((err: unknown) => {
+        logger.error({ err }, 'telemetry could not be told');
+        if (!response.headersSent) sendJson(response, 500, { detail: 'Internal error.' });
+        else response.destroy();
+      });
+    },
+  );
+  server.maxConnections = mostConnections;
+  await listen(server, host, port);
+  const url = urlOf(server);
+  logger.info({ url }, 'metrics and readiness are told here');
+  return {
+    url,
+    startDraining: () => {
+      draining = true;
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      reject(fault('METRICS_PORT_UNUSABLE', { host, port, reason: cause.code ?? String(cause) }, { cause }));
+    });
+    server.listen(port, host, resolve);
+  });
+}
+
+function urlOf(server: Server): string {
+  const { family, address, port } = server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+}
+
+function sendJson(response: ServerResponse, status: number, body: object): void {
+  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' }).end(JSON.stringify(body));
+}

@@ -1,0 +1,94 @@
+import { afterEach, expect, it } from 'vitest';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { registry } from '../../../infra/telemetry/metrics.ts';
+import { type Look, patienceMs, scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
+import { until } from '../until.ts';
+
+const plain = scrapedGauge('runlake_test_plain', 'Of the test.', []);
+const labelled = scrapedGauge('runlake_test_labelled', 'Of the test.', ['topic', 'partition']);
+const ends: (() => void)[] = [];
+afterEach(() => {
+  for (const end of ends.splice(0)) end();
+});
+
+function show(look: Look<never>, everyMs?: number): void {
+  ends.push(plain.showing(look, everyMs));
+}
+
+/** Lines of the scrape about one metric, without the comments. */
+async function scrape(name = 'runlake_test_plain'): Promise<string[]> {
+  return (await registry.metrics()).split('\n').filter((line) => line.startsWith(name));
+}
+
+async function failures(): Promise<number> {
+  const line = (await registry.getSingleMetricAsString('runlake_scrape_failures_total'))
+    .split('\n')
+    .find((text) => text.includes('metric="runlake_test_plain"'));
+  return Number(line?.split(' ').at(-1) ?? 0);
+}
+
+it('shows what its source finds, and nothing before, after, or where that is nothing', async () => {
+  expect(await scrape()).toEqual([]);
+  let value: number | undefined = 7;
+  show(() => value, 0);
+  expect(await scrape()).toEqual(['runlake_test_plain 7']);
+  value = undefined;
+  expect(await scrape()).toEqual([]);
+  value = 0;
+  expect(await scrape()).toEqual(['runlake_test_plain 0']);
+  ends.splice(0)[0]?.();
+  expect(await scrape()).toEqual([]);
+});
+
+it('labels that are gone are no longer shown', async () => {
+  const sample = (partition: number) => ({ labels: { topic: 't', partition }, value: partition });
+  let samples = [sample(0), sample(1)];
+  ends.push(labelled.showing(async () => samples, 0));
+  expect(await scrape('runlake_test_labelled')).toHaveLength(2);
+  samples = [sample(1)];
+  expect(await scrape('runlake_test_labelled')).toEqual(['runlake_test_labelled{topic="t",partition="1"} 1']);
+});
+
+it('a source that is replaced no longer counts, also where it ends later', async () => {
+  const end = plain.showing(() => 1, 0);
+  show(() => 2, 0);
+  end();
+  expect(await scrape()).toEqual(['runlake_test_plain 2']);
+});
+
+it('many scrapes at once and in a row are one look', async () => {
+  let looks = 0;
+  show(async () => ++looks, 60_000);
+  await Promise.all([scrape(), scrape(), scrape()]);
+  expect(await scrape()).toEqual(['runlake_test_plain 1']);
+  expect(looks).toBe(1);
+});
+
+it('a look that fails leaves the gauge out and is counted; the others are shown', async () => {
+  const before = await failures();
+  show(() => Promise.reject(fault('DATABASE_UNAVAILABLE')), 0);
+  ends.push(labelled.showing(() => [{ labels: { topic: 't', partition: 0 }, value: 3 }], 0));
+  expect(await scrape()).toEqual([]);
+  expect(await scrape('runlake_test_labelled')).toHaveLength(1);
+  expect(await failures()).toBeGreaterThan(before);
+});
+
+it('a look that hangs keeps no scrape longer than its patience, is not repeated meanwhile, and serves the next one', async () => {
+  const before = await failures();
+  let looks = 0;
+  let answer = (_value: number) => {};
+  show(() => {
+    looks += 1;
+    return new Promise<number>((resolve) => {
+      answer = resolve;
+    });
+  }, 60_000);
+  const startedAtMs = performance.now();
+  expect(await Promise.all([scrape(), scrape()])).toEqual([[], []]);
+  expect(performance.now() - startedAtMs).toBeLessThan(patienceMs * 3);
+  expect(looks).toBe(1);
+  expect(await failures()).toBe(before + 2);
+  answer(5);
+  await until('the late look', async () => (await scrape()).includes('runlake_test_plain 5'));
+  expect(looks).toBe(1);
+});

@@ -1,0 +1,77 @@
+import { createServer } from 'node:net';
+import { afterEach, expect, it } from 'vitest';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { HealthCheck } from '../../../infra/telemetry/health-check.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { startTelemetryServer, type TelemetryServer } from '../../../infra/telemetry/telemetry-server.ts';
+
+const logger = createLogger('silent', 'test');
+let server: TelemetryServer | undefined;
+afterEach(async () => {
+  await server?.close();
+  server = undefined;
+});
+
+async function start(healthChecks: readonly HealthCheck[] = []): Promise<TelemetryServer> {
+  server = await startTelemetryServer({ host: '127.0.0.1', port: 0, healthChecks, logger });
+  return server;
+}
+
+it('tells metrics in the text format, the life of the process, and readiness', async () => {
+  const { url } = await start([{ name: 'postgres', check: async () => undefined }]);
+  const metrics = await fetch(`${url}/metrics`);
+  expect(metrics.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
+  expect(await metrics.text()).toContain('runlake_process_cpu_seconds_total');
+  expect(await (await fetch(`${url}/ok`)).json()).toEqual({ ok: true });
+  expect(await (await fetch(`${url}/ready/?verbose=1`)).json()).toMatchObject({
+    status: 'ready',
+    parts: { postgres: { up: true } },
+  });
+});
+
+it('is not ready while a part is down, and while it drains', async () => {
+  let up = false;
+  const check = async () => {
+    if (!up) throw fault('DATABASE_UNAVAILABLE');
+  };
+  const { url, startDraining } = await start([{ name: 'postgres', check }]);
+  const ready = async () => {
+    const answer = await fetch(`${url}/ready`);
+    return { status: answer.status, body: await answer.json() };
+  };
+  expect(await ready()).toMatchObject({
+    status: 503,
+    body: { status: 'not_ready', parts: { postgres: { up: false, code: 'DATABASE_UNAVAILABLE' } } },
+  });
+  up = true;
+  expect(await ready()).toMatchObject({ status: 200, body: { status: 'ready' } });
+  startDraining();
+  expect(await ready()).toMatchObject({ status: 503, body: { status: 'draining' } });
+  expect((await fetch(`${url}/ok`)).status).toBe(200);
+});
+
+it.each([
+  ['GET', '/', 404],
+  ['GET', '/sessions', 404],
+  ['GET', '/__proto__', 404],
+  ['POST', '/metrics', 405],
+  ['HEAD', '/ok', 200],
+])('%s %s is answered with %i', async (method, path, status) => {
+  const { url } = await start();
+  expect((await fetch(url + path, { method })).status).toBe(status);
+});
+
+it('a port that is taken is a fault that names its settings', async () => {
+  const other = createServer();
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const { port } = other.address() as { port: number };
+  try {
+    await expect(startTelemetryServer({ host: '127.0.0.1', port, healthChecks: [], logger })).rejects.toMatchObject({
+      code: 'METRICS_PORT_UNUSABLE',
+      message: expect.stringContaining('EADDRINUSE'),
+      remedy: expect.stringContaining('RUNLAKE_METRICS_PORT'),
+    });
+  } finally {
+    other.close();
+  }
+});
