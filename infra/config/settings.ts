@@ -183,7 +183,7 @@ export const settings = {
     'RUNLAKE_MAX_COLLECTING_BYTES',
     bytes(64 * 1024 ** 3),
     512 * MIB,
-    'Bytes of all ingest bodies that arrive at the same time, after decompression; beyond, requests get 503.',
+    'Bytes of all ingest bodies that arrive or are taken in at the same time, after decompression; beyond, requests get 503.',
   ),
   maxRunBytes: required(
     'RUNLAKE_MAX_RUN_BYTES',
@@ -195,7 +195,7 @@ export const settings = {
     'RUNLAKE_MAX_PARTS',
     count(1, 10_000_000),
     100_000,
-    'Most parts of a multipart body, runs of a JSON batch, and spans of an OTLP request.',
+    'Most parts of a multipart body, runs of a JSON batch, spans of an OTLP request, and members of an object of its JSON.',
   ),
   maxJsonDepth: required('RUNLAKE_MAX_JSON_DEPTH', count(8, 1_000_000), 5_000, 'Deepest nesting of accepted JSON.'),
   maxUrlBytes: required('RUNLAKE_MAX_URL_BYTES', count(1024, 1_000_000), 64 * KIB, 'Longest request line.'),

@@ -207,6 +207,12 @@ export const catalogue = {
     'A job {job} was not well formed: {reason}.',
     'Run the same release on every role; see the log of the server.',
   ),
+  REPLAY_UNCONFIRMED: transient(
+    503,
+    'The process that runs the event log did not say within {limitMs} ms that it has the event of {letter}.',
+    'See the log of runlake; where none runs, the event is replayed when one starts. `runlake dlq list` shows what was replayed.',
+  ),
+  LETTER_UNKNOWN: caller(404, 'There is no dead letter {letter}.', 'See `runlake dlq list` for those that there are.'),
   JOB_TIMED_OUT: transient(503, 'The job took longer than {timeoutMs} ms.', 'It is tried again by itself.'),
   INSERT_DATA_REFUSED: terminal(
     500,

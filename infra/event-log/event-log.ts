@@ -42,6 +42,11 @@ export interface LogBatch {
   readonly partition: number;
   readonly records: readonly LogRecord[];
   /**
+   * Present where older events are stored anew, in order. Belongs into the token of every cut of the batch, so that none is
+   * taken for a repeat of what was stored at another time.
+   */
+  readonly tokenSalt?: string;
+  /**
    * Writes `cut` down before its insert, so that after a crash it is replayed whole or known to have been under way.
    * Resolves when that is durable.
    */
@@ -54,6 +59,11 @@ export interface Subscription {
   readonly group: string;
   /** Bounds of a batch; one event above them still comes, alone. */
   readonly limits: { readonly rows: number; readonly bytes: number };
+  /**
+   * A partition comes to this process now, before its first batch does: what another process stored of its earlier events may
+   * be newer than what this one remembers.
+   */
+  assigned?(partition: number): void;
   /**
    * Resolves when everything of the batch is durable.
    * A rejection leaves the batch uncommitted: its publishers hear of it, or it comes again.
@@ -74,8 +84,10 @@ export interface EventLog {
   publish(topic: Topic, messages: readonly LogMessage[]): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
   /**
-   * Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable; with a
-   * transaction given, no sooner than that, and not where it is undone.
+   * Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable.
+   * A transaction that is given takes part where the letters lie in the same database; else the letter is durable before the
+   * transaction can be committed, so that a repeat after a crash may leave a second letter of the same topic, partition and
+   * offset. Readers take the two for one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
   /**

@@ -77,6 +77,8 @@ describe('loadConfig', () => {
 
   it.each([
     [{ RUNLAKE_KAFKA_BROKERS: 'kafka:9092' }, /RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL/],
+    [{ RUNLAKE_KAFKA_SASL_MECHANISM: 'plain' }, /RUNLAKE_KAFKA_SASL_MECHANISM and RUNLAKE_KAFKA_USER go together/],
+    [{ RUNLAKE_KAFKA_PASSWORD: 'x' }, /RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD go together/],
     [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_BODY_BYTES: '1000000' }, /RUNLAKE_MAX_BODY_BYTES/],
     [{ RUNLAKE_MAX_RUN_BYTES: '2000000', RUNLAKE_MAX_PENDING_BYTES: '1000000' }, /RUNLAKE_MAX_PENDING_BYTES/],
   ])('refuses settings that contradict each other: %j', (environment, expected) => {

@@ -1,0 +1,90 @@
+import net from 'node:net';
+import tls from 'node:tls';
+import { type ISocketFactory, Kafka, logLevel, type SASLOptions } from 'kafkajs';
+import type { Config } from '../../config/settings.ts';
+import { fault } from '../../errors/runlake-error.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
+import { clientLogs } from './client-logs.ts';
+
+/** What says where Kafka is and how to sign in. */
+export type KafkaAddress = Pick<
+  Config,
+  'kafkaBrokers' | 'kafkaTls' | 'kafkaSaslMechanism' | 'kafkaUser' | 'kafkaPassword' | 'tlsCaFile'
+>;
+
+export interface KafkaClient {
+  readonly kafka: Kafka;
+  /** Breaks the connections opened before `openedBeforeMs` (`performance.now`), so that what waits on one fails now. */
+  breakConnections(openedBeforeMs: number): void;
+  /** Breaks every connection for good: not a byte leaves this client from now on, whatever it still tries. */
+  fence(): void;
+}
+
+const connectionTimeoutMs = 3_000;
+const keepAliveMs = 15_000;
+
+/**
+ * A client of its own, with connections of its own. The library ends neither a request on a connection that has gone silent
+ * nor a client that hangs, so the sockets are made here, where they can be destroyed.
+ *
+ * @param requestTimeoutMs after it a request fails; its outcome is unknown then.
+ * @throws CA_FILE_UNUSABLE
+ */
+export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number, logger: Logger): KafkaClient {
+  const sockets = new Map<net.Socket, number>();
+  let fenced = false;
+  const socketFactory: ISocketFactory = ({ host, port, ssl, onConnect }) => {
+    const socket =
+      Object.keys(ssl ?? {}).length > 0
+        ? tls.connect({ host, port, ...(net.isIP(host) ? {} : { servername: host }), ...ssl }, onConnect)
+        : net.connect({ host, port }, onConnect);
+    socket.setKeepAlive(true, keepAliveMs);
+    socket.setNoDelay(true);
+    sockets.set(socket, performance.now());
+    socket.once('close', () => sockets.delete(socket));
+    if (fenced) socket.destroy(brokenOff());
+    return socket;
+  };
+  const brokenOff = () =>
+    fault('KAFKA_UNAVAILABLE', { brokers: address.kafkaBrokers ?? '', reason: 'the connection was given up' });
+  const breakConnections = (openedBeforeMs: number) => {
+    for (const [socket, openedAtMs] of sockets) if (openedAtMs <= openedBeforeMs) socket.destroy(brokenOff());
+  };
+  const ca = trustedAuthorities(address);
+  const sasl = saslOf(address);
+  const kafka = new Kafka({
+    clientId: 'runlake',
+    brokers: brokersOf(address),
+    ...(address.kafkaTls ? { ssl: { rejectUnauthorized: true, ...(ca ? { ca } : {}) } } : {}),
+    ...(sasl ? { sasl } : {}),
+    connectionTimeout: connectionTimeoutMs,
+    authenticationTimeout: requestTimeoutMs,
+    requestTimeout: requestTimeoutMs,
+    enforceRequestTimeout: true,
+    retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 2 },
+    socketFactory,
+    logLevel: logLevel.WARN,
+    logCreator: clientLogs(logger),
+  });
+  return {
+    kafka,
+    breakConnections,
+    fence() {
+      fenced = true;
+      breakConnections(Number.POSITIVE_INFINITY);
+    },
+  };
+}
+
+function brokersOf({ kafkaBrokers }: KafkaAddress): string[] {
+  return (kafkaBrokers ?? '')
+    .split(',')
+    .map((broker) => broker.trim())
+    .filter((broker) => broker !== '');
+}
+
+function saslOf({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: KafkaAddress): SASLOptions | undefined {
+  if (kafkaSaslMechanism === undefined || kafkaUser === undefined || kafkaPassword === undefined) return undefined;
+  return { mechanism: kafkaSaslMechanism, username: kafkaUser, password: kafkaPassword } as SASLOptions;
+}

@@ -1,0 +1,233 @@
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Config } from '../../config/settings.ts';
+import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import type { HealthCheck } from '../../telemetry/health-check.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
+import type { Cut, EventLog, LogMessage, LogRecord, Subscription } from '../event-log.ts';
+import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
+import { observePublish } from '../observe-publish.ts';
+import { AdminLink } from './admin-link.ts';
+import { Appender } from './appender.ts';
+import { ByteBudget } from './byte-budget.ts';
+import { letterOf } from './dead-letter.ts';
+import { ensureTopics, type TopicToHave } from './ensure-topics.ts';
+import { GroupConsumer } from './group-consumer.ts';
+import type { KafkaAddress } from './kafka-client.ts';
+import { backoffMs, pause } from './pause.ts';
+import { Publisher } from './publisher.ts';
+import { registryAddress } from './registry-request.ts';
+import { Schemas } from './schema-registry.ts';
+import { type TopicNames, topicNames } from './topic-names.ts';
+
+export type KafkaConfig = KafkaAddress &
+  Pick<
+    Config,
+    | 'schemaRegistryUrl'
+    | 'kafkaTopicPrefix'
+    | 'kafkaPartitions'
+    | 'kafkaReplication'
+    | 'maxRunBytes'
+    | 'maxPendingBytes'
+    | 'maxFetchedBytes'
+    | 'publishTimeoutMs'
+    | 'cutMs'
+    | 'drainTimeoutMs'
+  >;
+
+export interface KafkaLogOptions {
+  readonly config: KafkaConfig;
+  readonly topics: readonly Topic[];
+  readonly logger: Logger;
+}
+
+/** How long the start waits for servers that come up at the same time. */
+const startPatienceMs = 10_000;
+/** Bytes of a batch: enough to be worth a request, little enough that a request is short. One larger event goes alone. */
+const batchBytes = 1024 * 1024;
+/** What is kept of the time for closing to leave the groups and end the connections. */
+const leaveMs = 5_000;
+
+/**
+ * Opens the log on Kafka: creates topics that are missing and registers their schemas.
+ *
+ * @throws KAFKA_UNAVAILABLE or REGISTRY_UNAVAILABLE where a server cannot be reached within ten seconds,
+ *   ACCESS_DENIED_BY_STORE, TOPIC_UNFIT, SCHEMA_REFUSED.
+ */
+export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> {
+  const { config, topics, logger } = options;
+  const names = topicNames(config.kafkaTopicPrefix);
+  const admin = new AdminLink(config, logger);
+  const schemas = new Schemas(registryAddress(config.schemaRegistryUrl ?? '', trustedAuthorities(config)));
+  const wanted = topics.flatMap((topic): TopicToHave[] => [
+    { name: names.of(topic), deadLetters: false },
+    { name: names.deadLettersOf(topic), deadLetters: true },
+  ]);
+  try {
+    const partitions = await withPatience(() => admin.ask((asked) => ensureTopics(asked, wanted, config, logger)));
+    const ids = new Map<Topic, number>();
+    for (const topic of topics) {
+      ids.set(topic, await withPatience(() => schemas.register(names.subjectOf(topic), topic.schema)));
+    }
+    return new KafkaLog(options, { names, admin, schemas, partitions, ids });
+  } catch (error) {
+    await admin.close();
+    throw error;
+  }
+}
+
+async function withPatience<Result>(work: () => Promise<Result>): Promise<Result> {
+  const startedAtMs = performance.now();
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      const mayPass = isRunlakeError(error) && error.retryable;
+      if (!mayPass || performance.now() - startedAtMs > startPatienceMs) throw error;
+      await pause(backoffMs(attempt, 200, 1_000));
+    }
+  }
+}
+
+interface Opened {
+  readonly names: TopicNames;
+  readonly admin: AdminLink;
+  readonly schemas: Schemas;
+  readonly partitions: ReadonlyMap<string, number>;
+  readonly ids: ReadonlyMap<Topic, number>;
+}
+
+/** The event log on Kafka. Made by {@link openKafkaLog}; how it works is said in `publisher.ts` and `partition-term.ts`. */
+export class KafkaLog implements EventLog {
+  readonly #options: KafkaLogOptions;
+  readonly #opened: Opened;
+  readonly #appender: Appender;
+  readonly #publisher: Publisher;
+  readonly #budget: ByteBudget;
+  readonly #consumers: { readonly topic: Topic; readonly consumer: GroupConsumer }[] = [];
+  readonly #hideMetrics: readonly (() => void)[];
+  #closing: Promise<void> | undefined;
+
+  /** For {@link openKafkaLog}. */
+  constructor(options: KafkaLogOptions, opened: Opened) {
+    const { config, logger } = options;
+    const { publishTimeoutMs: timeoutMs, maxPendingBytes } = config;
+    this.#options = options;
+    this.#opened = opened;
+    // Half of the publishers' patience, so that a request which met a dead connection gets a second chance.
+    this.#appender = new Appender(config, Math.min(Math.max(timeoutMs / 2, 500), 15_000), logger);
+    this.#publisher = new Publisher({
+      appender: this.#appender,
+      partitions: opened.partitions,
+      maxPendingBytes,
+      batchBytes: Math.min(batchBytes, config.maxRunBytes),
+      timeoutMs,
+    });
+    this.#budget = new ByteBudget(config.maxFetchedBytes);
+    this.#hideMetrics = [
+      pendingBytes.showing(() => this.#publisher.pendingBytes, 0),
+      consumerLag.showing(() => this.#lag()),
+    ];
+  }
+
+  get pendingBytes(): number {
+    return this.#publisher.pendingBytes;
+  }
+
+  schemaId(topic: Topic): number {
+    return this.#opened.ids.get(topic) as number;
+  }
+
+  /** @throws REGISTRY_UNAVAILABLE where the registry cannot be asked about an id that was not seen before. */
+  schemaOf(schemaId: number): Promise<string | undefined> {
+    return this.#opened.schemas.textOf(schemaId);
+  }
+
+  async publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
+    if (messages.length === 0) return;
+    const name = this.#opened.names.of(topic);
+    await observePublish(topic, messages, (observed) => this.#publisher.publish(name, observed));
+  }
+
+  async subscribe(subscription: Subscription): Promise<void> {
+    const { names, admin } = this.#opened;
+    const { config, logger } = this.#options;
+    const consumer = new GroupConsumer({
+      subscription,
+      topicName: names.of(subscription.topic),
+      group: names.group(subscription.group),
+      address: config,
+      admin,
+      budget: this.#budget,
+      cutMs: config.cutMs,
+      logger,
+    });
+    this.#consumers.push({ topic: subscription.topic, consumer });
+    consumer.start();
+  }
+
+  /** A transaction cannot take part: the letter is durable before the transaction is committed. */
+  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
+    const { names } = this.#opened;
+    const letter = letterOf(names.of(topic), record, reason, step);
+    await this.#publisher.publishAlways(names.deadLettersOf(topic), [letter]);
+  }
+
+  /** None: the batch of a cut that was begun comes again, whole. */
+  async unfinishedCuts(): Promise<Cut[]> {
+    return [];
+  }
+
+  /** Nothing: a cut is finished by the commit of the offset after its batch. */
+  async finishCut(): Promise<void> {}
+
+  async check(): Promise<void> {
+    if (this.#closing) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    await Promise.all(this.healthChecks().map((part) => part.check()));
+  }
+
+  /** Kafka and the registry as parts of their own. */
+  healthChecks(): HealthCheck[] {
+    const { admin, schemas } = this.#opened;
+    return [
+      { name: 'kafka', check: () => admin.ask(async (asked) => void (await asked.describeCluster())) },
+      { name: 'schema_registry', check: () => schemas.check() },
+    ];
+  }
+
+  /** Takes nothing more, finishes within the drain timeout what was taken and what is being handled, and leaves the groups. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const { drainTimeoutMs } = this.#options.config;
+    const workMs = Math.max(drainTimeoutMs - leaveMs, drainTimeoutMs / 2);
+    const [published] = await Promise.all([
+      this.#publisher.close(workMs),
+      ...this.#consumers.map(({ consumer }) => consumer.close(workMs)),
+    ]);
+    if (!published)
+      this.#options.logger.warn('Kafka did not take all that waited before the end; none of it was answered');
+    await this.#appender.close();
+    await this.#opened.admin.close();
+    for (const hide of this.#hideMetrics) hide();
+  }
+
+  async #lag() {
+    const { admin } = this.#opened;
+    const samples: { labels: { topic: string; partition: number }; value: number }[] = [];
+    for (const { topic, consumer } of this.#consumers) {
+      const { positions } = consumer;
+      if (positions.size === 0) continue;
+      const ends = await admin.ask((asked) => asked.fetchTopicOffsets(consumer.topicName));
+      for (const { partition, high } of ends) {
+        const position = positions.get(partition);
+        if (position === undefined) continue;
+        samples.push({ labels: { topic: topic.name, partition }, value: Math.max(0, Number(high) - position) });
+      }
+    }
+    return samples;
+  }
+}

@@ -1,0 +1,87 @@
+import type { KafkaRecord } from './record-of.ts';
+
+export interface BatchLimits {
+  readonly rows: number;
+  readonly bytes: number;
+}
+
+/** Records of one partition that were fetched and are not handled yet, in the order of the log and without repeats. */
+export class RecordBuffer {
+  #records: KafkaRecord[] = [];
+  #bytes = 0;
+  #nextOffset: number | undefined;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get isEmpty(): boolean {
+    return this.#records.length === 0;
+  }
+
+  get firstOffset(): number | undefined {
+    return this.#records[0]?.offset;
+  }
+
+  get lastOffset(): number | undefined {
+    return this.#records.at(-1)?.offset;
+  }
+
+  /** Offset with which the next records have to begin; undefined before {@link RecordBuffer.begin}. */
+  get nextOffset(): number | undefined {
+    return this.#nextOffset;
+  }
+
+  /** Forgets everything before `offset`, which is where the records begin. */
+  begin(offset: number): void {
+    this.#records = this.#records.filter((record) => record.offset >= offset);
+    this.#bytes = bytesOf(this.#records);
+    this.#nextOffset = Math.max(offset, (this.lastOffset ?? -1) + 1);
+  }
+
+  add(records: readonly KafkaRecord[]): void {
+    const fresh = this.#nextOffset ?? (this.lastOffset ?? -1) + 1;
+    for (const record of records) {
+      if (record.offset < fresh) continue;
+      this.#records.push(record);
+      this.#bytes += record.bytes;
+    }
+    if (this.#nextOffset !== undefined) this.#nextOffset = Math.max(fresh, (this.lastOffset ?? -1) + 1);
+  }
+
+  clear(): void {
+    this.#records = [];
+    this.#bytes = 0;
+  }
+
+  /** Takes the next records within `limits`; one above them comes alone. */
+  take(limits: BatchLimits): KafkaRecord[] {
+    let rows = 0;
+    let bytes = 0;
+    for (const { value } of this.#records) {
+      if (rows > 0 && (rows >= limits.rows || bytes + value.length > limits.bytes)) break;
+      rows++;
+      bytes += value.length;
+    }
+    return this.#remove(rows);
+  }
+
+  /**
+   * Takes exactly the records from `first` to `last`.
+   * @returns undefined where they are not there whole; then they stay.
+   */
+  takeExactly(first: number, last: number): KafkaRecord[] | undefined {
+    const rows = this.#records.findIndex(({ offset }) => offset === last) + 1;
+    return rows > 0 && this.firstOffset === first ? this.#remove(rows) : undefined;
+  }
+
+  #remove(rows: number): KafkaRecord[] {
+    const taken = this.#records.splice(0, rows);
+    this.#bytes -= bytesOf(taken);
+    return taken;
+  }
+}
+
+function bytesOf(records: readonly KafkaRecord[]): number {
+  return records.reduce((sum, record) => sum + record.bytes, 0);
+}
