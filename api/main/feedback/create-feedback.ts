@@ -1,7 +1,7 @@
 import { createFeedback as takeFeedback } from '../../../pipelines/feedback/create-feedback.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { readBody, requireJson } from '../ingest/read-body.ts';
 import { senderOf } from '../ingest/sender.ts';
+import { requireJson, withBody } from '../ingest/with-body.ts';
 import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
 import { Feedback, feedbackMediaType } from './feedback-schema.ts';
 
@@ -27,7 +27,7 @@ export const createFeedback = defineOperation({
   schema: { response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
-    const body = await readBody(request, services.config);
-    return new Answer({ body: await takeFeedback(senderOf(caller), body, feedbackPorts(services)) });
+    const take = (body: Buffer) => takeFeedback(senderOf(caller), body, feedbackPorts(services));
+    return new Answer({ body: await withBody(request, services.config, take) });
   },
 });

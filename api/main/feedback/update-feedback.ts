@@ -1,6 +1,6 @@
 import { updateFeedback as changeFeedback } from '../../../pipelines/feedback/update-feedback.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { readBody, requireJson } from '../ingest/read-body.ts';
+import { requireJson, withBody } from '../ingest/with-body.ts';
 import { feedbackBodyErrors, feedbackPorts } from './feedback-ports.ts';
 import { Feedback, FeedbackParams, feedbackMediaType } from './feedback-schema.ts';
 
@@ -20,8 +20,8 @@ export const updateFeedback = defineOperation({
   schema: { params: FeedbackParams, response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, params, request, services }) => {
     requireJson(request);
-    const body = await readBody(request, services.config);
     const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
-    return new Answer({ body: await changeFeedback(feedbackPorts(services), feedback, body) });
+    const change = (body: Buffer) => changeFeedback(feedbackPorts(services), feedback, body);
+    return new Answer({ body: await withBody(request, services.config, change) });
   },
 });

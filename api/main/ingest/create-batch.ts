@@ -1,9 +1,9 @@
 import { acceptBatch } from '../../../pipelines/ingest/accept/accept-batch.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
-import { readBody, requireJson } from './read-body.ts';
 import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
+import { requireJson, withBody } from './with-body.ts';
 
 /** `POST /runs/batch`: posts and patches as JSON. */
 export const createBatch = defineOperation({
@@ -22,7 +22,7 @@ export const createBatch = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const body = await readBody(request, services.config);
-    return answerAccepted(await acceptBatch(senderOf(caller), body, services.accept));
+    const accept = (body: Buffer) => acceptBatch(senderOf(caller), body, services.accept);
+    return answerAccepted(await withBody(request, services.config, accept));
   },
 });

@@ -1,9 +1,9 @@
 import { acceptMultipart } from '../../../pipelines/ingest/accept/accept-multipart.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
-import { readBody } from './read-body.ts';
 import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
+import { withBody } from './with-body.ts';
 
 /** `POST /runs/multipart`: what stock SDKs send. */
 export const createMultipart = defineOperation({
@@ -22,8 +22,8 @@ export const createMultipart = defineOperation({
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Runs, feedback and attachments as parts.' },
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
-    const body = await readBody(request, services.config);
     const contentType = request.headers['content-type'] ?? '';
-    return answerAccepted(await acceptMultipart(senderOf(caller), { body, contentType }, services.accept));
+    const accept = (body: Buffer) => acceptMultipart(senderOf(caller), { body, contentType }, services.accept);
+    return answerAccepted(await withBody(request, services.config, accept));
   },
 });

@@ -3,9 +3,9 @@ import { Type } from 'typebox';
 import { acceptOtlp } from '../../../pipelines/ingest/accept/accept-otlp.ts';
 import { otlpResponse } from '../../../pipelines/ingest/otlp/otlp-response.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
-import { readBody } from './read-body.ts';
 import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
+import { withBody } from './with-body.ts';
 
 /** `POST /otel/v1/traces`: what OTLP exporters send. Answers, also of faults, are in the encoding of the request. */
 export const createOtlp = defineOperation({
@@ -20,6 +20,7 @@ export const createOtlp = defineOperation({
     'spans that name none.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'otlp',
+  untraced: true,
   errors: [...batchErrors, 'INVALID_PROTOBUF'],
   rawBody: { contentTypes: ['application/x-protobuf', 'application/json'], description: 'ExportTraceServiceRequest' },
   schema: {
@@ -27,9 +28,10 @@ export const createOtlp = defineOperation({
   },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
-    const body = await readBody(request, services.config);
     const projectName = projectOf(request);
-    const { rejected } = await acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept);
+    const { rejected } = await withBody(request, services.config, (body) =>
+      acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept),
+    );
     const message = rejected.length === 0 ? '' : `Not taken: ${rejected[0]?.error.message}`;
     const answer = otlpResponse(contentType, rejected.length, message);
     return new Answer({ headers: { 'content-type': answer.contentType }, body: answer.body });

@@ -1,9 +1,9 @@
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
-import { readBody, requireJson } from './read-body.ts';
 import { runErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
+import { requireJson, withBody } from './with-body.ts';
 
 /** `POST /runs`: one run. It needs no dotted_order: a root begins a trace, a child joins its parent's. */
 export const createRun = defineOperation({
@@ -20,7 +20,7 @@ export const createRun = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const body = await readBody(request, services.config);
-    return answerAccepted(await acceptSingle(senderOf(caller), { kind: 'post', body }, services.accept));
+    const accept = (body: Buffer) => acceptSingle(senderOf(caller), { kind: 'post', body }, services.accept);
+    return answerAccepted(await withBody(request, services.config, accept));
   },
 });

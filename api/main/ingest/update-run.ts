@@ -2,9 +2,9 @@ import { Type } from 'typebox';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { acceptanceSchema, answerAccepted } from './acceptance.ts';
-import { readBody, requireJson } from './read-body.ts';
 import { patchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
+import { requireJson, withBody } from './with-body.ts';
 
 /** `PATCH /runs/{run_id}`: what became of a run. By id alone it waits a little for the run to appear. */
 export const updateRun = defineOperation({
@@ -23,8 +23,8 @@ export const updateRun = defineOperation({
   schema: { params: Type.Object({ run_id: Type.String({ format: 'uuid' }) }), response: { 202: acceptanceSchema } },
   async handler({ caller, params, request, services }) {
     requireJson(request);
-    const body = await readBody(request, services.config);
-    const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase(), body } as const;
-    return answerAccepted(await acceptSingle(senderOf(caller), patch, services.accept));
+    const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase() } as const;
+    const accept = (body: Buffer) => acceptSingle(senderOf(caller), { ...patch, body }, services.accept);
+    return answerAccepted(await withBody(request, services.config, accept));
   },
 });

@@ -1,17 +1,19 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Config } from '../../../infra/config/settings.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { inSlices, type StepwiseWork } from '../in-slices.ts';
+import { ChildCursor } from '../json/child-cursor.ts';
+import { findPath } from '../json/find.ts';
 import { KeySet } from '../json/key-set.ts';
-import { scanArrayItems, scanObject } from '../json/scan.ts';
+import { requireEnd, requireOpening } from '../json/scan.ts';
+import { scanAny } from '../json/scan-any.ts';
+import { ScanOrigin } from '../json/scan-origin.ts';
 import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { nameOf, runMembers } from './read-json-run.ts';
 import { draftOfBatch, readRun } from './read-run.ts';
-import { rejectionOf } from './rejection.ts';
-
-/** Others get their turn of the event loop in between. */
-const itemsPerTurn = 1_000;
+import { rejectionOf, runTooLarge } from './rejection.ts';
+import type { JsonValue } from './run-members.ts';
 
 interface Item {
   readonly kind: 'post' | 'patch';
@@ -25,35 +27,87 @@ interface Item {
  */
 export async function acceptBatch(sender: Sender, body: Buffer, ports: AcceptPorts): Promise<Acceptance> {
   const rejected: Rejection[] = [];
+  const drafts = await inSlices(readItems(body, ports.config, rejected));
+  return acceptDrafts(sender, drafts, rejected, ports);
+}
+
+function* readItems(body: Buffer, config: AcceptPorts['config'], rejected: Rejection[]): StepwiseWork<RunDraft[]> {
   const drafts: RunDraft[] = [];
-  for (const [index, item] of itemsOf(body, ports.config).entries()) {
-    if (index % itemsPerTurn === itemsPerTurn - 1) await nextTurn();
+  for (const [index, item] of (yield* findItems(body, config)).entries()) {
     const part = `${item.kind} ${index}`;
     let name = part;
     try {
-      const members = runMembers(body, item.start, item.end, { part, maxDepth: ports.config.maxJsonDepth });
+      if (item.end - item.start > config.maxRunBytes) {
+        name = nameOf({ id: idOf(body, item) }) ?? part;
+        throw runTooLarge(name, config.maxRunBytes);
+      }
+      const members = runMembers(body, item.start, item.end, { part, maxDepth: config.maxJsonDepth });
       name = nameOf(members) ?? part;
       drafts.push(draftOfBatch(readRun({ kind: item.kind, run: name, members })));
     } catch (error) {
       rejected.push(rejectionOf(name, error));
     }
+    yield;
   }
-  return acceptDrafts(sender, drafts, rejected, ports);
+  return drafts;
+}
+
+function idOf(body: Buffer, item: Item): JsonValue | undefined {
+  const range = findPath(body, item.start, item.end, ['id']);
+  return range && { kind: range.kind, bytes: body.subarray(range.start, range.end) };
+}
+
+/** Checks the whole body and finds the runs in it: all posts, then all patches. Of a list that comes twice the last counts. */
+function* findItems(
+  body: Buffer,
+  { maxJsonDepth, maxParts }: Pick<Config, 'maxJsonDepth' | 'maxParts'>,
+): StepwiseWork<Item[]> {
+  const origin = new ScanOrigin(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
+  const found: Record<Item['kind'], Item[]> = { post: [], patch: [] };
+  let misfit: string | undefined;
+  const cursor = new ChildCursor(origin, requireOpening(origin, 0x7b, 'an object'), 0);
+  let end = 0;
+  for (let hasMember = cursor.first(); hasMember; hasMember = cursor.next(end)) {
+    const { at, keyStart, keyEnd } = cursor;
+    const kind = lists.keys[lists.find(body, keyStart + 1, keyEnd - 1)];
+    if (kind === undefined || body[at] !== 0x5b) {
+      end = scanAny(origin, at, 1);
+      if (kind !== undefined) {
+        if (body[at] !== 0x6e) misfit ??= `${kind} has to be a list of runs.`;
+        found[kind] = [];
+      }
+    } else {
+      found[kind] = [];
+      end = yield* findRuns(origin, at, { kind, items: found[kind], maxParts });
+    }
+    yield;
+  }
+  requireEnd(origin, cursor.at);
+  if (misfit !== undefined) throw fault('BAD_REQUEST', { reason: misfit });
+  requireParts(found.post.length + found.patch.length, maxParts);
+  return [...found.post, ...found.patch];
+}
+
+/** Adds the runs of the list at `first` to `items`; gives the index after it. */
+function* findRuns(
+  origin: ScanOrigin,
+  first: number,
+  { kind, items, maxParts }: { kind: Item['kind']; items: Item[]; maxParts: number },
+): StepwiseWork<number> {
+  const cursor = new ChildCursor(origin, first, 1);
+  for (let hasRun = cursor.first(); hasRun; ) {
+    const start = cursor.at;
+    const end = scanAny(origin, start, 2);
+    items.push({ kind, start, end });
+    requireParts(items.length, maxParts);
+    yield;
+    hasRun = cursor.next(end);
+  }
+  return cursor.at;
+}
+
+function requireParts(count: number, maxParts: number): void {
+  if (count > maxParts) throw fault('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
 }
 
 const lists = new KeySet(['post', 'patch']);
-
-function itemsOf(body: Buffer, { maxJsonDepth, maxParts }: Pick<Config, 'maxJsonDepth' | 'maxParts'>): Item[] {
-  const options = { part: 'the body', maxDepth: maxJsonDepth };
-  const items: Item[] = [];
-  for (const [index, list] of scanObject(body, 0, body.length, lists, options).entries()) {
-    const kind = lists.keys[index] as Item['kind'];
-    if (list === undefined || list.kind === 'null') continue;
-    if (list.kind !== 'array') throw fault('BAD_REQUEST', { reason: `${kind} has to be a list of runs.` });
-    for (const { start, end } of scanArrayItems(body, list.start, list.end, maxParts - items.length, options)) {
-      items.push({ kind, start, end });
-    }
-    if (items.length > maxParts) throw fault('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
-  }
-  return items;
-}

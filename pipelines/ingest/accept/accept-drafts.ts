@@ -3,8 +3,9 @@ import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { runEvents, type Topic } from '../../../schemas/topics.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
+import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { assignProjects } from './assign-projects.ts';
-import { timesFault } from './check-times.ts';
+import { type TimeLimits, timesFault } from './check-times.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import { encodeRuns, type Sender } from './publish-runs.ts';
 import { inconsistent, nothingTaken } from './rejection.ts';
@@ -44,14 +45,9 @@ export async function acceptDrafts(
   companions: readonly Companions[] = [],
   refusal: (rejected: readonly Rejection[]) => RunlakeError = nothingTaken,
 ): Promise<Acceptance> {
-  const nowMicros = Date.now() * 1_000;
-  const timely = drafts.filter((draft) => {
-    const reason = timesFault(draft, nowMicros, ports.config);
-    if (reason !== undefined) rejected.push(inconsistent(draft.runId, reason));
-    return reason === undefined;
-  });
+  const timely = await inSlices(timelyDrafts(drafts, rejected, ports.config));
   const placed = await assignProjects(sender.workspaceId, timely, ports.projects, rejected);
-  const messages = encodeRuns(sender, placed, ports.log, ports.config, rejected);
+  const messages = await inSlices(encodeRuns(sender, placed, ports.log, ports.config, rejected));
   const accompanying = companions.filter((companion) => companion.messages.length > 0);
   if (messages.length === 0 && accompanying.length === 0 && rejected.length > 0) {
     ports.count(0, rejected);
@@ -73,4 +69,20 @@ export async function acceptDrafts(
   }
   ports.count(messages.length, rejected);
   return { accepted: messages.length, rejected };
+}
+
+function* timelyDrafts(
+  drafts: readonly RunDraft[],
+  rejected: Rejection[],
+  limits: TimeLimits,
+): StepwiseWork<RunDraft[]> {
+  const nowMicros = Date.now() * 1_000;
+  const timely: RunDraft[] = [];
+  for (const draft of drafts) {
+    const reason = timesFault(draft, nowMicros, limits);
+    if (reason === undefined) timely.push(draft);
+    else rejected.push(inconsistent(draft.runId, reason));
+    yield;
+  }
+  return timely;
 }

@@ -1,8 +1,11 @@
+import type { Config } from '../../../infra/config/settings.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import { readFeedbackPart } from '../../feedback/read-feedback.ts';
 import { type Part, parseMultipart } from '../body/multipart.ts';
+import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
@@ -10,7 +13,7 @@ import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { runMembers } from './read-json-run.ts';
 import { draftOfBatch, readRun } from './read-run.ts';
-import { rejectionOf } from './rejection.ts';
+import { rejectionOf, requireRunSize } from './rejection.ts';
 import { type PartKey, partKeys, type RunMembers } from './run-members.ts';
 
 /** The parts of one post or patch of one run. */
@@ -37,24 +40,36 @@ export async function acceptMultipart(
   { body, contentType }: { readonly body: Buffer; readonly contentType: string },
   ports: AcceptPorts,
 ): Promise<Acceptance> {
-  const { config, log } = ports;
   const rejected: Rejection[] = [];
-  const sorted = sortParts(parseMultipart(body, contentType, config.maxParts), rejected);
-  const drafts: RunDraft[] = [];
-  for (const run of sorted.runs) {
-    try {
-      drafts.push(readRunParts(run, body, config.maxJsonDepth));
-    } catch (error) {
-      rejected.push(rejectionOf(run.id, error));
-    }
-  }
-  const feedback = collect(
+  const { drafts, feedback, attachments } = await inSlices(readParts(sender, body, contentType, ports, rejected));
+  return acceptDrafts(sender, drafts, rejected, ports, [
+    { topic: feedbackEvents, messages: feedback },
+    { topic: attachmentEvents, messages: attachments },
+  ]);
+}
+
+/** What the parts of a body say, run by run. */
+function* readParts(
+  sender: Sender,
+  body: Buffer,
+  contentType: string,
+  { config, log }: AcceptPorts,
+  rejected: Rejection[],
+): StepwiseWork<{ drafts: RunDraft[]; feedback: LogMessage[]; attachments: LogMessage[] }> {
+  const sorted = sortParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
+  const drafts = yield* collect(
+    sorted.runs,
+    rejected,
+    ({ id }) => id,
+    (run) => readRunParts(run, body, config),
+  );
+  const feedback = yield* collect(
     sorted.feedback,
     rejected,
     ({ name }) => name,
     (part) => readFeedbackPart(sender, body.subarray(part.start, part.end), { part: part.name, log, config }),
   );
-  const attachments = collect(
+  const attachments = yield* collect(
     sorted.attachments,
     rejected,
     ({ part }) => part.name,
@@ -65,27 +80,26 @@ export async function acceptMultipart(
         { log, config },
       ),
   );
-  return acceptDrafts(sender, drafts, rejected, ports, [
-    { topic: feedbackEvents, messages: feedback },
-    { topic: attachmentEvents, messages: attachments },
-  ]);
+  return { drafts, feedback, attachments };
 }
 
 /** What `read` makes of each item; items with a fault of the caller's are rejected by name. */
-function collect<Item, Result>(
-  items: readonly Item[],
+function* collect<Item, Result>(
+  items: Iterable<Item>,
   rejected: Rejection[],
   nameOf: (item: Item) => string,
   read: (item: Item) => Result,
-): Result[] {
-  return items.flatMap((item) => {
+): StepwiseWork<Result[]> {
+  const results: Result[] = [];
+  for (const item of items) {
     try {
-      return [read(item)];
+      results.push(read(item));
     } catch (error) {
       rejected.push(rejectionOf(nameOf(item), error));
-      return [];
     }
-  });
+    yield;
+  }
+  return results;
 }
 
 function sortParts(parts: readonly Part[], rejected: Rejection[]): SortedParts {
@@ -115,11 +129,16 @@ function addToRun(runs: Map<string, RunParts>, kind: 'post' | 'patch', id: strin
   else run.fields.set(field as PartKey, part);
 }
 
-function readRunParts(run: RunParts, body: Buffer, maxDepth: number): RunDraft {
+function readRunParts(
+  run: RunParts,
+  body: Buffer,
+  { maxJsonDepth: maxDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
+): RunDraft {
   const { main, id, kind } = run;
   if (main === undefined) {
     throw fault('INVALID_RUN', { run: id, reason: `the part ${kind}.${id} is missing, only its fields came` });
   }
+  for (const part of [main, ...run.fields.values()]) requireRunSize(id, part.end - part.start, maxRunBytes);
   const members: RunMembers = runMembers(body, main.start, main.end, { part: main.name, maxDepth });
   for (const [key, part] of run.fields) {
     const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });

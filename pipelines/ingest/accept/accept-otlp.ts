@@ -1,3 +1,4 @@
+import { inSlices } from '../in-slices.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
 import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
 import type { Acceptance, Rejection } from './draft.ts';
@@ -21,7 +22,7 @@ export async function acceptOtlp(
   ports: AcceptPorts,
 ): Promise<Acceptance> {
   const { maxJsonDepth: maxDepth, maxParts } = ports.config;
-  const { drafts, rejected: refused } = readOtlp({ body, contentType, maxDepth, maxParts });
+  const { drafts, rejected: refused } = await inSlices(readOtlp({ body, contentType, maxDepth, maxParts }));
   const rejected: Rejection[] = refused.map(({ index, reason }) => inconsistent(`span ${index}`, reason));
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,

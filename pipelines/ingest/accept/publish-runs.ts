@@ -1,13 +1,13 @@
 import type { Config } from '../../../infra/config/settings.ts';
-import { fault } from '../../../infra/errors/runlake-error.ts';
 import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { runEvents } from '../../../schemas/topics.ts';
+import type { StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent } from '../run-event/encode.ts';
 import type { PlacedDraft } from './assign-projects.ts';
 import type { Rejection } from './draft.ts';
-import { rejectionOf } from './rejection.ts';
+import { runTooLarge } from './rejection.ts';
 
 /** Who sends, as it is stored with each run. */
 export interface Sender {
@@ -20,13 +20,13 @@ export interface Sender {
  * Encodes runs for the log. Those above the largest size are rejected, the others come back as messages, keyed by
  * workspace and trace so that all events of a trace meet one sink in one order.
  */
-export function encodeRuns(
+export function* encodeRuns(
   sender: Sender,
   placed: readonly PlacedDraft[],
   log: EventLog,
   { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
   rejected: Rejection[],
-): LogMessage[] {
+): StepwiseWork<LogMessage[]> {
   const prefix = wirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
   const writer = new AvroWriter(estimateBytes(placed));
@@ -45,15 +45,11 @@ export function encodeRuns(
     const value = writer.since(start);
     if (value.length > maxRunBytes) {
       writer.rewind(start);
-      const tooLarge = fault('RUN_TOO_LARGE', {
-        run: draft.runId,
-        limitBytes: maxRunBytes,
-        limit: 'RUNLAKE_MAX_RUN_BYTES',
-      });
-      rejected.push(rejectionOf(draft.runId, tooLarge));
+      rejected.push({ run: draft.runId, error: runTooLarge(draft.runId, maxRunBytes) });
       continue;
     }
     messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value });
+    yield;
   }
   return messages;
 }

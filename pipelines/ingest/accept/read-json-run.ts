@@ -2,7 +2,8 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { KeySet } from '../json/key-set.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { type ReadRun, readRun } from './read-run.ts';
-import { type RunMembers, runKeys } from './run-members.ts';
+import { requireRunSize } from './rejection.ts';
+import { type JsonValue, type RunMembers, runKeys } from './run-members.ts';
 
 const known = new KeySet(runKeys);
 
@@ -17,17 +18,18 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
   return members;
 }
 
-/** The run that a JSON body is. */
+/** The run that a JSON body is. @throws RUN_TOO_LARGE before the body is looked at, and what `readRun` throws. */
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
-  { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
+  { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
 ): ReadRun {
   const { kind, idOutside, body } = request;
+  requireRunSize(idOutside ?? 'of the body', body.length, maxRunBytes);
   const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
   return readRun({ kind, run: idOutside ?? nameOf(members) ?? 'of the body', idOutside, members });
 }
 
 /** The id as the body gives it, to name the run in a fault; bounded, because it may be anything. */
-export function nameOf({ id }: RunMembers): string | undefined {
+export function nameOf({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

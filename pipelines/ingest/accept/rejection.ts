@@ -33,3 +33,12 @@ export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
   const reason = rejected.slice(0, 3).map(({ error }) => error.message);
   return fault('ALL_RUNS_INVALID', { reason: reason.join(' ') }, { fields });
 }
+
+export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
+  return fault('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+}
+
+/** @throws RUN_TOO_LARGE where the text of a run, or of one field of it, is larger than a whole run may be. */
+export function requireRunSize(run: string, bytes: number, maxRunBytes: number): void {
+  if (bytes > maxRunBytes) throw runTooLarge(run, maxRunBytes);
+}

@@ -1,4 +1,7 @@
 import { findPath } from '../json/find.ts';
+import { skipSpace } from '../json/scan-any.ts';
+import { skipValue } from '../json/skip.ts';
+import { parseRange } from '../json/text.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 
@@ -11,7 +14,7 @@ const usagePaths = [
 ] as const;
 
 /** Usage objects are small; anything larger is not one. */
-const maxUsageBytes = 64 * 1024;
+export const maxUsageBytes = 64 * 1024;
 
 /**
  * Reads token counts, explicit costs and the time of the first token out of a model call's `extra`, `outputs` and
@@ -44,7 +47,7 @@ function findUsage(values: RunValues): Record<string, unknown> | undefined {
     if (json === undefined || !json.includes(last)) continue;
     const range = findPath(json, 0, json.length, path);
     if (range === undefined || range.end - range.start > maxUsageBytes) continue;
-    const usage: unknown = JSON.parse(json.toString('utf8', range.start, range.end));
+    const usage = parseRange(json, range.start, range.end);
     if (typeof usage === 'object' && usage !== null && !Array.isArray(usage)) return usage as Record<string, unknown>;
   }
   return undefined;
@@ -112,14 +115,25 @@ function detailsOf(usage: Readonly<Record<string, unknown>>): Buffer | undefined
   return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
 }
 
-/** The time of the first `new_token` event. */
+/** The time of the first `new_token` event. Objects are made of nothing: a list of events may be as long as a run. */
 function firstTokenTime(events: Uint8Array | undefined): number | undefined {
-  if (events === undefined || !(events as Buffer).includes('"new_token"')) return undefined;
-  const list: unknown = JSON.parse((events as Buffer).toString('utf8'));
-  if (!Array.isArray(list)) return undefined;
-  const first: unknown = list.find(
-    (event) => event !== null && typeof event === 'object' && event.name === 'new_token',
-  );
-  const time = (first as { time?: unknown } | undefined)?.time;
-  return typeof time === 'string' || typeof time === 'number' ? parseTime(time) : undefined;
+  const json = events as Buffer | undefined;
+  if (json === undefined || json[0] !== 0x5b || !json.includes('"new_token"')) return undefined;
+  let index = skipSpace(json, 1, json.length);
+  while (json[index] !== 0x5d) {
+    const end = skipValue(json, index, json.length);
+    if (smallMember(json, index, end, 'name') === 'new_token') {
+      const time = smallMember(json, index, end, 'time');
+      return typeof time === 'string' || typeof time === 'number' ? parseTime(time) : undefined;
+    }
+    index = skipSpace(json, end, json.length);
+    if (json[index] === 0x2c) index = skipSpace(json, index + 1, json.length);
+  }
+  return undefined;
+}
+
+/** The member `key` of the JSON at `start` to `end`; undefined where there is none, or it is too long for a name or a time. */
+function smallMember(json: Buffer, start: number, end: number, key: string): unknown {
+  const range = findPath(json, start, end, [key]);
+  return range && range.end - range.start <= 64 ? parseRange(json, range.start, range.end) : undefined;
 }

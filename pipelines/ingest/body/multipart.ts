@@ -1,4 +1,5 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { StepwiseWork } from '../in-slices.ts';
 import { parametersOf } from './header-parameters.ts';
 import { type PartHeaders, readPartHeaders } from './part-headers.ts';
 
@@ -26,7 +27,7 @@ const lineFeed = 0x0a;
  * @throws INVALID_MULTIPART with the offset of the fault, also where a name comes twice; TOO_MANY_PARTS before the work
  *   for all of them is done; UNSUPPORTED_MEDIA_TYPE where `contentType` is another.
  */
-export function parseMultipart(body: Buffer, contentType: string, maxParts: number): Part[] {
+export function* parseMultipart(body: Buffer, contentType: string, maxParts: number): StepwiseWork<Part[]> {
   const delimiter = Buffer.from(`\r\n--${boundaryOf(contentType)}`, 'latin1');
   const parts: Part[] = [];
   const names = new Set<string>();
@@ -46,6 +47,7 @@ export function parseMultipart(body: Buffer, contentType: string, maxParts: numb
     parts.push({ name, contentType: type, filename, headersStart, start, end });
     if (names.size < parts.length) throw broken(headersStart, `the part '${name}' comes twice`);
     position = found + delimiter.length;
+    yield;
   }
 }
 

@@ -1,7 +1,7 @@
+import { ChildCursor } from './child-cursor.ts';
 import type { KeySet } from './key-set.ts';
-import { scanAny, scanColon, skipSpace } from './scan-any.ts';
+import { scanAny, skipSpace } from './scan-any.ts';
 import { type ScanOptions, ScanOrigin } from './scan-origin.ts';
-import { scanString } from './scan-string.ts';
 import { textOfString } from './text.ts';
 
 export type { ScanOptions } from './scan-origin.ts';
@@ -16,10 +16,7 @@ export interface JsonRange {
 }
 
 const openBrace = 0x7b;
-const closeBrace = 0x7d;
 const openBracket = 0x5b;
-const closeBracket = 0x5d;
-const comma = 0x2c;
 const quote = 0x22;
 
 /** Hears of each member of the outermost object, in order and with repeats, or of each item of the outermost array. */
@@ -56,7 +53,6 @@ export function scanJson(
   const origin = new ScanOrigin(bytes, start, end, options);
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
     onValue(kindOf(bytes[from]!), from, to, keyEnd > keyStart ? textOfString(bytes, keyStart, keyEnd) : undefined);
-    return true;
   });
   requireEnd(origin, last);
   return { kind: kindOf(bytes[first]!), start: first, end: last };
@@ -82,65 +78,24 @@ export function scanObject(
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
     const position = keys.find(bytes, keyStart + 1, keyEnd - 1);
     if (position >= 0) members[position] = { kind: kindOf(bytes[from]!), start: from, end: to };
-    return true;
   });
   requireEnd(origin, last);
   return members;
 }
 
-/**
- * As {@link scanValue}, for a text that has to be an array: gives the ranges of its items. Stops after `maxItems` and one
- * more, by which the caller sees that there are too many; what comes after is not checked then.
- *
- * @throws INVALID_UTF8 and INVALID_JSON (also where the value is no array) with the offset from `start`, TOO_DEEP.
- */
-export function scanArrayItems(
-  bytes: Buffer,
-  start: number,
-  end: number,
-  maxItems: number,
-  options: ScanOptions,
-): JsonRange[] {
-  const origin = new ScanOrigin(bytes, start, end, options);
-  const items: JsonRange[] = [];
-  const first = requireOpening(origin, openBracket, 'an array');
-  const last = scanChildren(origin, first, (_keyStart, _keyEnd, from, to) => {
-    items.push({ kind: kindOf(bytes[from]!), start: from, end: to });
-    return items.length <= maxItems;
-  });
-  if (items.length <= maxItems) requireEnd(origin, last);
-  return items;
-}
-
-/** Called with the range of the key, quotes included (empty in an array), and that of the value; false ends the scan. */
-type OnChild = (keyStart: number, keyEnd: number, start: number, end: number) => boolean;
+/** Called with the range of the key, quotes included (empty in an array), and that of the value. */
+type OnChild = (keyStart: number, keyEnd: number, start: number, end: number) => void;
 
 /** Checks the object or array that begins at `first`, telling of each child; gives the index after it. */
 function scanChildren(origin: ScanOrigin, first: number, onChild: OnChild): number {
-  const { bytes, end } = origin;
-  if (origin.maxDepth < 1) origin.tooDeep();
-  const isObject = bytes[first] === openBrace;
-  const closing = isObject ? closeBrace : closeBracket;
-  let index = skipSpace(bytes, first + 1, end);
-  if (index < end && bytes[index] === closing) return index + 1;
-  let expected = isObject ? "a key or '}'" : "a value or ']'";
-  for (;;) {
-    const keyStart = index;
-    let keyEnd = index;
-    if (isObject) {
-      if (index >= end || bytes[index] !== quote) origin.unexpected(index, expected);
-      keyEnd = scanString(origin, keyStart + 1);
-      index = scanColon(origin, keyEnd);
-    } else if (index >= end) origin.unexpected(index, expected);
-    const valueEnd = scanAny(origin, index, 1);
-    if (!onChild(keyStart, keyEnd, index, valueEnd)) return valueEnd;
-    index = skipSpace(bytes, valueEnd, end);
-    const byte = index < end ? bytes[index]! : 0;
-    if (byte === closing) return index + 1;
-    if (byte !== comma) origin.unexpected(index, isObject ? "',' or '}'" : "',' or ']'");
-    index = skipSpace(bytes, index + 1, end);
-    expected = isObject ? 'a key' : 'a value';
+  const cursor = new ChildCursor(origin, first, 0);
+  let hasValue = cursor.first();
+  while (hasValue) {
+    const valueEnd = scanAny(origin, cursor.at, 1);
+    onChild(cursor.keyStart, cursor.keyEnd, cursor.at, valueEnd);
+    hasValue = cursor.next(valueEnd);
   }
+  return cursor.at;
 }
 
 /** The kind of the value that begins with `byte`, in validated JSON. */
@@ -164,13 +119,13 @@ export function kindOf(byte: number): JsonKind {
 }
 
 /** The index of the opening `bracket` of the text. */
-function requireOpening(origin: ScanOrigin, bracket: number, expected: string): number {
+export function requireOpening(origin: ScanOrigin, bracket: number, expected: string): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
   if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);
   return first;
 }
 
-function requireEnd(origin: ScanOrigin, index: number): void {
+export function requireEnd(origin: ScanOrigin, index: number): void {
   const rest = skipSpace(origin.bytes, index, origin.end);
   if (rest < origin.end) origin.fail(rest, 'text after the end of the value');
 }

@@ -1,8 +1,10 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import { scanJson } from '../json/scan.ts';
+import type { StepwiseWork } from '../in-slices.ts';
+import type { JsonRange } from '../json/scan.ts';
+import { findSpans } from './find-spans.ts';
 import { isObject, JsonFields, type JsonObject } from './json-fields.ts';
+import { parseMessage } from './json-message.ts';
 import { writeKeyValues } from './json-values.ts';
-import { type PartLimit, partLimit, requireRoom, valueLimit } from './part-limit.ts';
+import { requireRoom } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf-writer.ts';
 import { valueDepth } from './span-context.ts';
 
@@ -13,40 +15,37 @@ export interface TranscodedRequest {
   readonly refused: ReadonlyMap<number, string>;
 }
 
-/** Integers of 16 digits and more, given as numbers, where 64-bit fields stand: a double would lose digits. */
-const longIntegers =
-  /("(?:intValue|int_value|(?:start|end)TimeUnixNano|(?:start|end)_time_unix_nano|timeUnixNano|time_unix_nano)"\s*:\s*)(-?\d{16,20})(?=\s*[,}])/g;
-
 const maxUint64 = 2n ** 64n - 1n;
 
 /**
- * Turns an ExportTraceServiceRequest in JSON into protobuf. Unknown fields are left out.
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS, before there is more than the parsed text; a span with a field of the wrong type is refused alone.
+ * Turns an ExportTraceServiceRequest in JSON into protobuf. Unknown fields are left out. Objects are made of one span at a
+ * time, and of nothing that no message has a field for.
+ *
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS, before objects are made of anything; a span with a field of
+ *   the wrong type is refused alone.
  */
-export function decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): TranscodedRequest {
-  const request = parse(body, maxJsonDepth, valueLimit(maxParts));
-  const [resourceCount, scopeCount, spanCount] = [partLimit(maxParts), partLimit(maxParts), partLimit(maxParts)];
+export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<TranscodedRequest> {
+  const resources = yield* findSpans(body, maxJsonDepth, maxParts);
   const maxDepth = valueDepth(maxJsonDepth);
+  const parse = (range: JsonRange | undefined) => parseMessage(body, range, maxDepth, maxParts);
   const writer = new ProtobufWriter(body.length + 1024);
   const refused = new Map<number, string>();
   let index = 0;
-  const fields = new JsonFields();
-  for (const resourceSpans of messages(fields, request, 'resourceSpans', 'resource_spans', resourceCount)) {
+  for (const { resource, scopes } of resources) {
     const outer = writer.begin(0x0a);
-    const resource = fields.object(resourceSpans, 'resource');
     const shared = new JsonFields();
     if (resource !== undefined) {
       const mark = writer.begin(0x0a);
-      writeKeyValues(writer, 0x0a, shared, resource, maxDepth);
+      writeKeyValues(writer, 0x0a, shared, parse(resource), maxDepth);
       writer.end(mark);
     }
-    for (const scopeSpans of messages(fields, resourceSpans, 'scopeSpans', 'scope_spans', scopeCount)) {
+    for (const { scope, spans } of scopes) {
       const inner = writer.begin(0x12);
-      writeScope(writer, shared, fields.object(scopeSpans, 'scope'), maxDepth);
-      for (const span of messages(fields, scopeSpans, 'spans', 'spans', spanCount)) {
+      if (scope !== undefined) writeScope(writer, shared, parse(scope), maxDepth);
+      for (const span of spans) {
         const mark = writer.begin(0x12);
         const own = new JsonFields();
-        writeSpan(writer, own, span, maxDepth);
+        writeSpan(writer, own, parse(span), maxDepth);
         const reason = own.reason ?? shared.reason;
         if (reason !== undefined) {
           refused.set(index, reason);
@@ -54,49 +53,18 @@ export function decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number)
         }
         writer.end(mark);
         index++;
+        yield;
       }
       writer.end(inner);
+      yield;
     }
     writer.end(outer);
+    yield;
   }
-  if (fields.reason !== undefined) throw misshapen(fields.reason);
   return { body: writer.bytes(), refused };
 }
 
-function parse(body: Buffer, maxJsonDepth: number, values: PartLimit): JsonObject {
-  // A level of an attribute's value is at most five levels of JSON, beside those of the messages around it.
-  const { kind } = scanJson(body, 0, body.length, {
-    part: 'the body',
-    maxDepth: maxJsonDepth * 5 + 16,
-    limitDepth: maxJsonDepth,
-    values,
-  });
-  if (kind !== 'object') throw misshapen('it is not an object');
-  return JSON.parse(body.toString('utf8').replace(longIntegers, '$1"$2"')) as JsonObject;
-}
-
-/** The elements of a list of messages; the span, scope or resource that is none is the whole request's fault. */
-function* messages(
-  fields: JsonFields,
-  object: JsonObject,
-  name: string,
-  protoName: string,
-  limit: PartLimit,
-): Generator<JsonObject> {
-  const list = fields.list(object, name, protoName);
-  limit.add(list.length);
-  for (const one of list) {
-    if (!isObject(one)) throw misshapen(`an element of ${name} is not an object`);
-    yield one;
-  }
-}
-
-function misshapen(reason: string) {
-  return fault('INVALID_JSON', { part: 'the body', offset: 0, reason });
-}
-
-function writeScope(writer: ProtobufWriter, fields: JsonFields, scope: JsonObject | undefined, maxDepth: number): void {
-  if (scope === undefined) return;
+function writeScope(writer: ProtobufWriter, fields: JsonFields, scope: JsonObject, maxDepth: number): void {
   const mark = writer.begin(0x0a);
   writeText(writer, 0x0a, fields.text(scope, 'name'));
   writeText(writer, 0x12, fields.text(scope, 'version'));

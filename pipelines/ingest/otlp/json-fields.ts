@@ -52,7 +52,7 @@ export class JsonFields {
   }
 
   integer(value: unknown, name: string, least: bigint, most: bigint): bigint | undefined {
-    let integer: bigint | undefined;
+    let integer = typeof value === 'bigint' ? value : undefined;
     if (typeof value === 'number' && Number.isInteger(value)) integer = BigInt(value);
     if (typeof value === 'string' && /^-?\d{1,20}$/.test(value)) integer = BigInt(value);
     if (integer !== undefined && integer >= least && integer <= most) return integer;

@@ -86,7 +86,8 @@ function writeElement(writer: ProtobufWriter, fields: JsonFields, element: unkno
 
 /** A number, or the words that JSON has no numbers for. */
 function writeDouble(writer: ProtobufWriter, fields: JsonFields, value: unknown): void {
-  const double = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
+  const isWritten = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '');
+  const double = isWritten ? Number(value) : value;
   if (typeof double !== 'number' || (Number.isNaN(double) && value !== 'NaN')) {
     fields.refuse('doubleValue', 'a number');
     return;

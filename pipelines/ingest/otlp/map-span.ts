@@ -1,5 +1,5 @@
 import type { RunDraft } from '../accept/draft.ts';
-import { assignUsage, readUsage } from '../accept/usage-of-run.ts';
+import { assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { writeExtra } from './extra.ts';
 import { writeFailure } from './failure.ts';
@@ -74,7 +74,9 @@ function readTokens(context: SpanContext, values: RunValues, events: readonly Sp
     readUsage(values);
     return;
   }
-  assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
+  if (context.usage.length <= maxUsageBytes) {
+    assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
+  }
   assign(values, 'firstTokenTimeMicros', firstTokenTime(events));
 }
 

@@ -1,4 +1,5 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { StepwiseWork } from '../in-slices.ts';
 import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './decode-protobuf.ts';
 import { JsonText } from './json-text.ts';
@@ -37,13 +38,13 @@ export interface OtlpRuns {
  * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 where the request as a whole cannot be
  *   read; TOO_MANY_PARTS.
  */
-export function readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): OtlpRuns {
+export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): StepwiseWork<OtlpRuns> {
   const encoding = encodingOf(contentType);
   if (encoding === undefined) {
     const expected = 'application/x-protobuf or application/json';
     throw fault('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
   }
-  const request = encoding === 'json' ? decodeJson(body, maxDepth, maxParts) : { body, refused: undefined };
+  const request = encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, refused: undefined };
   const reader = new ProtobufReader(request.body, detailLimit(maxParts));
   const scopes = decodeProtobuf(reader, maxParts);
   const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
@@ -61,6 +62,7 @@ export function readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest)
       if ('draft' in result) mapped.push(result);
       else rejected.push({ index, reason: result.reason });
       index++;
+      yield;
     }
   }
   return { drafts: settleBatch(mapped, context.overrides), rejected };

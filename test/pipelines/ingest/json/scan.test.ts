@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { KeySet } from '../../../../pipelines/ingest/json/key-set.ts';
-import { scanArrayItems, scanJson, scanObject, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
+import { scanJson, scanObject, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
 import { jsonText, mutated, parses, thrownBy } from './json-text.fixture.ts';
 
 const options = { part: 'post.1.inputs', maxDepth: 1_000 };
@@ -240,11 +240,6 @@ describe('members and items', () => {
           const { start, end } = ranges[index]!;
           expect(JSON.parse(bytes.toString('utf8', start, end))).toEqual(parsed.get(key));
         }
-        const list = Buffer.from(`[ ${pairs.map(([, value]) => value).join(' , ')} ]`);
-        const items = scanArrayItems(list, 0, list.length, pairs.length, options);
-        expect(items.map(({ start, end }) => list.toString('utf8', start, end))).toEqual(
-          pairs.map(([, value]) => value.trim()),
-        );
       }),
       { numRuns: 500 },
     );
@@ -260,20 +255,5 @@ describe('members and items', () => {
     ['an open end', '{"x":1', "the text ends where ',' or '}' is expected"],
   ])('refuses %s where an object has to be', (_, text, reason) => {
     expect(() => members(text)).toThrow(reason);
-  });
-
-  it.each([
-    ['an object', '{}', "'{' where an array is expected"],
-    ['text after it', '[] x', 'text after the end of the value'],
-    ['a comma too many', '[1,]', "']' where a value is expected"],
-    ['an open end', '[1', "the text ends where ',' or ']' is expected"],
-    ['an open start', '[', "the text ends where a value or ']' is expected"],
-  ])('refuses %s where an array has to be', (_, text, reason) => {
-    expect(() => scanArrayItems(Buffer.from(text), 0, text.length, 10, options)).toThrow(reason);
-  });
-
-  it('stops one item after the most', () => {
-    const bytes = Buffer.from('[1,2,3,4,]');
-    expect(scanArrayItems(bytes, 0, bytes.length, 2, options)).toHaveLength(3);
   });
 });

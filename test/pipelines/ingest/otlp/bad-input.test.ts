@@ -1,15 +1,16 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isRunlakeError, type RunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
-import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { attributes, request, span, spanHex, texts, traceHex } from './requests.ts';
 
 const protobuf = 'application/x-protobuf';
 
 function faultOf(body: Buffer, contentType: string | undefined): RunlakeError {
   try {
-    readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 });
+    atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 }));
   } catch (error) {
     if (isRunlakeError(error)) return error;
     throw error;
@@ -62,7 +63,7 @@ test.each([
   ['application/json', '{"resourceSpans":[{"scopeSpans":[{"spans":[]}]}],"unknown":[1]}'],
   ['application/json', '{"resource_spans":null}'],
 ])('an empty request as %s is taken: %j', (contentType, body) => {
-  expect(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 })).toEqual({
+  expect(atOnce(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 }))).toEqual({
     drafts: [],
     rejected: [],
   });
@@ -72,7 +73,9 @@ test('a resource of the wrong type refuses its spans, not those of others', () =
   const bad = { resource: { attributes: [5] }, scopeSpans: [{ spans: [span(), span()] }] };
   const good = { scopeSpans: [{ spans: [span()] }] };
   const body = Buffer.from(JSON.stringify({ resourceSpans: [bad, good] }));
-  const { drafts, rejected } = readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 });
+  const { drafts, rejected } = atOnce(
+    readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }),
+  );
   expect(rejected.map(({ index }) => index)).toEqual([0, 1]);
   expect(drafts.map(({ index }) => index)).toEqual([2]);
 });
@@ -85,49 +88,51 @@ test('unknown fields and fields of another wire type are skipped, whatever their
   const fields = Buffer.concat([unknown, start, Buffer.from([0x12, 8]), id, unknown, Buffer.from([0x0a, 16]), trace]);
   const wrap = (tag: number, inner: Buffer) => Buffer.concat([Buffer.from([tag, inner.length]), inner]);
   const body = wrap(0x0a, Buffer.concat([wrap(0x12, wrap(0x12, fields)), wrap(0x0a, Buffer.alloc(0))]));
-  const { drafts, rejected } = readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 });
+  const { drafts, rejected } = atOnce(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }));
   expect(rejected).toEqual([]);
   expect(drafts[0]?.startTimeMicros).toBe(123_456);
   expect(drafts[0]?.values.name).toBe('unknown');
 });
 
-const rich = decodeJson(
-  Buffer.from(
-    request(
-      [
-        span({
-          parentSpanId: 'aaaaaaaaaaaaaaaa',
-          traceState: 'a=b',
-          status: { code: 2, message: 'žluť' },
-          attributes: attributes({
-            'gen_ai.operation.name': 'chat',
-            'gen_ai.prompt.0.content': 'hi "there"',
-            'gen_ai.prompt.0.role': 'user',
-            'gen_ai.completion': '{"a":[1,2,{"b":null}]}',
-            'gen_ai.usage.input_tokens': 3,
-            'langsmith.metadata.x': '[1]',
-            'langsmith.span.tags': 'a,b',
-            metadata: '{"k":1}',
-            nested: [1, 2.5, ['x', true]],
+const rich = atOnce(
+  decodeJson(
+    Buffer.from(
+      request(
+        [
+          span({
+            parentSpanId: 'aaaaaaaaaaaaaaaa',
+            traceState: 'a=b',
+            status: { code: 2, message: 'žluť' },
+            attributes: attributes({
+              'gen_ai.operation.name': 'chat',
+              'gen_ai.prompt.0.content': 'hi "there"',
+              'gen_ai.prompt.0.role': 'user',
+              'gen_ai.completion': '{"a":[1,2,{"b":null}]}',
+              'gen_ai.usage.input_tokens': 3,
+              'langsmith.metadata.x': '[1]',
+              'langsmith.span.tags': 'a,b',
+              metadata: '{"k":1}',
+              nested: [1, 2.5, ['x', true]],
+            }),
+            events: [{ name: 'exception', timeUnixNano: '1', attributes: attributes({ 'exception.message': 'm' }) }],
+            links: [{ traceId: traceHex, spanId: spanHex }],
           }),
-          events: [{ name: 'exception', timeUnixNano: '1', attributes: attributes({ 'exception.message': 'm' }) }],
-          links: [{ traceId: traceHex, spanId: spanHex }],
-        }),
-        span({ spanId: 'aaaaaaaaaaaaaaaa' }),
-      ],
-      { attributes: attributes({ 'service.name': 's' }) },
-      { name: 'lib' },
+          span({ spanId: 'aaaaaaaaaaaaaaaa' }),
+        ],
+        { attributes: attributes({ 'service.name': 's' }) },
+        { name: 'lib' },
+      ),
     ),
+    16,
+    1_000_000,
   ),
-  16,
-  1_000_000,
 ).body;
 
 /** Reads damaged bytes; they are refused with a caller's fault, or what comes out is whole JSON. */
 function readDamaged(body: Buffer): void {
-  let runs: ReturnType<typeof readOtlp>;
+  let runs: OtlpRuns;
   try {
-    runs = readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 });
+    runs = atOnce(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }));
   } catch (error) {
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
     return;
@@ -172,7 +177,7 @@ test('damaged JSON is refused or read', () => {
     fc.property(fc.nat(text.length), fc.nat(20), fc.string({ maxLength: 5 }), (at, removed, inserted) => {
       const body = Buffer.from(text.slice(0, at) + inserted + text.slice(at + removed));
       try {
-        readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 });
+        atOnce(readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }));
       } catch (error) {
         if (!isRunlakeError(error)) throw error;
       }
@@ -186,7 +191,7 @@ test.each([
   [protobuf, Buffer.from('0a0812061200120012000a06120412001200', 'hex'), 4, 5],
   [protobuf, Buffer.from('0a000a000a00', 'hex'), 2, 3],
 ])('in %s more parts than the limit are TOO_MANY_PARTS', (contentType, body, most, enough) => {
-  const read = (maxParts: number) => readOtlp({ body, contentType, maxDepth: 16, maxParts });
+  const read = (maxParts: number) => atOnce(readOtlp({ body, contentType, maxDepth: 16, maxParts }));
   const refusal = expect.objectContaining({
     code: 'TOO_MANY_PARTS',
     message: expect.stringContaining('RUNLAKE_MAX_PARTS'),

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import {
@@ -177,15 +178,17 @@ describe('a span that cannot be taken leaves the others', () => {
 
   test('text that is not UTF-8 is named with its offset', () => {
     const json = request([span({ attributes: attributes({ k: 'MARK' }) }), span({ spanId: parent })]);
-    const { body } = decodeJson(Buffer.from(json), 64, 1_000_000);
+    const { body } = atOnce(decodeJson(Buffer.from(json), 64, 1_000_000));
     const at = body.indexOf('MARK');
     body[at] = 0xff;
-    const { drafts, rejected } = readOtlp({
-      body,
-      contentType: 'application/x-protobuf',
-      maxDepth: 64,
-      maxParts: 1_000_000,
-    });
+    const { drafts, rejected } = atOnce(
+      readOtlp({
+        body,
+        contentType: 'application/x-protobuf',
+        maxDepth: 64,
+        maxParts: 1_000_000,
+      }),
+    );
     expect(drafts.map(({ index }) => index)).toEqual([1]);
     expect(rejected).toEqual([{ index: 0, reason: `invalid UTF-8 in the string at byte ${at}` }]);
   });

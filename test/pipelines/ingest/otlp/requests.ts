@@ -1,3 +1,4 @@
+import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
@@ -45,15 +46,17 @@ export function request(spans: Json[], resource?: Json, scope?: Json): string {
 /** Reads a request in OTLP/JSON, and as protobuf, and demands that both give the same. */
 export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
-  const fromJson = readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 });
-  const protobuf = decodeJson(body, maxDepth, 1_000_000);
+  const fromJson = atOnce(readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 }));
+  const protobuf = atOnce(decodeJson(body, maxDepth, 1_000_000));
   if (protobuf.refused.size === 0) {
-    const fromProtobuf = readOtlp({
-      body: protobuf.body,
-      contentType: 'application/x-protobuf',
-      maxDepth,
-      maxParts: 1_000_000,
-    });
+    const fromProtobuf = atOnce(
+      readOtlp({
+        body: protobuf.body,
+        contentType: 'application/x-protobuf',
+        maxDepth,
+        maxParts: 1_000_000,
+      }),
+    );
     if (JSON.stringify(readable(fromJson)) !== JSON.stringify(readable(fromProtobuf))) {
       throw new Error('JSON and protobuf of one request differ');
     }

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { atOnce } from '../../../../pipelines/ingest/in-slices.ts';
 import { scanJson } from '../../../../pipelines/ingest/json/scan.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { attributes, request, span } from './requests.ts';
@@ -10,7 +11,7 @@ const maxParts = 100_000;
 
 function read(body: Buffer, contentType: string): string {
   try {
-    const { drafts, rejected } = readOtlp({ body, contentType, maxDepth: 5_000, maxParts });
+    const { drafts, rejected } = atOnce(readOtlp({ body, contentType, maxDepth: 5_000, maxParts }));
     return `${drafts.length} taken, ${rejected.length} rejected`;
   } catch (error) {
     if (isRunlakeError(error)) return `${error.code}: ${error.message}`;
@@ -53,17 +54,13 @@ test.each<[string, string, () => Buffer, RegExp]>([
     'empty resources',
     json,
     () => many('{"resourceSpans":[', '{}', millions, ']}'),
-    /JSON values; 100 for each of RUNLAKE_MAX_PARTS/,
-  ],
-  [
-    'fewer empty resources',
-    json,
-    () => many('{"resourceSpans":[', '{}', 1_000_000, ']}'),
     /100000 parts \(RUNLAKE_MAX_PARTS\)/,
   ],
-  ['numbers for spans', json, () => many(inSpans, '5', 2 * millions, ']}]}]}'), /JSON values/],
+  ['numbers for spans', json, () => many(inSpans, '5', 2 * millions, ']}]}]}'), /100000 parts \(RUNLAKE_MAX_PARTS\)/],
+  ['numbers beside the spans', json, () => many('{"x":[', '5', 2 * millions, ']}'), /JSON values of one span/],
   ['empty spans', json, () => many(inSpans, '{}', 1_000_000, ']}]}]}'), /100000 parts/],
-  ['empty events', json, () => many(`${inSpans}{"events":[`, '{}', 1_000_000, ']}]}]}]}'), /100000 parts .*events/],
+  ['empty events', json, () => many(`${inSpans}{"events":[`, '{}', 1_000_000, ']}]}]}]}'), /JSON values of one span/],
+  ['fewer empty events', json, () => many(`${inSpans}{"events":[`, '{}', 200_000, ']}]}]}]}'), /100000 parts .*events/],
   ['empty resources', protobuf, () => Buffer.alloc(2 * millions, '\n\0'), /100000 parts \(RUNLAKE_MAX_PARTS\)/],
   ['empty attributes', protobuf, () => wrap(Buffer.alloc(2 * millions, 'J\0'), 0x12, 0x12, 0x0a), /attributes/],
   ['empty events', protobuf, () => wrap(Buffer.alloc(2 * millions, 'Z\0'), 0x12, 0x12, 0x0a), /events/],
@@ -78,6 +75,36 @@ test.each<[string, string, () => Buffer, RegExp]>([
   });
   expect(answer).toMatch(/^TOO_MANY_PARTS/);
   expect(answer).toMatch(words);
+  expect(readMs).toBeLessThan(10 * scanMs + 200);
+});
+
+const keys = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(',');
+const inSpan = `${inSpans}${JSON.stringify(span()).slice(0, -1)},`;
+
+test.each<[string, string, string]>([
+  ['a request', '{', '}'],
+  ['a resource of spans', '{"resourceSpans":[{', '}]}'],
+  ['a scope of spans', '{"resourceSpans":[{"scopeSpans":[{', '}]}]}'],
+  ['a span', inSpan, '}]}]}]}'],
+  ['a resource', '{"resourceSpans":[{"resource":{', '}}]}'],
+  ['a scope', '{"resourceSpans":[{"scopeSpans":[{"scope":{', '}}]}]}'],
+  ['a value', `${inSpan}"attributes":[{"key":"a","value":{`, '}}]}]}]}]}'],
+])('%s may have no more members than RUNLAKE_MAX_PARTS', (_where, before, after) => {
+  const answer = (count: number) => read(Buffer.from(`${before}${keys(count)}${after}`), json);
+  expect(answer(99_980)).toMatch(/^[01] taken, 0 rejected/);
+  expect(answer(100_001)).toBe(
+    'TOO_MANY_PARTS: The body has more than 100000 parts (members of one JSON object; RUNLAKE_MAX_PARTS, at least 1000).',
+  );
+});
+
+test('unknown fields with very many distinct keys cost no more than a few scans', () => {
+  const body = Buffer.from(`${inSpan}"x":[${Array.from({ length: 9 }, () => `{${keys(100_000)}}`).join(',')}]}]}]}]}`);
+  const scanMs = timeMs(() => scanJson(body, 0, body.length, { part: 'the body', maxDepth: 20 }));
+  let answer = '';
+  const readMs = timeMs(() => {
+    answer = read(body, json);
+  });
+  expect(answer).toBe('1 taken, 0 rejected');
   expect(readMs).toBeLessThan(10 * scanMs + 200);
 });
 
@@ -96,14 +123,14 @@ test('a large request of ordinary spans is taken', () => {
   const count = 20_000;
   const body = many(inSpans, one, count, ']}]}]}');
   expect(body.length).toBeGreaterThan(20_000_000);
-  const limited = () => readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count });
+  const limited = () => atOnce(readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count }));
   expect(limited().drafts).toHaveLength(count);
 }, 60_000);
 
 test('a span with thousands of attributes is taken whatever the limit on parts', () => {
   const values = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`a.${index}`, index]));
   const body = Buffer.from(request([span({ attributes: attributes(values) })]));
-  expect(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 }).drafts).toHaveLength(1);
+  expect(atOnce(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 })).drafts).toHaveLength(1);
 });
 
 test('JSON that is too deep is told the setting as it was set', () => {

@@ -3,19 +3,24 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { collectBody } from '../../../pipelines/ingest/body/collect.ts';
 
-/** Bytes of all bodies that this process is collecting at this moment. */
-let collectingBytes = 0;
+/** Bytes of all bodies that this process holds at this moment. */
+let heldBytes = 0;
 
 /**
- * Reads the body of an ingest request whole, decompressed, within the limits: its own, and that of all bodies together,
- * which are counted piece by piece while they arrive and given back when this settles, however it does.
+ * Reads the body of an ingest request whole, decompressed, within the limits, and hands it to `work`. The bytes of all bodies
+ * together are counted piece by piece while they arrive, and given back when `work` settles: while it goes on, with pauses,
+ * the body stays in memory.
  *
- * @throws OVERLOADED where the bodies together exceed `maxCollectingBytes`, and the faults of `collectBody`.
+ * @throws OVERLOADED where the bodies together exceed `maxCollectingBytes`, the faults of `collectBody`, and those of `work`.
  */
-export async function readBody(request: FastifyRequest, config: Config): Promise<Buffer> {
+export async function withBody<Result>(
+  request: FastifyRequest,
+  config: Config,
+  work: (body: Buffer) => Promise<Result>,
+): Promise<Result> {
   let ownBytes = 0;
   try {
-    return await collectBody(request.raw, {
+    const body = await collectBody(request.raw, {
       contentEncoding: request.headers['content-encoding'],
       maxBytes: config.maxBodyBytes,
       timeoutMs: config.requestTimeoutMs,
@@ -23,13 +28,14 @@ export async function readBody(request: FastifyRequest, config: Config): Promise
       timeoutName: 'RUNLAKE_REQUEST_TIMEOUT_MS',
       onKept: (bytes) => {
         ownBytes += bytes;
-        collectingBytes += bytes;
-        if (collectingBytes <= config.maxCollectingBytes) return;
+        heldBytes += bytes;
+        if (heldBytes <= config.maxCollectingBytes) return;
         throw fault('OVERLOADED', { what: 'RUNLAKE_MAX_COLLECTING_BYTES' }, { retryAfterSeconds: 1 });
       },
     });
+    return await work(body);
   } finally {
-    collectingBytes -= ownBytes;
+    heldBytes -= ownBytes;
   }
 }
 

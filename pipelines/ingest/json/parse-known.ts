@@ -1,0 +1,97 @@
+import type { KeySet } from './key-set.ts';
+import { skipSpace } from './scan-any.ts';
+import { skipColon, skipString, skipValue } from './skip.ts';
+import { textOfString } from './text.ts';
+
+export interface KnownLimits {
+  /** Values nested deeper become null. */
+  readonly maxDepth: number;
+  /** Called with the number of members of an object that has more of them than any message needs. */
+  readonly onMember: (count: number) => void;
+}
+
+/** More digits than a double holds, as many as 64 bits have. */
+const longInteger = /^-?\d{16,20}$/;
+
+/**
+ * The validated JSON at `start` to `end` as JavaScript values, without the members whose keys are not in `keys`: they are
+ * jumped over, so that a text costs no more than its length, whatever its keys. Otherwise as `JSON.parse`, but integers of
+ * 16 to 20 digits become bigints.
+ */
+export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
+  return new KnownReader(bytes, start, end, keys, limits).value(0);
+}
+
+class KnownReader {
+  readonly #bytes: Buffer;
+  readonly #end: number;
+  readonly #keys: KeySet;
+  readonly #limits: KnownLimits;
+  #index: number;
+
+  constructor(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits) {
+    this.#bytes = bytes;
+    this.#index = start;
+    this.#end = end;
+    this.#keys = keys;
+    this.#limits = limits;
+  }
+
+  value(depth: number): unknown {
+    const bytes = this.#bytes;
+    const start = this.#index;
+    const first = bytes[start]!;
+    if (first === 0x22) {
+      this.#index = skipString(bytes, start);
+      return textOfString(bytes, start, this.#index);
+    }
+    if (first === 0x7b || first === 0x5b) {
+      if (depth < this.#limits.maxDepth) return first === 0x7b ? this.#object(depth) : this.#array(depth);
+      this.#index = skipValue(bytes, start, this.#end);
+      return null;
+    }
+    this.#index = skipValue(bytes, start, this.#end);
+    if (first === 0x74) return true;
+    if (first === 0x66) return false;
+    if (first === 0x6e) return null;
+    const number = bytes.toString('latin1', start, this.#index);
+    return number.length >= 16 && longInteger.test(number) ? BigInt(number) : Number(number);
+  }
+
+  #object(depth: number): Record<string, unknown> {
+    const bytes = this.#bytes;
+    const object: Record<string, unknown> = {};
+    let count = 0;
+    this.#index = skipSpace(bytes, this.#index + 1, this.#end);
+    while (bytes[this.#index] === 0x22) {
+      this.#limits.onMember(++count);
+      const keyStart = this.#index;
+      const keyEnd = skipString(bytes, keyStart);
+      const position = this.#keys.find(bytes, keyStart + 1, keyEnd - 1);
+      this.#index = skipColon(bytes, keyEnd, this.#end);
+      if (position < 0) this.#index = skipValue(bytes, this.#index, this.#end);
+      else object[this.#keys.keys[position]!] = this.value(depth + 1);
+      this.#nextChild();
+    }
+    this.#index++;
+    return object;
+  }
+
+  #array(depth: number): unknown[] {
+    const bytes = this.#bytes;
+    const array: unknown[] = [];
+    this.#index = skipSpace(bytes, this.#index + 1, this.#end);
+    while (bytes[this.#index] !== 0x5d) {
+      array.push(this.value(depth + 1));
+      this.#nextChild();
+    }
+    this.#index++;
+    return array;
+  }
+
+  /** Goes from the end of a value to the next key or value, or to the end of its container. */
+  #nextChild(): void {
+    this.#index = skipSpace(this.#bytes, this.#index, this.#end);
+    if (this.#bytes[this.#index] === 0x2c) this.#index = skipSpace(this.#bytes, this.#index + 1, this.#end);
+  }
+}

@@ -1,0 +1,185 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { StepwiseWork } from '../in-slices.ts';
+import { ChildCursor } from '../json/child-cursor.ts';
+import { type JsonRange, kindOf, requireEnd } from '../json/scan.ts';
+import { scanAny, skipSpace } from '../json/scan-any.ts';
+import { ScanOrigin } from '../json/scan-origin.ts';
+import { textOfString } from '../json/text.ts';
+import { jsonDepth, protoNameOf } from './json-message.ts';
+import { ownValueLimit, type PartLimit, partLimit, requireFewMembers, valueLimit } from './part-limit.ts';
+
+/** Where a resource, its scopes and their spans lie in a body of JSON. */
+export interface ResourcePlaces {
+  readonly resource: JsonRange | undefined;
+  readonly scopes: readonly ScopePlaces[];
+}
+
+export interface ScopePlaces {
+  readonly scope: JsonRange | undefined;
+  readonly spans: readonly JsonRange[];
+}
+
+/**
+ * Checks a whole ExportTraceServiceRequest in JSON and finds its spans, at most `maxParts` of them, in at most as many scopes
+ * and resources. Makes no value of anything.
+ *
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS as soon as there are more.
+ */
+export function findSpans(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<ResourcePlaces[]> {
+  return new SpanFinder(body, maxJsonDepth, maxParts).request();
+}
+
+/** Reads the object that begins at `index`, an element of a list. */
+type ReadElement<T> = (index: number) => StepwiseWork<T>;
+
+interface MessageFields<T> {
+  readonly one?: string;
+  readonly list: string;
+  readonly count: PartLimit;
+  readonly read: ReadElement<T>;
+}
+
+class SpanFinder {
+  readonly #origin: ScanOrigin;
+  readonly #maxParts: number;
+  readonly #ownValues = ownValueLimit();
+  readonly #resourceCount: PartLimit;
+  readonly #scopeCount: PartLimit;
+  readonly #spanCount: PartLimit;
+  /** The first field of a wrong type: told only when the JSON turned out to be valid. */
+  #misfit: string | undefined;
+  /** Where the value that was read last ended. */
+  #end = 0;
+
+  constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
+    const values = valueLimit(maxParts);
+    const ownValues = this.#ownValues;
+    this.#origin = new ScanOrigin(body, 0, body.length, {
+      part: 'the body',
+      maxDepth: jsonDepth(maxJsonDepth),
+      limitDepth: maxJsonDepth,
+      values: {
+        add() {
+          values.add();
+          ownValues.add();
+        },
+      },
+    });
+    this.#maxParts = maxParts;
+    this.#resourceCount = partLimit(maxParts);
+    this.#scopeCount = partLimit(maxParts);
+    this.#spanCount = partLimit(maxParts);
+  }
+
+  *request(): StepwiseWork<ResourcePlaces[]> {
+    const origin = this.#origin;
+    const first = skipSpace(origin.bytes, 0, origin.end);
+    let resources: ResourcePlaces[] = [];
+    if (origin.bytes[first] === 0x7b) resources = (yield* this.#resources(first)) ?? [];
+    else {
+      this.#end = scanAny(origin, first, 0);
+      this.#misfit ??= 'it is not an object';
+    }
+    requireEnd(origin, this.#end);
+    if (this.#misfit !== undefined) {
+      throw fault('INVALID_JSON', { part: 'the body', offset: 0, reason: this.#misfit });
+    }
+    return resources;
+  }
+
+  *#resources(first: number): StepwiseWork<ResourcePlaces[] | undefined> {
+    const read: ReadElement<ResourcePlaces> = (index) => this.#resource(index);
+    const { list } = yield* this.#message(first, 0, { list: 'resourceSpans', count: this.#resourceCount, read });
+    return list;
+  }
+
+  *#resource(first: number): StepwiseWork<ResourcePlaces> {
+    const read: ReadElement<ScopePlaces> = (index) => this.#scope(index);
+    const fields = { one: 'resource', list: 'scopeSpans', count: this.#scopeCount, read };
+    const { one, list = [] } = yield* this.#message(first, 2, fields);
+    return { resource: one, scopes: list };
+  }
+
+  *#scope(first: number): StepwiseWork<ScopePlaces> {
+    const read: ReadElement<JsonRange> = (index) => this.#span(index);
+    const fields = { one: 'scope', list: 'spans', count: this.#spanCount, read };
+    const { one, list = [] } = yield* this.#message(first, 4, fields);
+    return { scope: one, spans: list };
+  }
+
+  *#span(start: number): StepwiseWork<JsonRange> {
+    this.#end = scanAny(this.#origin, start, 6);
+    yield;
+    return { kind: 'object', start, end: this.#end };
+  }
+
+  /**
+   * Reads an object of one single message and one list of messages that mean something. Of repeated names the last counts,
+   * of the two forms of a name the first, unless it is null.
+   */
+  *#message<T>(
+    first: number,
+    depth: number,
+    fields: MessageFields<T>,
+  ): StepwiseWork<{ one: JsonRange | undefined; list: T[] | undefined }> {
+    const origin = this.#origin;
+    const cursor = new ChildCursor(origin, first, depth);
+    const { one: oneName, list: listName } = fields;
+    const protoListName = protoNameOf(listName);
+    let one: JsonRange | undefined;
+    let list: T[] | undefined;
+    let protoList: T[] | undefined;
+    let hasMember = cursor.first();
+    for (let members = 1; hasMember; members++) {
+      requireFewMembers(members, this.#maxParts);
+      this.#ownValues.reset();
+      const { keyStart, keyEnd, at } = cursor;
+      // Longer keys are none of the names, unless they are written with escapes.
+      const key = keyEnd - keyStart > 100 ? '' : textOfString(origin.bytes, keyStart, keyEnd);
+      if (key === listName) list = yield* this.#list(at, depth + 1, fields);
+      else if (key === protoListName) protoList = yield* this.#list(at, depth + 1, fields);
+      else {
+        this.#end = scanAny(origin, at, depth + 1);
+        if (key === oneName) one = this.#object(at, oneName);
+      }
+      yield;
+      hasMember = cursor.next(this.#end);
+    }
+    this.#end = cursor.at;
+    return { one, list: list ?? protoList };
+  }
+
+  *#list<T>(
+    first: number,
+    depth: number,
+    { list: name, count, read }: MessageFields<T>,
+  ): StepwiseWork<T[] | undefined> {
+    const origin = this.#origin;
+    if (origin.bytes[first] !== 0x5b) {
+      this.#end = scanAny(origin, first, depth);
+      if (origin.bytes[first] !== 0x6e) this.#misfit ??= `${name} is not a list`;
+      return undefined;
+    }
+    const list: T[] = [];
+    const cursor = new ChildCursor(origin, first, depth);
+    for (let hasElement = cursor.first(); hasElement; hasElement = cursor.next(this.#end)) {
+      count.add();
+      this.#ownValues.reset();
+      if (origin.bytes[cursor.at] === 0x7b) list.push(yield* read(cursor.at));
+      else {
+        this.#end = scanAny(origin, cursor.at, depth + 1);
+        this.#misfit ??= `an element of ${name} is not an object`;
+        yield;
+      }
+    }
+    this.#end = cursor.at;
+    return list;
+  }
+
+  #object(start: number, name: string): JsonRange | undefined {
+    const kind = kindOf(this.#origin.bytes[start]!);
+    if (kind === 'object') return { kind, start, end: this.#end };
+    if (kind !== 'null') this.#misfit ??= `${name} is not an object`;
+    return undefined;
+  }
+}

@@ -1,0 +1,67 @@
+import type { IncomingMessage } from 'node:http';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { multipart, multipartType, postParts, rootRun, Wire } from './wire.ts';
+
+let api: ApiUnderTest;
+let wire: Wire;
+
+beforeAll(async () => {
+  api = await startApi();
+  const own = await addOrganization(api.database, 'own');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  wire = new Wire(api.server, own.adminKey);
+  // Makes the project, so that nothing else than reading the body stands between its end and the log.
+  expect((await wire.multipart(multipart(postParts(rootRun())))).status).toBe(202);
+});
+afterAll(() => api.close());
+
+/** OTLP/JSON of almost the largest body that is taken, 100 MB. */
+function otlpJson(): Buffer {
+  const text = attributes({ 'gen_ai.prompt': 'x'.repeat(400), 'gen_ai.completion': 'y'.repeat(400), 'app.step': 7 });
+  const times = { startTimeUnixNano: `${Date.now()}000000`, endTimeUnixNano: `${Date.now()}000000` };
+  const spans = Array.from({ length: 85_000 }, (_, index) =>
+    span({ ...times, spanId: (index + 1).toString(16).padStart(16, '0'), attributes: text, name: `step ${index}` }),
+  );
+  return Buffer.from(request(spans));
+}
+
+const runs = () => Array.from({ length: 20_000 }, () => rootRun({ inputs: { text: 'x'.repeat(500) } }));
+const json = 'application/json';
+
+test.each<[string, string, string, () => Buffer, number]>([
+  ['100 MB of OTLP/JSON', '/otel/v1/traces', json, otlpJson, 97_000_000],
+  ['20,000 runs in parts', '/runs/multipart', multipartType, () => multipart(runs().flatMap(postParts)), 20_000_000],
+  ['20,000 runs as JSON', '/runs/batch', json, () => Buffer.from(JSON.stringify({ post: runs() })), 15_000_000],
+])(
+  'other requests are answered while %s are read',
+  async (_name, path, contentType, make, leastBytes) => {
+    const body = make();
+    expect(body.length).toBeGreaterThan(leastBytes);
+    expect(body.length).toBeLessThanOrEqual(api.services.config.maxBodyBytes);
+    const order: string[] = [];
+    const onRequest = (message: IncomingMessage) => {
+      if (message.method === 'POST') message.once('end', () => order.push('the body is there'));
+    };
+    api.server.server.on('request', onRequest);
+    const { log } = api.services.accept;
+    const publish = log.publish.bind(log);
+    const spy = vi.spyOn(log, 'publish').mockImplementation((...messages) => {
+      order.push('the body is read');
+      return publish(...messages);
+    });
+    const sent = wire.send('POST', path, body, { 'content-type': contentType });
+    while (!order.includes('the body is read')) {
+      const isAfter = order.includes('the body is there');
+      const { status } = await wire.send('GET', '/ok');
+      expect(status).toBe(200);
+      if (isAfter && !order.includes('the body is read')) order.push('another request is answered');
+    }
+    expect([200, 202]).toContain((await sent).status);
+    spy.mockRestore();
+    api.server.server.off('request', onRequest);
+    expect(order.slice(0, 2)).toEqual(['the body is there', 'another request is answered']);
+  },
+  120_000,
+);
