@@ -1,0 +1,41 @@
+import { describe } from 'vitest';
+import { openKafkaDeadLetters } from '../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { runEvents } from '../../../schemas/topics.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { type KafkaServers, kafkaServers, kafkaUnderTest } from '../../infra/event-log/kafka/kafka-under-test.ts';
+import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
+
+const servers = kafkaServers();
+
+async function open(): Promise<LogUnderTest> {
+  const stores = await freshStores();
+  const kafka = await kafkaUnderTest(servers as KafkaServers);
+  const log = await kafka.open({}, [runEvents]);
+  return {
+    log,
+    database: stores.database,
+    reopened: () => kafka.open({}, [runEvents]),
+    async deadLetters() {
+      const letters = openKafkaDeadLetters({
+        config: kafka.config,
+        topics: [runEvents],
+        logger: createLogger('silent', 'test'),
+      });
+      try {
+        const heads = await letters.list({ topics: [runEvents] }, 100);
+        const once = new Map(heads.map((head) => [`${head.topic}/${head.partition}/${head.offset}`, head]));
+        const found = await Promise.all([...once.values()].map(({ id }) => letters.find(id)));
+        return found.flatMap((letter) => (letter ? [letter] : []));
+      } finally {
+        await letters.close();
+      }
+    },
+    async close() {
+      await kafka.close();
+      await stores.close();
+    },
+  };
+}
+
+describe.runIf(servers)('on real servers', () => eventLogContract('Kafka', open));

@@ -1,0 +1,75 @@
+import { randomBytes } from 'node:crypto';
+import { type Admin, Kafka, logLevel, type Message, Partitioners } from 'kafkajs';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import type { Config } from '../../../../infra/config/settings.ts';
+import { type KafkaLog, openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { topics as allTopics, type Topic } from '../../../../schemas/topics.ts';
+import { ownKafka } from '../../../engines/own-servers.ts';
+import { stackPart } from '../../../engines/stack.ts';
+
+export interface KafkaServers {
+  readonly brokers: string;
+  readonly registryUrl: string;
+}
+
+/** Kafka and registry of the native stack; `undefined`, with the reason printed, where one is not up. */
+export function kafkaServers(): KafkaServers | undefined {
+  const kafka = stackPart('kafka');
+  const registry = stackPart('registry');
+  if (kafka === undefined || registry === undefined) return undefined;
+  return { brokers: kafka.brokers as string, registryUrl: registry.url as string };
+}
+
+export interface KafkaUnderTest {
+  readonly config: Config;
+  readonly admin: Admin;
+  /** As the topic is called in Kafka. */
+  nameOf(topic: Topic): string;
+  /** A log on the same topics and groups; closed at the end, if not before. */
+  open(overrides?: Partial<Config>, topics?: readonly Topic[]): Promise<KafkaLog>;
+  /** What any other program would write. */
+  produce(topic: Topic, messages: readonly Message[]): Promise<void>;
+  /** Closes the logs and deletes the topics. */
+  close(): Promise<void>;
+}
+
+/** Topics and groups of one's own on real servers. */
+export async function kafkaUnderTest(
+  { brokers, registryUrl }: KafkaServers,
+  overrides: Partial<Config> = {},
+): Promise<KafkaUnderTest> {
+  const name = `test-${randomBytes(6).toString('hex')}`;
+  const own = ownKafka(
+    { clickhouseUrl: '', databaseUrl: '', kafkaBrokers: brokers, schemaRegistryUrl: registryUrl },
+    name,
+  );
+  const config: Config = { ...loadConfig(own.environment).config, kafkaPartitions: 2, cutMs: 50, ...overrides };
+  const logger = createLogger((process.env.KAFKA_TEST_LOG as Config['logLevel'] | undefined) ?? 'silent', 'test');
+  const kafka = new Kafka({ brokers: [brokers], clientId: 'test', logLevel: logLevel.NOTHING });
+  const admin = kafka.admin();
+  await admin.connect();
+  const logs: KafkaLog[] = [];
+  const nameOf = (topic: Topic) => config.kafkaTopicPrefix + topic.name;
+  return {
+    config,
+    admin,
+    nameOf,
+    async open(changes = {}, topics = allTopics) {
+      const log = await openKafkaLog({ config: { ...config, ...changes }, topics, logger });
+      logs.push(log);
+      return log;
+    },
+    async produce(topic, messages) {
+      const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
+      await producer.connect();
+      await producer.send({ topic: nameOf(topic), acks: -1, messages: [...messages] });
+      await producer.disconnect();
+    },
+    async close() {
+      await Promise.all(logs.map((log) => log.close()));
+      await admin.disconnect();
+      await own.clear();
+    },
+  };
+}
