@@ -1,0 +1,109 @@
+/** A topic → table mapping is data: one entry, one schema and its table are all that a further topic takes. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { AvroWriter } from '../../../../infra/event-log/avro-writer.ts';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
+import { defineTopic, topics } from '../../../../schemas/topics.ts';
+import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
+
+const field = (name: string, type: unknown = 'string') => ({ name, type });
+const position = { type: 'fixed', name: 'Position', size: 8, logicalType: 'decimal', precision: 18, scale: 0 };
+const measurements = defineTopic({
+  name: 'measurements',
+  table: 'measurements',
+  schema: JSON.stringify({
+    type: 'record',
+    name: 'Measurement',
+    fields: [
+      field('tenant_id'),
+      field('id'),
+      field('taken_at', { type: 'long', logicalType: 'timestamp-micros' }),
+      field('wanted', 'boolean'),
+      field('log_partition', position),
+      field('log_offset', 'Position'),
+      field('degrees', 'double'),
+    ],
+  }),
+  fixed: [
+    ['tenant_id', 'uuid'],
+    ['id', 'uuid'],
+    ['taken_at', 'key_time'],
+    ['wanted', 'flag'],
+    ['log_partition', 'position'],
+    ['log_offset', 'position'],
+  ],
+  storedIf: 'wanted',
+  stamped: { partition: 'log_partition', offset: 'log_offset' },
+  usageHour: { tenant: 'tenant_id', time: 'taken_at' },
+  tablePartition: { time: 'taken_at', days: 1, shiftDays: 0 },
+});
+
+let under: DrivenSink;
+beforeAll(async () => {
+  under = await openDrivenSink({ topics: [...topics, measurements] });
+  await under.stores.warehouse.command({
+    name: 'test',
+    sql: `CREATE TABLE measurements (tenant_id UUID, id UUID, taken_at DateTime64(6, 'UTC'), wanted Bool,
+        log_partition Decimal(18, 0), log_offset Decimal(18, 0), degrees Float64,
+        version UInt64 MATERIALIZED toUInt64(log_offset))
+      ENGINE = ReplacingMergeTree(version) PARTITION BY toDate(taken_at) ORDER BY (tenant_id, id)
+      SETTINGS non_replicated_deduplication_window = 10000`,
+  });
+});
+afterAll(() => under?.close());
+
+const tenantId = randomUUID();
+const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
+
+function measurement(id: string, degrees: number, { dayOf = 0, wanted = true } = {}): LogMessage {
+  const writer = new AvroWriter(256);
+  writer.raw(wirePrefix(under.log.schemaId(measurements)));
+  writer.ascii(tenantId);
+  writer.ascii(id);
+  writer.long(noonMicros + dayOf * 86_400_000_000);
+  writer.byte(wanted ? 1 : 0);
+  writer.raw(Buffer.alloc(16));
+  const number = Buffer.alloc(8);
+  number.writeDoubleLE(degrees);
+  writer.raw(number);
+  return { key: id, value: Buffer.from(writer.since(0)) };
+}
+
+test('its records are stored, merged, stamped and left out, its hours are noted, its poison is put aside', async () => {
+  const [one, two, unwanted, garbled] = [randomUUID(), randomUUID(), randomUUID(), 'z'.repeat(36)];
+  const batch = [
+    measurement(one, 1),
+    measurement(two, 2),
+    measurement(unwanted, 3, { wanted: false }),
+    measurement(garbled, 4),
+    measurement(one, 5),
+  ];
+  for (const offset of [10, 10, 20]) await under.deliver(measurements, atOffset(offset, batch, 3));
+  const rows = await under.stores.warehouse.query({
+    name: 'test',
+    sql: 'SELECT id, degrees, log_partition, log_offset FROM measurements FINAL ORDER BY degrees',
+  });
+  expect(rows).toEqual([
+    { id: two, degrees: 2, log_partition: 3, log_offset: 21 },
+    { id: one, degrees: 5, log_partition: 3, log_offset: 24 },
+  ]);
+  const { database } = under.stores;
+  expect(await database.query('SELECT step, log_offset FROM dead_letters ORDER BY log_offset')).toEqual([
+    { step: 'key', log_offset: 13 },
+    { step: 'key', log_offset: 23 },
+  ]);
+  expect(await database.query('SELECT DISTINCT tenant_id, hour FROM usage_notes')).toEqual([
+    { tenant_id: tenantId, hour: '2026-03-05T12:00:00.000000Z' },
+  ]);
+});
+
+test('a batch over more days than an insert may meet is cut', async () => {
+  const many = Array.from({ length: 120 }, (_, index) => measurement(randomUUID(), 0, { dayOf: -index }));
+  await under.deliver(measurements, atOffset(100, many));
+  const [stored] = await under.stores.warehouse.query<{ rows: number }>({
+    name: 'test',
+    sql: 'SELECT count() AS rows FROM measurements WHERE log_offset >= 100',
+  });
+  expect(stored).toEqual({ rows: 120 });
+});

@@ -1,0 +1,116 @@
+/** Records of this release, of an older and of a newer one stand in one log; the sink reads them all. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
+import { runEvent } from '../../runs/run-events.ts';
+import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
+import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
+import { framed } from './sink-under-test.ts';
+
+type Fields = { name: string; type: unknown; default?: unknown; doc?: string }[];
+
+function withFields(topic: Topic, change: (fields: Fields) => Fields): string {
+  const schema = JSON.parse(topic.schema) as { fields: Fields };
+  return JSON.stringify({ ...schema, fields: change(schema.fields) });
+}
+
+const newField = { name: 'weather', type: ['null', 'string'], default: null };
+const ids = {
+  newer: 901,
+  older: 902,
+  newerStream: 903,
+  movedStart: 904,
+  retypedStart: 905,
+  otherText: 906,
+  broken: 907,
+};
+const schemas = {
+  [ids.newer]: withFields(runEvents, (fields) => [...fields, newField]),
+  [ids.older]: withFields(runEvents, (fields) => fields.slice(0, -1)),
+  [ids.newerStream]: withFields(streamEvents, (fields) => [...fields, newField]),
+  [ids.movedStart]: withFields(runEvents, ([first, second, ...rest]) => [second!, first!, ...rest]),
+  [ids.retypedStart]: withFields(runEvents, ([first, ...rest]) => [{ ...first!, type: 'bytes' }, ...rest]),
+  // What a registry may make of it: the same, told in other words.
+  [ids.otherText]: withFields(runEvents, (fields) => fields.map(({ doc: _words, ...field }) => field)),
+  [ids.broken]: '{"type": "record"',
+};
+
+let under: DrivenSink;
+beforeAll(async () => {
+  under = await openDrivenSink({ schemas });
+  for (const table of ['runs', 'stream_events']) {
+    const sql = `ALTER TABLE ${table} ADD COLUMN weather Nullable(String)`;
+    await under.stores.warehouse.command({ name: 'test', sql });
+  }
+});
+afterAll(() => under?.close());
+
+const as = (schemaId: number, value: Buffer, tail: Buffer = Buffer.alloc(0)) => {
+  const copy = Buffer.concat([value, tail]);
+  copy.writeUInt32BE(schemaId, 1);
+  return copy;
+};
+const sunny = Buffer.concat([Buffer.from([2, 10]), Buffer.from('sunny')]);
+const named = (name: string) => framed(runEvent({ values: { name } }));
+
+test('old, new and present records in one batch, each with the columns that it has', async () => {
+  const values = [
+    named('present'),
+    as(ids.newer, named('newer'), sunny),
+    as(ids.older, named('older').subarray(0, -1)),
+    as(ids.newer, named('newer, says nothing'), Buffer.from([0])),
+    as(ids.otherText, named('in other words')),
+    named('present too'),
+  ];
+  const batch = values.map((value) => ({ key: 'any', value }));
+  // Twice: what a schema needs is found anew, or known.
+  for (const offset of [0, 100]) await under.deliver(runEvents, atOffset(offset, batch));
+  const rows = await under.stores.warehouse.query({
+    name: 'test',
+    sql: 'SELECT post_name AS name, weather FROM runs FINAL ORDER BY name',
+  });
+  expect(rows).toEqual([
+    { name: 'in other words', weather: null },
+    { name: 'newer', weather: 'sunny' },
+    { name: 'newer, says nothing', weather: null },
+    { name: 'older', weather: null },
+    { name: 'present', weather: null },
+    { name: 'present too', weather: null },
+  ]);
+  expect(await under.stores.database.query('SELECT FROM dead_letters')).toEqual([]);
+});
+
+test('a newer stream event is stamped like any other', async () => {
+  const present = streamMessage(streamEvent({ seq: 1 }), under.log);
+  const newer = streamMessage(streamEvent({ seq: 2 }), under.log);
+  await under.deliver(
+    streamEvents,
+    atOffset(70, [present, { ...newer, value: as(ids.newerStream, newer.value, sunny) }]),
+  );
+  const rows = await under.stores.warehouse.query({
+    name: 'test',
+    sql: 'SELECT seq, log_offset, weather FROM stream_events ORDER BY seq',
+  });
+  expect(rows).toEqual([
+    { seq: 1, log_offset: 70, weather: null },
+    { seq: 2, log_offset: 71, weather: 'sunny' },
+  ]);
+});
+
+test.each<[string, number]>([
+  ['another order at its start, where the sink reads and writes', ids.movedStart],
+  ['another type at its start', ids.retypedStart],
+  ['another topic', 2],
+  ['text that is no schema', ids.broken],
+])('a record under a schema of %s is poison, and its neighbours are stored', async (_, schemaId) => {
+  await under.stores.database.query('DELETE FROM dead_letters');
+  const name = `beside ${schemaId}`;
+  const batch = [named(name), as(schemaId, named('poison')), named(name)].map((value) => ({ key: 'any', value }));
+  await under.deliver(runEvents, atOffset(schemaId * 10, batch));
+  expect(await under.stores.database.query('SELECT step FROM dead_letters')).toEqual([{ step: 'schema' }]);
+  const rows = await under.stores.warehouse.query({
+    name: 'test',
+    sql: 'SELECT 1 FROM runs FINAL WHERE post_name = {name:String}',
+    params: { name },
+  });
+  expect(rows).toHaveLength(2);
+});

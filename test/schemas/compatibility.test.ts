@@ -1,0 +1,74 @@
+/**
+ * Every schema of the log stays compatible with each version of it that was ever released, both ways, because during an
+ * upgrade old and new processes write and read the same topic, and the log keeps what was written. The released versions lie
+ * in `pinned/`, as `<schema>.<number>.avsc`: a release that changes a schema adds the next one, and none is ever edited.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import avsc from 'avsc';
+import { describe, expect, test } from 'vitest';
+import { columnsOf } from '../../infra/event-log/columns-of-schema.ts';
+import { runEvents, type Topic, topics } from '../../schemas/topics.ts';
+
+const folder = new URL('pinned/', import.meta.url);
+const versions = readdirSync(folder).map((file) => ({ file, schema: readFileSync(new URL(file, folder), 'utf8') }));
+const nameOf = (schema: string) => (JSON.parse(schema) as { name: string }).name;
+const versionsOf = (topic: Topic) => versions.filter(({ schema }) => nameOf(schema) === nameOf(topic.schema));
+const pairs = topics.flatMap((topic) => versionsOf(topic).map(({ file, schema }) => ({ topic, file, schema })));
+
+const typeOf = (schema: string) => avsc.Type.forSchema(JSON.parse(schema));
+/** @throws where a reader of one schema cannot read what a writer of the other wrote. */
+function compare(one: string, other: string): void {
+  typeOf(one).createResolver(typeOf(other));
+  typeOf(other).createResolver(typeOf(one));
+}
+
+test('every schema has a released version, and every released version a schema', () => {
+  expect(topics.filter((topic) => versionsOf(topic).length === 0)).toEqual([]);
+  expect(pairs).toHaveLength(versions.length);
+});
+
+describe.each(pairs)('$topic.name and $file', ({ topic, schema }) => {
+  test('read each other', () => {
+    expect(() => compare(topic.schema, schema)).not.toThrow();
+  });
+
+  test('have the same fields of constant width first, for the sink reads and writes them in place', () => {
+    expect(columnsOf(schema, topic)).toEqual(JSON.parse(schema).fields.map(({ name }: { name: string }) => name));
+  });
+
+  test('a random record of either is read by the other, with the same values where both have the field', () => {
+    for (const [writer, reader] of [
+      [typeOf(topic.schema), typeOf(schema)],
+      [typeOf(schema), typeOf(topic.schema)],
+    ] as const) {
+      const record = writer.random() as unknown as Record<string, unknown>;
+      const read = reader.fromBuffer(writer.toBuffer(record), reader.createResolver(writer)) as Record<string, unknown>;
+      for (const [name, value] of Object.entries(read)) {
+        if (name in record) expect(value, name).toEqual(record[name]);
+        else expect(value, name).toBeNull();
+      }
+    }
+  });
+});
+
+type Fields = { name: string; type: unknown; default?: unknown }[];
+const changed = (change: (fields: Fields) => Fields) => {
+  const schema = JSON.parse(runEvents.schema) as { fields: Fields };
+  return JSON.stringify({ ...schema, fields: change(schema.fields) });
+};
+
+test.each<[string, (fields: Fields) => Fields, boolean]>([
+  ['one more optional field', (fields) => [...fields, { name: 'x', type: ['null', 'string'], default: null }], true],
+  ['an optional field less', (fields) => fields.slice(0, -1), true],
+  ['one more required field', (fields) => [...fields, { name: 'x', type: 'string' }], false],
+  ['a required field less', (fields) => fields.filter(({ name }) => name !== 'key_id'), false],
+  [
+    'another type',
+    (fields) => fields.map((field) => (field.name === 'key_id' ? { ...field, type: 'long' } : field)),
+    false,
+  ],
+])('%s: the comparison tells', (_, change, compatible) => {
+  const attempt = expect(() => compare(changed(change), runEvents.schema));
+  if (compatible) attempt.not.toThrow();
+  else attempt.toThrow();
+});
