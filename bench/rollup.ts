@@ -1,0 +1,83 @@
+/**
+ * What late facts cost: one late trace in each of 1,000 old hours, spread over a year, and the pass that counts those hours
+ * again, against the same count out of `traces FINAL`, once, without writing.
+ *
+ * 2,000,000 traces of 50 projects, 200 users, 400 keys. Both sides in turns, on other hours each round. The pass reads notes from
+ * Postgres, counts hours, sums days, writes both and deletes the notes: `ratio` is its time over that of the count alone.
+ */
+
+import { noteHours } from '../pipelines/usage/note-hours.ts';
+import { rollUpPass } from '../pipelines/usage/roll-up-pass.ts';
+import { withEngines } from './engines.ts';
+import { median, round, timedMs } from './figures.ts';
+import { fillUsage, hoursOf, type UsageLoad } from './usage-load/fill.ts';
+
+const load: UsageLoad = {
+  traces: 2_000_000,
+  runsPerTrace: 1,
+  startSeconds: Date.UTC(2025, 0, 1) / 1_000,
+  days: 365,
+  projects: 50,
+  users: 200,
+  keys: 400,
+};
+const lateHours = 1_000;
+const rounds = 7;
+
+await withEngines(async (engines) => {
+  const { warehouse } = engines;
+  const filled = await fillUsage(engines, load);
+  const all = hoursOf(load, filled.workspaceId);
+  const [passes, counts]: [number[], number[]] = [[], []];
+  for (let turn = -1; turn < rounds; turn++) {
+    const hours = Array.from({ length: lateHours }, (_, index) => {
+      return all[(Math.floor((index * all.length) / lateHours) + turn + 1) % all.length]!;
+    });
+    const external = {
+      name: 'touched',
+      structure: 'tenant_id UUID, hour_seconds UInt32',
+      rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
+    };
+    await warehouse.command({
+      name: 'bench-late',
+      sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
+        SELECT tenant_id, generateUUIDv4(1), toDateTime64(hour_seconds, 6, 'UTC') AS began, generateUUIDv4(2) AS trace, trace,
+          began, now64(6), generateUUIDv4(3), generateUUIDv4(4)
+        FROM touched`,
+      external,
+      settings: { max_partitions_per_insert_block: '0' },
+    });
+    await noteHours(engines.database, hours);
+    const countMs = await timedMs(() =>
+      warehouse.queryText({
+        name: 'bench-count',
+        sql: `SELECT tenant_id, entry.1 AS dimension, hour, entry.2 AS id, count()
+          FROM traces FINAL
+          ARRAY JOIN [('workspace', tenant_id), ('project', pick.3), ('user', pick.4), ('api_key', pick.5)] AS entry
+          WHERE tenant_id IN (SELECT tenant_id FROM touched)
+            AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
+            AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
+          GROUP BY tenant_id, dimension, hour, id`,
+        external,
+        format: 'Null',
+      }),
+    );
+    const passMs = await timedMs(() => rollUpPass(engines));
+    if (turn < 0) continue;
+    counts.push(countMs);
+    passes.push(passMs);
+  }
+  console.log(
+    JSON.stringify({
+      bench: 'rollup',
+      ratio: round(median(passes) / median(counts)),
+      target: 2,
+      higher_is_better: false,
+      pass_ms: round(median(passes)),
+      count_ms: round(median(counts)),
+      late_hours: lateHours,
+      traces: load.traces,
+      insert_seconds: round(filled.insertSeconds),
+    }),
+  );
+});

@@ -1,0 +1,30 @@
+import type { Grouping } from '../../pipelines/usage/grouping.ts';
+
+/**
+ * Reports made without a roll-up, by counting distinct traces, under the parameters of the product's own query and in the
+ * shape that it has: out of `runs`, as a product without one would, and out of `traces`, which has one row a trace already.
+ */
+export const counting: Readonly<Record<'runs' | 'traces', (groupBy: Grouping) => string>> = {
+  runs: (groupBy) =>
+    inShape(`SELECT intDiv(toUnixTimestamp(trace_time) - {origin:UInt32}, {stride:UInt32}) AS bucket, ${columnOfRuns[groupBy]} AS id,
+      uniqExact(trace_id) AS counted
+    FROM runs
+    WHERE tenant_id IN {workspaces:Array(UUID)}
+      AND trace_time >= toDateTime({start:UInt32}, 'UTC') AND trace_time < toDateTime({end:UInt32}, 'UTC')
+      AND start_time >= toDateTime({start:UInt32}, 'UTC') AND start_time < toDateTime({end:UInt32} + 86400, 'UTC')
+    GROUP BY bucket, id`),
+  traces: (groupBy) =>
+    inShape(`SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, ${columnOfTraces[groupBy]} AS id,
+      uniqExact(trace_id) AS counted
+    FROM traces FINAL
+    WHERE tenant_id IN {workspaces:Array(UUID)}
+      AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
+    GROUP BY bucket, id`),
+};
+
+const columnOfRuns = { workspace: 'tenant_id', project: 'session_id', user: 'user_id', api_key: 'key_id' } as const;
+const columnOfTraces = { workspace: 'tenant_id', project: 'pick.3', user: 'pick.4', api_key: 'pick.5' } as const;
+
+function inShape(sql: string): string {
+  return `SELECT id, groupArray(bucket) AS buckets, groupArray(counted) AS counts FROM (${sql}) GROUP BY id`;
+}

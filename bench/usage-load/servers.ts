@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Agent, get, type IncomingMessage } from 'node:http';
+import { getGranularUsage } from '../../api/main/billing/granular-usage.ts';
+import { buildServer } from '../../api/server/build-server.ts';
+import type { Services } from '../../api/server/services.ts';
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import { loadConfig } from '../../infra/config/load.ts';
+import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Grouping } from '../../pipelines/usage/grouping.ts';
+import type { BenchEngines } from '../engines.ts';
+
+/** What one request asks for. */
+export interface UsageQuestion {
+  readonly start: string;
+  readonly end: string;
+  readonly groupBy: Grouping;
+}
+
+export interface UsageServer {
+  /** The body of the answer, over a connection that is kept alive. */
+  ask(question: UsageQuestion): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** A product's server with the one operation; given SQL, it answers from that instead of the product's own. */
+export async function serveUsage(
+  { database, warehouse, logger }: BenchEngines,
+  { key, workspaceId }: { readonly key: string; readonly workspaceId: string },
+  sqlOf?: (groupBy: Grouping) => string,
+): Promise<UsageServer> {
+  const config = loadConfig({}).config;
+  const authenticator = createAuthenticator({ database, logger });
+  const answering: Warehouse =
+    sqlOf === undefined
+      ? warehouse
+      : {
+          ...warehouse,
+          query: (query) => warehouse.query({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
+        };
+  const services = { config, database, warehouse: answering, authenticator } as Partial<Services> as Services;
+  const server = await buildServer({ config, services, logger, operations: [getGranularUsage] });
+  const address = await server.listen({ host: '127.0.0.1', port: 0 });
+  const agent = new Agent({ keepAlive: true });
+  return {
+    async ask({ start, end, groupBy }) {
+      const query = new URLSearchParams({
+        start_time: start,
+        end_time: end,
+        workspace_ids: workspaceId,
+        group_by: groupBy,
+      });
+      const url = `${address}/api/v1/orgs/current/billing/granular-usage?${query}`;
+      const [response] = (await once(get(url, { agent, headers: { 'x-api-key': key } }), 'response')) as [
+        IncomingMessage,
+      ];
+      const chunks: Buffer[] = [];
+      for await (const chunk of response) chunks.push(chunk as Buffer);
+      const text = Buffer.concat(chunks).toString('utf8');
+      assert.equal(response.statusCode, 200, text);
+      return text;
+    },
+    async close() {
+      agent.destroy();
+      await server.drain();
+      await authenticator.close();
+    },
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * Usage at size: every stride by every grouping over HTTP, against counting the distinct traces of the same range out of
+ * `traces`, the facts.
+ *
+ * 10,000,000 traces over a year, 50 projects, 200 users, 400 keys. For each of the sixteen reports two servers answer in turns, so
+ * that both meet the same machine, and have to answer the same bytes. Targets: a month and longer at least 20 times
+ * faster (`ratio`: the worst of them), a week at least 5 times; 99 of 100 within 100 ms for all; rows of the roll-up at
+ * most 2 % of the facts.
+ */
+import assert from 'node:assert/strict';
+import { groupings } from '../pipelines/usage/grouping.ts';
+import { withEngines } from './engines.ts';
+import { median, quantile, round, timedMs } from './figures.ts';
+import { counting } from './usage-load/counting.ts';
+import { fillUsage, type UsageLoad } from './usage-load/fill.ts';
+import { serveUsage } from './usage-load/servers.ts';
+
+const load: UsageLoad = {
+  traces: 10_000_000,
+  runsPerTrace: 1,
+  startSeconds: Date.UTC(2025, 0, 1) / 1_000,
+  days: 365,
+  projects: 50,
+  users: 200,
+  keys: 400,
+};
+/** Each ends with the load; the shortest has hourly buckets, the week and the month daily ones. */
+const ranges = { hours: 23 / 24, week: 7, month: 30, quarter: 90, year: 365 } as const;
+type Range = keyof typeof ranges;
+const requests = 100;
+const countings: Readonly<Record<Range, number>> = { hours: 9, week: 9, month: 9, quarter: 5, year: 3 };
+
+await withEngines(async (engines) => {
+  const filled = await fillUsage(engines, load);
+  const [product, floor] = [await serveUsage(engines, filled), await serveUsage(engines, filled, counting.traces)];
+  const endMs = (load.startSeconds + load.days * 86_400) * 1_000;
+  const reports: Record<string, { p50: number; p99: number; counting: number; ratio: number }> = {};
+  for (const range of Object.keys(ranges) as Range[]) {
+    for (const groupBy of groupings) {
+      const start = new Date(endMs - ranges[range] * 86_400_000).toISOString();
+      const question = { start, end: new Date(endMs).toISOString(), groupBy };
+      const answers = new Set<string>();
+      const [http, counted]: [number[], number[]] = [[], []];
+      for (let done = -1; done < countings[range]; done++) {
+        for (let sent = 0; sent < requests / countings[range]; sent++) {
+          const tookMs = await timedMs(async () => answers.add(await product.ask(question)));
+          if (done >= 0) http.push(tookMs);
+        }
+        const tookMs = await timedMs(async () => answers.add(await floor.ask(question)));
+        if (done >= 0) counted.push(tookMs);
+      }
+      assert.equal(answers.size, 1, `the answers differ: ${range} by ${groupBy}`);
+      reports[`${range}_by_${groupBy}`] = {
+        p50: round(median(http)),
+        p99: round(quantile(http, 0.99)),
+        counting: round(median(counted)),
+        ratio: round(median(counted) / median(http)),
+      };
+    }
+  }
+  await product.close();
+  await floor.close();
+  const [rows] = await engines.warehouse.query<{ facts: number; kept: number }>({
+    name: 'bench-rows',
+    sql: `SELECT (SELECT count() FROM traces FINAL) AS facts,
+      (SELECT count() FROM usage_hourly FINAL) + (SELECT count() FROM usage_daily FINAL) AS kept`,
+  });
+  const worst = (of: (name: string) => boolean) =>
+    Math.min(...Object.entries(reports).flatMap(([name, { ratio }]) => (of(name) ? [ratio] : [])));
+  console.log(
+    JSON.stringify({
+      bench: 'usage-year',
+      ratio: worst((name) => !name.startsWith('hours') && !name.startsWith('week')),
+      target: 20,
+      higher_is_better: true,
+      week_ratio: worst((name) => name.startsWith('week')),
+      week_target: 5,
+      worst_p99_ms: Math.max(...Object.values(reports).map(({ p99 }) => p99)),
+      p99_target_ms: 100,
+      rows_per_fact: Math.round((rows!.kept / rows!.facts) * 100_000) / 100_000,
+      rows_per_fact_target: 0.02,
+      reports,
+      traces: load.traces,
+      insert_seconds: round(filled.insertSeconds),
+      roll_up_seconds: round(filled.rollUpSeconds),
+    }),
+  );
+});
