@@ -91,8 +91,10 @@ export const profiles = {
   mutation: { ...write, mutations_sync: '1' },
   /** Recounts. Hours of more than a hundred months are far from usual, but one pass may meet them. */
   recount: { ...write, max_partitions_per_insert_block: '0' },
+  /** Repairs out of what is stored. The same block may have been there once and be gone, so that it is no repeat. */
+  repair: { ...write, max_partitions_per_insert_block: '0', insert_deduplicate: 0 },
 } as const satisfies Record<string, ClickHouseSettings>;
 
 export type Profile = keyof typeof profiles;
 /** Those of statements that write. */
-export type CommandProfile = 'write' | 'mutation' | 'recount';
+export type CommandProfile = 'write' | 'mutation' | 'recount' | 'repair';

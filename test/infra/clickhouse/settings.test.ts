@@ -72,6 +72,7 @@ it('the profiles hold these settings and no others', () => {
     write: { ...http, ...statement },
     mutation: { ...http, ...statement, mutations_sync: '1' },
     recount: { ...http, ...statement, max_partitions_per_insert_block: '0' },
+    repair: { ...http, ...statement, max_partitions_per_insert_block: '0', insert_deduplicate: 0 },
   });
   expect(newerInsertSettings).toEqual({ deduplicate_insert: 'enable' });
 });
@@ -101,6 +102,7 @@ describe('the settings that were sent are in force', () => {
     ['write', statement],
     ['mutation', { ...statement, mutations_sync: '1' }],
     ['recount', { ...statement, max_partitions_per_insert_block: '0' }],
+    ['repair', { ...statement, max_partitions_per_insert_block: '0', insert_deduplicate: 0 }],
   ] as const)('in a statement of the profile %s', async (profile, settings) => {
     await warehouse.command({
       name: 'test',
