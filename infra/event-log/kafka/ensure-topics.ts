@@ -1,4 +1,5 @@
-import { type Admin, ConfigResourceTypes } from 'kafkajs';
+// Node does not see all names of this package; those that it does not see are members of the default one.
+import kafkajs, { type Admin } from 'kafkajs';
 import type { Config } from '../../config/settings.ts';
 import { fault } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
@@ -158,7 +159,7 @@ async function settingsOf(
     const { resources } = await admin.describeConfigs({
       includeSynonyms: false,
       resources: topics.map(({ name }) => ({
-        type: ConfigResourceTypes.TOPIC,
+        type: kafkajs.ConfigResourceTypes.TOPIC,
         name,
         configNames: ['max.message.bytes', 'min.insync.replicas'],
       })),
