@@ -11,6 +11,7 @@ import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { revokeKey as endKey } from '../../pipelines/tenants/revoke-key.ts';
 import { findStores, openStores } from './open-stores.ts';
+import { printTable } from './print-table.ts';
 
 export interface CreateKeyOptions {
   readonly description: string;
@@ -31,15 +32,7 @@ export async function listKeys(): Promise<void> {
       rightsOf(key),
       key.description,
     ]);
-    const table = [['ID', 'KEY', 'USER', 'REACHES', 'MAY', 'DESCRIPTION'], ...rows];
-    const widths = table[0]?.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
-    for (const row of table)
-      console.log(
-        row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd(),
-      );
+    printTable([['ID', 'KEY', 'USER', 'REACHES', 'MAY', 'DESCRIPTION'], ...rows]);
   });
 }
 

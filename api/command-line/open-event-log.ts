@@ -1,19 +1,31 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
+import { openKafkaLog } from '../../infra/event-log/kafka/kafka-log.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
+export interface OpenedLog {
+  readonly log: EventLog;
+  readonly healthChecks: readonly HealthCheck[];
+}
+
 /** The event log of this process: Kafka where brokers are configured, else the one inside it. @throws what they throw. */
 export async function openEventLog(
   { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },
   ends: Ends,
-): Promise<EventLog> {
+): Promise<OpenedLog> {
+  if (config.kafkaBrokers !== undefined) {
+    const log = await openKafkaLog({ config, topics, logger });
+    ends.add('event log', () => log.close());
+    return { log, healthChecks: log.healthChecks() };
+  }
   const { database } = stores;
   const { logPartitions: partitions, maxPendingBytes } = config;
   const log = await openInProcessLog({ database, topics, partitions, maxPendingBytes, logger });
   ends.add('event log', () => log.close());
-  return log;
+  return { log, healthChecks: [{ name: 'event_log', check: () => log.check() }] };
 }

@@ -20,7 +20,6 @@ export function checkRole(role: Role, config: Config): void {
   if (role !== 'all' && missing.length > 0) {
     throw fault('ADDRESS_REQUIRED', { role, variables: missing.join(', ') });
   }
-  if (config.kafkaBrokers !== undefined) throw fault('KAFKA_NOT_AVAILABLE', { role });
   if (!embedsEngines(config) && config.secretKey === undefined) {
     const faults = '  - RUNLAKE_SECRET_KEY is required where both stores have addresses: no engine is embedded.';
     throw fault('INVALID_CONFIG', { count: 1, faults });

@@ -17,6 +17,8 @@ import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
+import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
+import { releaseVersion } from '../server/release.ts';
 import { checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
@@ -34,7 +36,9 @@ export async function runRole(role: Role): Promise<void> {
   const ends = new Ends();
   try {
     const folder = embedsEngines(config) ? await takeFolder(config, ends) : undefined;
-    await checkPort(config);
+    const tracing = await startTracing({ config, role, version: releaseVersion, logger });
+    ends.add('traces', () => tracing.stop());
+    if (role !== 'ingest') await checkPort(config);
     const { addresses, enginesGone } = await startEngines(folder, config, logger, ends);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());

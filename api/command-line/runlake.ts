@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import { printConfiguration } from './config.ts';
+import { listLetters, replayLetters, showLetter } from './dlq.ts';
 import { diagnose } from './doctor.ts';
 import { createKey, listKeys, revokeKey } from './keys.ts';
 import { migrateStores } from './migrate.ts';
@@ -48,6 +49,39 @@ keys
   .option('--read-only', 'a key that cannot write')
   .action(createKey);
 keys.command('revoke <id>').description('end a key; it stops working within seconds everywhere').action(revokeKey);
+
+const dlq = program
+  .command('dlq')
+  .description('dead letters: events that could not be stored, kept with their original bytes')
+  .addHelpText(
+    'after',
+    '\nWith Kafka set the same variables as for the roles; else the running instance is found through the data folder.',
+  );
+const choosing = (command: Command, limit: string) =>
+  command
+    .option('--topic <name>', 'those meant for this topic, such as run-events')
+    .option('--step <name>', 'those refused at this step, such as inspect, insert or park')
+    .option('--since <time>', 'those put aside then or later')
+    .option('--until <time>', 'those put aside then or earlier')
+    .option('--limit <number>', 'at most so many, the newest; up to 1000', limit);
+choosing(dlq.command('list').description('list dead letters, newest first'), '20')
+  .option('--json', 'one JSON object a line')
+  .action(listLetters);
+dlq
+  .command('show <id>')
+  .description('show one dead letter: why it is there, its headers, its record')
+  .option('--json', 'as JSON')
+  .action(showLetter);
+choosing(dlq.command('replay [ids...]').description('put events back at the end of their topics'), '100')
+  .option('--all', 'every dead letter, up to the limit')
+  .option('--force', 'also where the run has changed since, where it was replayed before, and where it cannot be read')
+  .addHelpText(
+    'after',
+    '\nThe original bytes and headers are published at the end of the original topic, oldest first. So the values of a replayed\n' +
+      'event win over those of patches that were stored before. An event whose run has changed since it was accepted is refused\n' +
+      'without --force. The letter itself stays where it is. Ends with status 1 where any letter was not replayed.',
+  )
+  .action(replayLetters);
 
 const [first] = process.argv.slice(2);
 const known = ['help', ...program.commands.map((command) => command.name())];

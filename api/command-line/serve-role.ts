@@ -10,6 +10,7 @@ import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { startTelemetryServer, type TelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
@@ -50,8 +51,11 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
   if (lock !== undefined) ends.add('lock', () => lock.release());
   await prepareStores(stores, logger);
+  // Readiness is told until everything else has ended.
+  let telemetry: TelemetryServer | undefined;
+  ends.add('telemetry', () => telemetry?.close());
 
-  const log = await openEventLog({ config, logger, stores }, ends);
+  const { log, healthChecks: ofLog } = await openEventLog({ config, logger, stores }, ends);
   const storing = role === 'api' ? [] : await startStoring({ config, logger, stores, log }, ends);
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
@@ -62,14 +66,20 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
   ends.add('jobs', () => jobs.close());
   if (role !== 'api') await startWorkers({ config, logger, stores, log, jobs });
 
-  const healthChecks: HealthCheck[] = [
+  const healthChecks: readonly HealthCheck[] = [
     { name: 'clickhouse', check: () => warehouse.ping() },
     { name: 'postgres', check: () => database.ping() },
-    { name: 'event_log', check: () => log.check() },
+    ...ofLog,
     ...storing,
     { name: 'jobs', check: () => jobs.check() },
   ];
-  if (role !== 'ingest') {
+  if (role === 'ingest') {
+    const { metricsHost: host, metricsPort: port } = config;
+    const opened = await startTelemetryServer({ host, port, healthChecks, logger });
+    telemetry = opened;
+    ends.add('readiness', () => opened.startDraining());
+    console.log(`Runlake takes events into the store  (metrics and readiness: ${opened.url})`);
+  } else {
     const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
     const enqueueDeletion = enqueueProjectDeletion(jobs);
     const services = answeringServices(

@@ -2,6 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { publishStoredLetter } from '../../pipelines/dead-letters/replay-through-job.ts';
 import { expireParkedEvents } from '../../pipelines/ingest/expire-parked-events.ts';
 import { deleteProjectRuns } from '../../pipelines/projects/delete-project-runs.ts';
 import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts';
@@ -26,6 +27,7 @@ export async function startWorkers(parts: {
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
     deleteProjectRuns({ warehouse, database }, { workspaceId, projectId, signal }),
   );
+  jobs.work('replay-dead-letter', ({ letter_id: letterId }) => publishStoredLetter({ log, database }, letterId));
   await jobs.every('expire-parked-events', expireEveryMs, {});
   await requeueDeletions({ database, enqueueProjectDeletion: enqueueProjectDeletion(jobs) });
 }

@@ -278,13 +278,8 @@ export const catalogue = {
   ),
   ADDRESS_REQUIRED: terminal(
     500,
-    'The role {role} needs {variables}: only `runlake all` starts embedded engines.',
+    'The role {role} needs {variables}: only `runlake all` does without them.',
     'Set {variables}, or run `runlake all`.',
-  ),
-  KAFKA_NOT_AVAILABLE: terminal(
-    500,
-    'The role {role} was told to use Kafka, which this release does not speak yet.',
-    'Unset RUNLAKE_KAFKA_BROKERS and run `runlake all`, which has its own event log.',
   ),
   TLS_FILE_UNUSABLE: terminal(
     500,

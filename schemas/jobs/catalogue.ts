@@ -30,6 +30,15 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
+  /** Puts a dead letter of the in-process log back into it, which only the process that runs it can. */
+  'replay-dead-letter': {
+    payload: Type.Object({ letter_id: Type.String({ minLength: 1, maxLength: 200 }) }, closed),
+    timeoutMs: 120_000,
+    attempts: 3,
+    retryDelayMs: 2_000,
+    growing: false,
+    concurrency: 1,
+  },
   /** Deletes the runs of a project that was deleted. */
   'delete-project-runs': {
     payload: Type.Object({ workspace_id: uuid, project_id: uuid }, closed),

@@ -20,7 +20,7 @@ afterAll(() => under?.close());
 const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 
 describe('columns of runs', () => {
-  const required = ['trace_time', 'first_received_at', 'user_id', 'key_id'];
+  const required = ['trace_time', 'first_received_at', 'last_received_at', 'user_id', 'key_id'];
 
   it('are Nullable beyond the key and what every event has: only NULL is skipped when events coalesce', async () => {
     const columns = await under.rows<{ name: string; type: string; is_in_sorting_key: number }>(

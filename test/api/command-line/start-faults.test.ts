@@ -30,9 +30,20 @@ test.each<[string, string, Record<string, string>, RegExp]>([
   ['ADDRESS_REQUIRED', 'api', {}, needed],
   ['ADDRESS_REQUIRED', 'ingest', {}, needed],
   ['ADDRESS_REQUIRED for what is missing', 'api', stores, /needs RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL:/],
-  ['KAFKA_NOT_AVAILABLE', 'api', { ...stores, ...kafka }, /The role api was told to use Kafka/],
-  ['KAFKA_NOT_AVAILABLE', 'ingest', { ...stores, ...kafka }, /The role ingest was told to use Kafka/],
-  ['KAFKA_NOT_AVAILABLE', 'all', kafka, /Unset RUNLAKE_KAFKA_BROKERS/],
+  [
+    'ADDRESS_REQUIRED for what is missing',
+    'ingest',
+    { ...stores, RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9' },
+    /needs RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL: only/,
+  ],
+  ['INVALID_CONFIG', 'api', { ...stores, ...kafka }, /RUNLAKE_SECRET_KEY is required/],
+  ['INVALID_CONFIG', 'ingest', { ...stores, ...kafka }, /RUNLAKE_SECRET_KEY is required/],
+  [
+    'INVALID_CONFIG',
+    'all',
+    { RUNLAKE_KAFKA_BROKERS: '127.0.0.1:9' },
+    /RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL/,
+  ],
   ['INVALID_CONFIG', 'all', stores, /RUNLAKE_SECRET_KEY is required where both stores have addresses/],
   ['PORT_IN_USE', 'all', { RUNLAKE_PORT: 'taken' }, /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what listens there/],
 ])('%s: runlake %s', async (_code, role, environment, words) => {

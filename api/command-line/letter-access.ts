@@ -1,0 +1,70 @@
+import { loadConfig } from '../../infra/config/load.ts';
+import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters.ts';
+import { storedDeadLetters } from '../../infra/event-log/in-process/stored-dead-letters.ts';
+import { openKafkaDeadLetters } from '../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { registryAddress } from '../../infra/event-log/kafka/registry-request.ts';
+import { Schemas } from '../../infra/event-log/kafka/schema-registry.ts';
+import { openJobs } from '../../infra/jobs/open-jobs.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { replayThroughJob } from '../../pipelines/dead-letters/replay-through-job.ts';
+import { topics } from '../../schemas/topics.ts';
+import { Ends } from './ends.ts';
+import { openEventLog } from './open-event-log.ts';
+import { findStores, openStores, type Stores } from './open-stores.ts';
+
+/** The dead letters of this installation, and the ways to look at them and to put them back. */
+export interface LetterAccess {
+  readonly letters: DeadLetters;
+  readonly stores: Stores;
+  readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
+  readonly publish: (letter: DeadLetter) => Promise<void>;
+}
+
+/** Opens what a command about dead letters needs, and closes it when `work` is done. @throws NOT_RUNNING, and what the parts throw. */
+export async function withLetters(work: (access: LetterAccess) => Promise<void>): Promise<void> {
+  const { config } = loadConfig();
+  const logger = createLogger('error', 'dlq');
+  const addresses = await findStores(config);
+  const stores = openStores(addresses, config, logger);
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+  try {
+    if (config.kafkaBrokers === undefined) {
+      const jobs = async () => {
+        const { redisUrl } = config;
+        const authorities = trustedAuthorities(config);
+        const opened = await openJobs({ databaseUrl: addresses.databaseUrl, redisUrl, authorities, logger });
+        ends.add('jobs', () => opened.close());
+        return opened;
+      };
+      let opened: ReturnType<typeof jobs> | undefined;
+      await work({
+        letters: storedDeadLetters(stores.database),
+        stores,
+        schemaOf: async (schemaId) => topics[schemaId - 1]?.schema,
+        publish: async (letter) => {
+          opened ??= jobs();
+          await replayThroughJob(letter, { jobs: await opened, database: stores.database });
+        },
+      });
+      return;
+    }
+    const letters = openKafkaDeadLetters({ config, topics, logger });
+    ends.add('dead letters', () => letters.close());
+    const schemas = new Schemas(registryAddress(config.schemaRegistryUrl as string, trustedAuthorities(config)));
+    let log: ReturnType<typeof openEventLog> | undefined;
+    await work({
+      letters,
+      stores,
+      schemaOf: (schemaId) => schemas.textOf(schemaId),
+      publish: async ({ topic: name, key, value, headers }) => {
+        log ??= openEventLog({ config, logger, stores }, ends);
+        const topic = topics.find((known) => known.name === name);
+        if (topic !== undefined) await (await log).log.publish(topic, [{ key, value, headers }]);
+      },
+    });
+  } finally {
+    await ends.run(logger);
+  }
+}

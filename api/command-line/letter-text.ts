@@ -1,0 +1,66 @@
+import type { DeadLetter, DeadLetterHead } from '../../infra/event-log/dead-letters.ts';
+import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
+import { printable } from './print-table.ts';
+
+/** Most bytes of a record that is shown in hexadecimal. */
+const dumpedBytes = 4 * 1024;
+
+type Shown = Pick<DeadLetter, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
+
+/** A letter for programs. A record that no schema reads comes as base64. */
+export function letterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
+  const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
+  return {
+    id,
+    topic,
+    partition,
+    offset,
+    key,
+    size_bytes: sizeBytes,
+    reason,
+    step,
+    time: new Date(deadAtMs).toISOString(),
+    replayed_at: replayedAt ?? null,
+    ...(shown && {
+      headers: shown.headers,
+      schema_id: schemaIdOf(shown.value) ?? null,
+      ...(shown.record ? { record: shown.record } : { value_base64: shown.value.toString('base64') }),
+    }),
+  };
+}
+
+/** A letter for people: what it is, its headers, then its record as JSON, or its bytes where no schema reads it. */
+export function letterAsText(
+  letter: DeadLetter,
+  replayedAt: string | undefined,
+  record: Record<string, unknown> | undefined,
+): string[] {
+  const schemaId = schemaIdOf(letter.value);
+  const facts: [string, string][] = [
+    ['Letter', letter.id],
+    ['Reason', letter.reason],
+    ['Step', letter.step],
+    ['Time', new Date(letter.deadAtMs).toISOString()],
+    ['Event', `partition ${letter.partition}, offset ${letter.offset} of ${letter.topic}`],
+    ['Key', letter.key],
+    ['Size', `${letter.sizeBytes} bytes`],
+    ['Schema', schemaId === undefined ? 'none: the bytes are not in the wire format' : String(schemaId)],
+    ['Replayed', replayedAt ?? 'no'],
+    ...Object.entries(letter.headers).map(([name, value]): [string, string] => [`Header ${name}`, value]),
+  ];
+  const lines = facts.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
+  if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(printable)];
+  return [...lines, '', 'No schema reads the record; its bytes:', ...hexDump(letter.value)];
+}
+
+function hexDump(bytes: Buffer): string[] {
+  const lines: string[] = [];
+  for (let at = 0; at < Math.min(bytes.length, dumpedBytes); at += 16) {
+    const row = bytes.subarray(at, at + 16);
+    const hex = [...row].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
+    const text = row.toString('latin1').replace(/[^ -~]/g, '.');
+    lines.push(`${at.toString(16).padStart(8, '0')}  ${hex.padEnd(47)}  ${text}`);
+  }
+  if (bytes.length > dumpedBytes) lines.push(`… and ${bytes.length - dumpedBytes} more bytes: see --json`);
+  return lines;
+}

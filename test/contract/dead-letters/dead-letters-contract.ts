@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { DeadLetters } from '../../../infra/event-log/dead-letters.ts';
+import type { LogRecord } from '../../../infra/event-log/event-log.ts';
+import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
+
+export interface LettersUnderTest {
+  readonly letters: DeadLetters;
+  /** Puts an event aside, as the log does. Resolves when that is durable. */
+  putAside(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+const all = { topics };
+const bytes = Buffer.from([0, 0, 0, 0, 1, 255, 254, 0, 13, 10]);
+
+/** What every adapter of the dead letters promises. */
+export function deadLettersContract(name: string, open: () => Promise<LettersUnderTest>): void {
+  describe(`dead letters: ${name}`, () => {
+    let under: LettersUnderTest;
+    let beforeMs: number;
+    beforeAll(async () => {
+      under = await open();
+      expect(await under.letters.list(all, 10)).toEqual([]);
+      beforeMs = Date.now();
+      for (const [index, topic] of [runEvents, runEvents, feedbackEvents, runEvents].entries()) {
+        const record = {
+          partition: index % 2,
+          offset: 100 + index,
+          key: `key ${index}`,
+          value: bytes,
+          headers: { n: `${index}` },
+        };
+        await under.putAside(topic, record, `reason ${index}`, index === 1 ? 'park' : 'inspect');
+        // Letters of one millisecond have no order between topics and partitions.
+        const after = Date.now();
+        while (Date.now() === after);
+      }
+    }, 120_000);
+    afterAll(() => under?.close());
+
+    it('lists the newest first, with what a list shows and no more', async () => {
+      const heads = await under.letters.list(all, 10);
+      expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1', 'key 0']);
+      const { id, deadAtMs, ...head } = heads[2]!;
+      expect(head).toEqual({
+        topic: 'run-events',
+        partition: 1,
+        offset: 101,
+        key: 'key 1',
+        sizeBytes: bytes.length,
+        reason: 'reason 1',
+        step: 'park',
+      });
+      expect(id).toMatch(/^run-events\//);
+      expect(deadAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
+      expect(deadAtMs).toBeLessThanOrEqual(Date.now() + 1_000);
+    });
+
+    it.each([1, 2, 3])('lists at most %i', async (limit) => {
+      const heads = await under.letters.list(all, limit);
+      expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1'].slice(0, limit));
+    });
+
+    it('lists by topic, step and time, both ends included', async () => {
+      const keys = async (filter: object) =>
+        (await under.letters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
+      expect(await keys({ topics: [feedbackEvents] })).toEqual(['key 2']);
+      expect(await keys({ step: 'park' })).toEqual(['key 1']);
+      expect(await keys({ step: 'nothing' })).toEqual([]);
+      const [, third] = await under.letters.list(all, 10);
+      expect(await keys({ sinceMs: third?.deadAtMs })).toEqual(['key 3', 'key 2']);
+      expect(await keys({ untilMs: third?.deadAtMs })).toEqual(['key 2', 'key 1', 'key 0']);
+      expect(await keys({ untilMs: beforeMs - 60_000 })).toEqual([]);
+    });
+
+    it('finds one by its id, with the original bytes and headers', async () => {
+      const [newest] = await under.letters.list(all, 1);
+      const letter = await under.letters.find(String(newest?.id));
+      expect(letter).toEqual({ ...newest, value: bytes, headers: { n: '3' } });
+    });
+
+    it.each([
+      '',
+      'run-events',
+      'run-events/999999',
+      'run-events/0/999999',
+      'other/1',
+      'run-events/1/2/3',
+      "run-events/1'",
+      randomUUID(),
+    ])('finds nothing under %o', async (id) => {
+      expect(await under.letters.find(id)).toBeUndefined();
+    });
+  });
+}

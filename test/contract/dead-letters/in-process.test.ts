@@ -1,0 +1,21 @@
+import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { deadLettersContract } from './dead-letters-contract.ts';
+
+deadLettersContract('in-process', async () => {
+  const stores = await freshStores();
+  const { database } = stores;
+  const logger = createLogger('silent', 'test');
+  const log = await openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 20, logger });
+  return {
+    letters: storedDeadLetters(database),
+    putAside: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),
+    async close() {
+      await log.close();
+      await stores.close();
+    },
+  };
+});

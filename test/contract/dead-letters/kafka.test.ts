@@ -1,0 +1,57 @@
+import { randomBytes } from 'node:crypto';
+import { Kafka, logLevel } from 'kafkajs';
+import { describe } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { letterOf } from '../../../infra/event-log/kafka/dead-letter.ts';
+import { openKafkaDeadLetters } from '../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { stackPart } from '../../engines/stack.ts';
+import { until } from '../../infra/until.ts';
+import { deadLettersContract } from './dead-letters-contract.ts';
+
+const kafkaPart = stackPart('kafka');
+
+describe.runIf(kafkaPart)('on Kafka', () => {
+  deadLettersContract('Kafka', async () => {
+    const kafkaBrokers = String(kafkaPart?.brokers);
+    const kafkaTopicPrefix = `test-${randomBytes(6).toString('hex')}.`;
+    const kafka = new Kafka({ brokers: kafkaBrokers.split(','), clientId: 'test', logLevel: logLevel.NOTHING });
+    const admin = kafka.admin();
+    await admin.connect();
+    const names = topics.map(({ name }) => `${kafkaTopicPrefix}${name}-dead-letters`);
+    await admin.createTopics({ topics: names.map((topic) => ({ topic, numPartitions: 2 })), waitForLeaders: true });
+    // Brokers say that a topic is there before all of them can be asked for its offsets.
+    await until(
+      'the topics',
+      () =>
+        Promise.all(names.map((name) => admin.fetchTopicOffsets(name))).then(
+          () => true,
+          () => false,
+        ),
+      30_000,
+    );
+    const producer = kafka.producer({ allowAutoTopicCreation: false });
+    await producer.connect();
+    const config = { ...loadConfig({}).config, kafkaBrokers, kafkaTopicPrefix };
+    const letters = openKafkaDeadLetters({ config, topics, logger: createLogger('silent', 'test') });
+    return {
+      letters,
+      putAside: async (topic, record, reason, step) => {
+        const name = kafkaTopicPrefix + topic.name;
+        const message = letterOf(name, record, reason, step);
+        await producer.send({
+          topic: `${name}-dead-letters`,
+          acks: -1,
+          messages: [{ ...message, partition: record.partition }],
+        });
+      },
+      async close() {
+        await letters.close();
+        await producer.disconnect();
+        await admin.deleteTopics({ topics: names });
+        await admin.disconnect();
+      },
+    };
+  });
+});

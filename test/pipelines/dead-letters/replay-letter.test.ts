@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { DeadLetter } from '../../../infra/event-log/dead-letters.ts';
+import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
+import { replaysOf } from '../../../pipelines/dead-letters/letter-replays.ts';
+import { type ReplayPorts, replayLetter } from '../../../pipelines/dead-letters/replay-letter.ts';
+import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
+import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
+import { noonMicros, runEvent } from '../runs/run-events.ts';
+
+let under: SinkUnderTest;
+let ports: ReplayPorts;
+let published: DeadLetter[];
+beforeAll(async () => {
+  under = await openSink();
+});
+afterAll(() => under?.close());
+beforeEach(() => {
+  published = [];
+  const { database, warehouse } = under.stores;
+  ports = {
+    database,
+    warehouse,
+    schemaOf: async (id) => topics[id - 1]?.schema,
+    publish: async (letter) => {
+      published.push(letter);
+      const topic = topics.find(({ name }) => name === letter.topic) as Topic;
+      await under.log.publish(topic, [letter]);
+    },
+  };
+});
+
+let offset = 0;
+
+/** Puts bytes aside, as the sink does, and reads the letter back. */
+async function letterOf(value: Buffer, { topic = runEvents, step = 'insert' } = {}): Promise<DeadLetter> {
+  offset += 1;
+  const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' } };
+  await under.log.deadLetter(topic, record, 'a reason', step);
+  const letters = storedDeadLetters(under.stores.database);
+  const [head] = await letters.list({ topics: [topic] }, 1);
+  return (await letters.find(String(head?.id))) as DeadLetter;
+}
+
+const at = (seconds: number) => noonMicros + seconds * 1_000_000;
+
+function eventOf(receivedAtMicros: number, more: Partial<RunEvent> = {}): RunEvent {
+  const runId = randomUUID();
+  return runEvent({ runId, traceId: runId, receivedAtMicros, ...more });
+}
+
+const nameOf = async (runId: string) =>
+  (await under.rows<{ name: string }>(`SELECT post_name AS name FROM runs FINAL WHERE id = '${runId}'`))[0]?.name;
+
+describe('a letter', () => {
+  it('goes back with its original key, bytes and headers, once', async () => {
+    const event = eventOf(at(0), { values: { name: 'from the letter' } });
+    const letter = await letterOf(framed(event));
+    expect(await replayLetter(letter, ports, { force: false })).toEqual({ outcome: 'replayed' });
+    expect(published).toEqual([letter]);
+    expect(letter).toMatchObject({ key: 'the key', headers: { from: 'a test' } });
+    expect(await nameOf(event.runId)).toBe('from the letter');
+    expect([...(await replaysOf(ports.database, [letter.id])).keys()]).toEqual([letter.id]);
+
+    const again = await replayLetter(letter, ports, { force: false });
+    expect(again).toEqual({ outcome: 'refused', reason: expect.stringMatching(/^it was replayed at 20/) });
+    expect(await replayLetter(letter, ports, { force: true })).toEqual({ outcome: 'replayed' });
+    expect(published).toHaveLength(2);
+  });
+
+  it.each(['insert', 'park'])('of step %s is refused where its run has changed since', async (step) => {
+    const event = eventOf(at(10), { values: { name: 'older' } });
+    const letter = await letterOf(framed(event), { step });
+    await under.publish({ ...event, receivedAtMicros: at(20), values: { name: 'newer' } });
+    const refused = await replayLetter(letter, ports, { force: false });
+    const reason = expect.stringContaining(`run ${event.runId} has changed since`);
+    expect(refused).toEqual({ outcome: 'refused', reason });
+    expect(await nameOf(event.runId)).toBe('newer');
+
+    expect(await replayLetter(letter, ports, { force: true })).toEqual({ outcome: 'replayed' });
+    expect(await nameOf(event.runId)).toBe('older');
+  });
+
+  it('goes back where only older events of its run are stored, also after they were merged', async () => {
+    const event = eventOf(at(30));
+    const letter = await letterOf(framed({ ...event, values: { name: 'of the letter' } }));
+    await under.publish({ ...event, receivedAtMicros: at(1) }, { ...event, receivedAtMicros: at(29) });
+    await under.stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL', profile: 'write' });
+    expect(await replayLetter(letter, ports, { force: false })).toEqual({ outcome: 'replayed' });
+  });
+
+  it('is refused for a newer event that was merged with an older one', async () => {
+    const event = eventOf(at(30));
+    const letter = await letterOf(framed(event));
+    await under.publish({ ...event, receivedAtMicros: at(40) });
+    await under.publish({ ...event, receivedAtMicros: at(5) });
+    await under.stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE runs FINAL', profile: 'write' });
+    expect(await replayLetter(letter, ports, { force: false })).toMatchObject({ outcome: 'refused' });
+  });
+
+  it.each<[string, Buffer]>([
+    ['no bytes', Buffer.alloc(0)],
+    ['bytes that are no record', Buffer.from('not in the wire format')],
+    ['an unknown schema', Buffer.concat([Buffer.from([0, 0, 0, 9, 9]), Buffer.from('x')])],
+    ['a record that ends early', framed(eventOf(at(0))).subarray(0, 80)],
+  ])('of %s is refused, because it would die again', async (_what, value) => {
+    const letter = await letterOf(value, { step: 'inspect' });
+    const refused = await replayLetter(letter, ports, { force: false });
+    expect(refused).toEqual({ outcome: 'refused', reason: expect.stringContaining('cannot be read') });
+    expect(published).toEqual([]);
+  });
+
+  it('gives its claim back where the log refuses, and keeps it where nobody knows', async () => {
+    const letter = await letterOf(framed(eventOf(at(0))));
+    const refusing = (code: 'EVENT_LOG_UNAVAILABLE' | 'REPLAY_UNCONFIRMED') => ({
+      ...ports,
+      publish: async () => {
+        throw fault(code);
+      },
+    });
+    const unforced = { force: false };
+    await expect(replayLetter(letter, refusing('EVENT_LOG_UNAVAILABLE'), unforced)).rejects.toThrow('did not take');
+    await expect(replayLetter(letter, refusing('REPLAY_UNCONFIRMED'), unforced)).rejects.toThrow('did not say');
+    const reason = expect.stringContaining('it is not known how that ended');
+    expect(await replayLetter(letter, ports, unforced)).toEqual({ outcome: 'refused', reason });
+  });
+
+  it('of two commands at the same moment goes to one', async () => {
+    const letter = await letterOf(framed(eventOf(at(0))));
+    const both = await Promise.all([1, 2].map(() => replayLetter(letter, ports, { force: false })));
+    expect(both.map(({ outcome }) => outcome).sort()).toEqual(['refused', 'replayed']);
+  });
+});
+
+it('feedback is not compared with a run: each event says its own time, and the newest wins', async () => {
+  const letter = await letterOf(Buffer.alloc(0), { topic: feedbackEvents });
+  expect(await replayLetter(letter, ports, { force: false })).toMatchObject({ outcome: 'refused' });
+});
