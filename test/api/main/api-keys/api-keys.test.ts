@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -12,21 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-async function ask(
-  key: string,
-  method: NonNullable<InjectOptions['method']>,
-  url: string,
-  payload?: object,
-  headers = {},
-) {
-  const answer = await api.server.inject({
-    method,
-    url,
-    headers: { 'x-api-key': key, ...headers },
-    ...(payload === undefined ? {} : { payload }),
-  });
-  return { status: answer.statusCode, body: answer.json() };
-}
+const ask = asking(() => api);
 
 const inOneHour = () => new Date(Date.now() + 3_600_000).toISOString();
 const owner = () => ({ database: api.database, organizationId: acme.id, userId: acme.userId });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -12,21 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-async function ask(
-  key: string,
-  method: NonNullable<InjectOptions['method']>,
-  url: string,
-  payload?: object,
-  headers = {},
-) {
-  const answer = await api.server.inject({
-    method,
-    url,
-    headers: { 'x-api-key': key, ...headers },
-    ...(payload === undefined ? {} : { payload }),
-  });
-  return { status: answer.statusCode, body: answer.json() };
-}
+const ask = asking(() => api);
 
 describe('workspaces', () => {
   it('are made, used at once, renamed and closed', async () => {

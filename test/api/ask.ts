@@ -1,0 +1,21 @@
+import type { InjectOptions } from 'fastify';
+import type { ApiUnderTest } from './start-api.ts';
+
+/** Asks a server under test, without a socket, with a key; `apiOf` is called at each request, because tests start it later. */
+export function asking(apiOf: () => ApiUnderTest) {
+  return async (
+    key: string,
+    method: NonNullable<InjectOptions['method']>,
+    url: string,
+    payload?: object,
+    headers: Record<string, string> = {},
+  ) => {
+    const answer = await apiOf().server.inject({
+      method,
+      url,
+      headers: { 'x-api-key': key, ...headers },
+      ...(payload === undefined ? {} : { payload }),
+    });
+    return { status: answer.statusCode, body: answer.json() };
+  };
+}
