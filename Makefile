@@ -1,12 +1,13 @@
 # The front door. `make` or `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo start test check build install format bench docs clean
+.PHONY: help demo start test stack stack-down stack-status check build install format bench docs clean
 
 NODE_MODULES := node_modules/.package-lock.json
+STACK := node --import tsx infra/native/stack-command.ts
 SOURCES := $(shell find api infra pipelines schemas -type f 2>/dev/null)
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 demo: dist/.built ## Send real traces through everything on a throw-away folder and show the usage
 	@node --import tsx docs/demo/demo.ts
@@ -14,8 +15,17 @@ demo: dist/.built ## Send real traces through everything on a throw-away folder 
 start: dist/.built ## Run everything in the foreground, with the environment as given
 	@exec node dist/api/command-line/runlake.js all
 
-test: check dist/.built ## Run every check and every suite
-	@npm test --silent
+test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, which is taken down again
+	@$(STACK) during npm test --silent
+
+stack: $(NODE_MODULES) ## Bring up Kafka, a schema registry, Redis, S3, ClickHouse and Postgres, without Docker
+	@$(STACK) up
+
+stack-down: $(NODE_MODULES) ## End the stack and remove its data
+	@$(STACK) down
+
+stack-status: $(NODE_MODULES) ## Ask each part of the stack whether it is well
+	@$(STACK) status
 
 check: $(NODE_MODULES) ## Types, lint, format, import direction, cycles, dead code, file size, generated pages
 	@npm run check --silent

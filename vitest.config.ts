@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
-import { runningStack } from './test/engines/serve-addresses.ts';
+import { canHoldSuites } from './test/engines/serve-addresses.ts';
 
 /** Suites that touch stores, log or queues, and neither end engines nor look at how they are embedded. */
 const suitesOnTheStack = [
@@ -30,7 +30,7 @@ export default defineConfig({
           globalSetup: ['test/engines/global-setup.ts'],
         },
       },
-      ...(runningStack() ? [onStack()] : []),
+      ...(canHoldSuites() ? [onStack()] : []),
     ],
   },
 });

@@ -68,7 +68,10 @@ async function own({ folder, ports, parts, skipped }: StackPlan): Promise<void> 
     process.off('disconnect', onDisconnect);
     process.disconnect();
     logger.info({}, 'the stack is up');
+    // Where every part was skipped nothing else would keep this process.
+    const stay = setInterval(() => {}, 2 ** 30);
     if (!ending.signal.aborted) await once(ending.signal, 'abort');
+    clearInterval(stay);
   } finally {
     await Promise.all(running.map((part) => part.stop()));
     await clearStack(folder);

@@ -1,15 +1,22 @@
-/** `make stack`, `make stack-down`, `make stack-status`. */
+/** `make stack`, `make stack-down`, `make stack-status`, and what `make test` runs its tests with. */
+import { spawnSync } from 'node:child_process';
 import { loadStackSettings, type StackSettings } from '../config/stack-settings.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { bringUp } from './bring-up.ts';
 import { allParts } from './parts/all-parts.ts';
+import { runDuringStack } from './run-during-stack.ts';
 import { stackFiles } from './stack-folder.ts';
 import { exportLines, inOrder, readStackState, type StackState } from './stack-state.ts';
 import { takeDown } from './take-down.ts';
 
 const say = (line: string) => void process.stdout.write(`${line}\n`);
+const sayFault = (error: unknown) => {
+  const text = isRunlakeError(error) ? `${error.message}\n${error.remedy}` : String(error);
+  process.stderr.write(`${text}\n`);
+};
 
-const commands: Readonly<Record<string, (settings: StackSettings) => Promise<boolean>>> = {
+/** Each answers its exit code. */
+const commands: Readonly<Record<string, (settings: StackSettings, args: readonly string[]) => Promise<number>>> = {
   async up(settings) {
     const running = readStackState(settings.folder);
     if (running) {
@@ -18,25 +25,35 @@ const commands: Readonly<Record<string, (settings: StackSettings) => Promise<boo
         isWell ? 'The stack is up already.' : 'The stack is up, but not well. To start it anew: make stack-down stack',
       );
       if (isWell) showExports(settings, running);
-      return isWell;
+      return isWell ? 0 : 1;
     }
     const state = await bringUp(settings, say);
     for (const [name, part] of inOrder(state)) {
-      if (part.status === 'up')
-        say(`  ${name.padEnd(11)}${Object.values(part.exports)[0] ?? part.values.endpoint ?? ''}`);
+      const address =
+        part.status === 'up' ? (part.values.endpoint ?? part.values.url ?? part.values.brokers) : undefined;
+      say(`  ${name.padEnd(11)}${address ?? part.status}`);
     }
     showExports(settings, state);
-    return true;
+    return 0;
   },
+
   async down({ folder }) {
     await takeDown(folder);
     say('The stack is down.');
-    return true;
+    return 0;
   },
+
   async status({ folder }) {
     const state = readStackState(folder);
     if (!state) say('The stack is not up.');
-    return state !== undefined && (await report(state));
+    return state !== undefined && (await report(state)) ? 0 : 1;
+  },
+
+  /** Runs a program in the foreground; its last line stays the last one. A stack that is up already is used, and stays. */
+  async during(settings, [program = '', ...args]) {
+    const isUp = readStackState(settings.folder) !== undefined;
+    if (!isUp) return runDuringStack(settings, [program, ...args], { say, sayFault });
+    return spawnSync(program, args, { stdio: 'inherit' }).status ?? 1;
   },
 };
 
@@ -56,11 +73,12 @@ function showExports({ folder }: StackSettings, state: StackState): void {
   say(`\nTo point runlake at it: source ${stackFiles(folder).exports}\n\n${exportLines(state)}`);
 }
 
-const command = commands[process.argv[2] ?? ''];
+const [, , name = '', ...args] = process.argv;
+const command = commands[name];
 try {
   if (!command) say(`One of: ${Object.keys(commands).join(', ')}`);
-  process.exitCode = command && (await command(loadStackSettings())) ? 0 : 1;
+  process.exitCode = command ? await command(loadStackSettings(), args) : 1;
 } catch (error) {
-  process.stderr.write(`${isRunlakeError(error) ? `${error.message}\n${error.remedy}` : String(error)}\n`);
+  sayFault(error);
   process.exitCode = 1;
 }

@@ -26,6 +26,12 @@ export interface EngineAddresses {
 /** The native stack that is up at this moment, if one is. */
 export const runningStack = (): StackState | undefined => readStackState(loadStackSettings().folder);
 
+/** Whether whole suites can run on it. */
+export function canHoldSuites(): boolean {
+  const parts = runningStack()?.parts;
+  return parts?.clickhouse?.status === 'up' && parts.postgres?.status === 'up';
+}
+
 /** Lets the test files of a project ask for addresses, which are found when the first one asks. */
 export async function serveAddresses(
   { provide }: TestProject,
