@@ -1,0 +1,123 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findLibrary } from '../../../infra/embedded/clickhouse/library.ts';
+import { serverConfig, serverFiles, usersConfig } from '../../../infra/embedded/clickhouse/server-config.ts';
+import { until } from '../until.ts';
+import { root } from './compose-file.ts';
+
+const owner = { user: 'runlake', password: 'of the owner' };
+const grafana = { user: 'grafana', password: 'of the dashboards' };
+let folder: string;
+let url: string;
+let server: ChildProcess;
+
+/** A ClickHouse with our files beside its own, as they are mounted into the container. */
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'runlake-users-'));
+  const files = serverFiles(folder);
+  writeFileSync(files.config, serverConfig(folder, 1024 ** 3, 'test'));
+  writeFileSync(files.users, usersConfig(owner.user, owner.password));
+  for (const part of ['users', 'config']) {
+    mkdirSync(join(folder, `${part}.d`));
+    cpSync(new URL(`infra/docker/clickhouse/${part}.d.xml`, root), join(folder, `${part}.d`, 'runlake.xml'));
+  }
+  const port = await freePort();
+  url = `http://127.0.0.1:${port}/`;
+  server = fork(
+    fileURLToPath(new URL('infra/embedded/clickhouse/server-child.ts', root)),
+    [
+      await findLibrary(),
+      `--path=${files.data}`,
+      `--config-file=${files.config}`,
+      `--http_port=${port}`,
+      '--listen_host=127.0.0.1',
+      '--query',
+      'SYSTEM START LISTEN HTTP; SELECT sleepEachRow(1) FROM system.numbers SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null',
+    ],
+    {
+      cwd: folder,
+      execArgv: ['--import', pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href],
+      env: { LC_ALL: 'C', TZ: 'UTC', GRAFANA_CLICKHOUSE_PASSWORD: grafana.password },
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    },
+  );
+  await until(
+    'ClickHouse',
+    () =>
+      fetch(`${url}ping`).then(
+        ({ ok }) => ok,
+        () => false,
+      ),
+    60_000,
+  );
+  await ask(owner, 'CREATE DATABASE runlake ENGINE = Atomic');
+  for (const table of ['usage_hourly', 'runs']) {
+    await ask(owner, `CREATE TABLE runlake.${table} (a Int32) ENGINE = MergeTree ORDER BY a`);
+    await ask(owner, `INSERT INTO runlake.${table} VALUES (1)`);
+  }
+});
+
+afterAll(async () => {
+  const gone = server && once(server, 'exit');
+  server?.kill('SIGTERM');
+  await gone;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function freePort(): Promise<number> {
+  const listener = createServer().listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const { port } = listener.address() as AddressInfo;
+  listener.close();
+  await once(listener, 'close');
+  return port;
+}
+
+/** What the server answers; or the number of its exception. */
+async function ask({ user, password }: typeof owner, sql: string, settings = ''): Promise<string> {
+  const answer = await fetch(`${url}?${settings}`, {
+    method: 'POST',
+    body: sql,
+    headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
+  });
+  const text = (await answer.text()).trim();
+  return answer.ok ? text : `exception ${answer.headers.get('X-ClickHouse-Exception-Code')}`;
+}
+
+describe('the user of Grafana in ClickHouse', () => {
+  it('reads counts, with a time limit as its client sends one', async () => {
+    expect(await ask(grafana, 'SELECT a FROM runlake.usage_hourly', 'max_execution_time=20')).toBe('1');
+  });
+
+  it.each([
+    ['what was traced', 'SELECT * FROM runlake.runs', 'exception 497'],
+    ['writing', 'INSERT INTO runlake.usage_hourly VALUES (2)', 'exception 497'],
+    ['other servers', "SELECT * FROM url('http://127.0.0.1:1/', CSV, 'a Int32')", 'exception 497'],
+  ])('is refused %s', async (_what, sql, answer) => {
+    expect(await ask(grafana, sql)).toBe(answer);
+  });
+
+  it('has the password of the variable', async () => {
+    expect(await ask({ ...grafana, password: 'another' }, 'SELECT 1')).toBe('exception 516');
+  });
+});
+
+it('our server settings are read: no log that only grows', async () => {
+  const logs = ['trace_log', 'text_log', 'metric_log', 'asynchronous_metric_log', 'query_thread_log'];
+  await ask(owner, 'SYSTEM FLUSH LOGS');
+  const found = await ask(
+    owner,
+    `SELECT name FROM system.tables WHERE database = 'system' AND name IN ('${logs.join("','")}')`,
+  );
+  expect(found).toBe('');
+  expect(
+    await ask(owner, "SELECT value FROM system.server_settings WHERE name = 'max_server_memory_usage_to_ram_ratio'"),
+  ).toBe('0.8');
+});
