@@ -3,10 +3,12 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
-import { takeStaleEvents } from './sink/parked-events.ts';
+import { forgetParkedOffsets, takeStaleEvents } from './sink/parked-events.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const eventsPerRound = 500;
+/** No process sleeps that long and goes on. */
+const rememberOffsetsMs = 7 * 86_400_000;
 
 /**
  * Puts events that waited longer than `hours` for their trace to the dead letters, both in one transaction: an event that
@@ -19,6 +21,7 @@ export async function expireParkedEvents(
   { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
 ): Promise<number> {
   let expired = 0;
+  await forgetParkedOffsets(database, new Date(Date.now() - rememberOffsetsMs));
   for (;;) {
     signal?.throwIfAborted();
     const before = new Date(Date.now() - hours * 3_600_000);

@@ -29,6 +29,8 @@ export interface CutInsert {
   /** That of all of `records`. */
   readonly schema: Pick<RecordSchema, 'schema' | 'columns'>;
   readonly records: readonly GoodRecord[];
+  /** Of the batch, where older events are stored anew: part of the token. */
+  readonly tokenSalt?: string;
   /** Step 2: resolves when the cut is durable. */
   writeDown(cut: Cut): Promise<void>;
   /** Joins the transaction of step 4. */
@@ -112,9 +114,10 @@ async function insertHalves(insert: CutInsert, refusal: RunlakeError, ports: Ins
   return [record];
 }
 
-function tokenOf({ topic, partition, records }: CutInsert, body: Buffer): string {
+function tokenOf({ topic, partition, records, tokenSalt }: CutInsert, body: Buffer): string {
   const first = records[0] as GoodRecord;
   const last = records.at(-1) as GoodRecord;
   const digest = createHash('sha256').update(body).digest('hex').slice(0, 32);
-  return `${topic.table}:${topic.name}:${partition}:${first.record.offset}-${last.record.offset}:${first.schemaId}:${digest}`;
+  const salt = tokenSalt === undefined ? '' : `:${tokenSalt}`;
+  return `${topic.table}:${topic.name}:${partition}:${first.record.offset}-${last.record.offset}:${first.schemaId}:${digest}${salt}`;
 }

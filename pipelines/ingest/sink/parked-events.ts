@@ -17,13 +17,33 @@ interface ParkedRow {
   readonly headers: Record<string, string>;
 }
 
-/** Parks events of traces that nobody knows yet. Resolves when that is durable; repeats of an offset are one row. */
-export async function parkEvents(database: Database, topic: string, records: readonly LogRecord[]): Promise<void> {
+/** Where parked events stood in the log. */
+export interface ParkedFrom {
+  readonly topic: string;
+  /** That of a replay, where older events are stored anew; else empty. */
+  readonly salt: string;
+}
+
+/**
+ * Parks events of traces that nobody knows yet. Resolves when that is durable.
+ *
+ * An offset is parked once for good, also where its event has joined its trace since: a process that lost its partition and
+ * goes on late would park it again, and it would join a second time, after newer events. A replay starts afresh.
+ */
+export async function parkEvents(
+  database: Database,
+  { topic, salt }: ParkedFrom,
+  records: readonly LogRecord[],
+): Promise<void> {
   await database.transaction(async (transaction) => {
     for (const record of records) {
       await transaction.query(
-        `INSERT INTO parked_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+        `WITH fresh AS (
+           INSERT INTO parked_offsets (topic, partition, log_offset, salt) VALUES ($1, $2, $3, $9)
+           ON CONFLICT DO NOTHING RETURNING log_offset
+         )
+         INSERT INTO parked_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
+         SELECT $1, $2, log_offset, $4, $5, $6, $7, $8 FROM fresh ON CONFLICT DO NOTHING`,
         [
           topic,
           record.partition,
@@ -33,10 +53,16 @@ export async function parkEvents(database: Database, topic: string, records: rea
           Buffer.from(record.key),
           record.value,
           record.headers,
+          salt,
         ],
       );
     }
   });
+}
+
+/** Forgets offsets parked before `before`: longer ago than a process can have been asleep. */
+export async function forgetParkedOffsets(database: Sql, before: Date): Promise<void> {
+  await database.query('DELETE FROM parked_offsets WHERE parked_at < $1', [before.toISOString()]);
 }
 
 /**

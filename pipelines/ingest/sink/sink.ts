@@ -25,12 +25,13 @@ import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
 import { insertCut } from './insert-cut.ts';
 import { acceptedTimes, inspectRecord } from './inspect-record.ts';
 import { KnownTraces, type TracePlace } from './known-traces.ts';
-import { anyParked, claimParkedEvents, countParked, parkEvents, unparkEvents } from './parked-events.ts';
+import { claimParkedEvents, countParked, parkEvents, unparkEvents } from './parked-events.ts';
 import { moveTo, placeByTrace } from './place-by-trace.ts';
 import { type RecordSchema, RecordSchemas } from './record-schemas.ts';
 import { recoverCuts } from './recover-cuts.ts';
 import { settleInLog } from './settle-in-log.ts';
 import { deadLetters, movedEvents, newestVisibleAge, parkedEvents, parkedNow } from './sink-metrics.ts';
+import { SomeParked } from './some-parked.ts';
 import { type GoodRecord, splitIntoCuts } from './split-into-cuts.ts';
 import { ageOfNewestVisible } from './visible-runs.ts';
 
@@ -49,7 +50,7 @@ export class Sink {
   readonly #known: KnownTraces;
   readonly #schemas: RecordSchemas;
   readonly #underWay = new Set<string>();
-  readonly #someParked = new Map<string, boolean>();
+  readonly #someParked: SomeParked;
   #recovering: NodeJS.Timeout | undefined;
   #hideMetrics: (() => void)[] = [];
   #mismatch: RunlakeError | undefined;
@@ -59,6 +60,7 @@ export class Sink {
   constructor(options: SinkOptions) {
     this.#options = options;
     this.#known = new KnownTraces(options.config.knownTraces);
+    this.#someParked = new SomeParked(options.database);
     this.#schemas = new RecordSchemas(options.log);
   }
 
@@ -75,6 +77,7 @@ export class Sink {
         topic,
         group: `sink-${topic.table}`,
         limits: { rows: config.cutRows, bytes: config.cutBytes },
+        assigned: () => this.#someParked.forget(topic.name),
         handle: (batch) => this.#handle(batch),
       });
     }
@@ -141,12 +144,9 @@ export class Sink {
     movedEvents.inc(moved);
     parkedEvents.inc(parked.length);
     if (parked.length > 0) {
-      await parkEvents(
-        database,
-        batch.topic.name,
-        parked.map(({ record }) => record),
-      );
-      this.#someParked.set(batch.topic.name, true);
+      this.#someParked.expect(batch.topic.name);
+      const records = parked.map(({ record }) => record);
+      await parkEvents(database, { topic: batch.topic.name, salt: batch.tokenSalt ?? '' }, records);
     }
     await this.#joinParked(batch, placed, places);
     await this.#insert(batch, placed);
@@ -163,8 +163,7 @@ export class Sink {
     const { database } = this.#options;
     const topic = batch.topic.name;
     if (placed.length === 0) return;
-    if (!this.#someParked.has(topic)) this.#someParked.set(topic, await anyParked(database, topic));
-    if (this.#someParked.get(topic) !== true) return;
+    if (!(await this.#someParked.any(topic))) return;
     const traces = new Map(
       placed.map(({ record: { value } }) => [
         traceKeyOf(value),
@@ -183,7 +182,7 @@ export class Sink {
       joined.map(({ record }) => record),
     );
     await this.#insert(batch, joined, (transaction) => unparkEvents(transaction, events));
-    this.#someParked.set(topic, await anyParked(database, topic));
+    await this.#someParked.askAgain(topic);
   }
 
   /** Step 4. `also` runs in the transaction that follows the last cut. */
@@ -204,6 +203,7 @@ export class Sink {
           schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
           records: cut,
           writeDown: (written) => batch.writeDownCut(written),
+          ...(batch.tokenSalt === undefined ? {} : { tokenSalt: batch.tokenSalt }),
           ...(also && index === cuts.length - 1 ? { also } : {}),
         },
         { ...this.#options, underWay: this.#underWay },

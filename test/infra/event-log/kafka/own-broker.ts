@@ -1,0 +1,60 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { loadStackSettings } from '../../../../infra/config/stack-settings.ts';
+import { freePorts } from '../../../../infra/embedded/free-port.ts';
+import type { EngineProcess } from '../../../../infra/embedded/supervise-engine.ts';
+import { kafka } from '../../../../infra/native/parts/kafka.ts';
+import { openTools } from '../../../../infra/native/tools.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+
+/** A broker of the test's own, to be stopped and killed. */
+export interface OwnBroker {
+  readonly brokers: string;
+  /** Stops it where it stands: connections stay open and nothing is answered, as on a network that stalls. */
+  freeze(frozen: boolean): void;
+  kill(): Promise<void>;
+  /** Starts it again on its data and its port. */
+  start(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+export async function ownBroker(): Promise<OwnBroker> {
+  const folder = mkdtempSync(join(tmpdir(), 'runlake-kafka-'));
+  const installation = await kafka.install(openTools(loadStackSettings(), () => {}));
+  const ports = await freePorts(2);
+  const options = {
+    folder,
+    installation,
+    ports,
+    secret: () => 'abcdefghijklmnopqrstuvwxyz',
+    log: () => {},
+    logger: createLogger('silent', 'test'),
+  };
+  let running: EngineProcess | undefined = await kafka.launch(options);
+  const signal = (name: NodeJS.Signals) => process.kill(pidIn(folder), name);
+  return {
+    brokers: `127.0.0.1:${ports[0]}`,
+    freeze: (frozen) => signal(frozen ? 'SIGSTOP' : 'SIGCONT'),
+    async kill() {
+      signal('SIGKILL');
+      await running?.exited;
+      running = undefined;
+    },
+    async start() {
+      running ??= await kafka.launch(options);
+    },
+    async remove() {
+      if (running) {
+        signal('SIGKILL');
+        await running.exited;
+      }
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
+
+function pidIn(folder: string): number {
+  const [pid] = JSON.parse(readFileSync(join(folder, 'kafka', 'process.json'), 'utf8')) as [number];
+  return pid;
+}
