@@ -82,17 +82,18 @@ export function isEightByteLong(framed: Buffer, at: number): boolean {
 }
 
 const uuidLength = 0x48; // 36, zig-zag
-/** What stands at each place of a UUID: a dash, or a digit (of which `isDigit` tells). */
-const dashes = new Set([8, 13, 18, 23]);
-const isDash = Array.from({ length: 36 }, (_, place) => dashes.has(place));
-const isDigit = Array.from({ length: 256 }, (_, code) => '0123456789abcdef'.includes(String.fromCharCode(code)));
+/** What a byte is in a UUID, and what stands at each of its places: 1 for a digit, 2 for a dash. */
+const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte === 0x2d ? 2 : '0123456789abcdef'.includes(String.fromCharCode(byte)) ? 1 : 0,
+);
+const kindAtPlace = Uint8Array.from({ length: 36 }, (_, place) => ([8, 13, 18, 23].includes(place) ? 2 : 1));
 
 /** Keys are looked up as text, so one UUID must have one text. */
 function uuidFault(framed: Buffer, at: number): string | undefined {
   if (framed[at] !== uuidLength) return 'an identifier is not 36 characters long';
   for (let place = 0; place < 36; place++) {
-    const byte = framed[at + 1 + place] as number;
-    if (isDash[place] ? byte !== 0x2d : !isDigit[byte]) return 'an identifier is not a UUID in small letters';
+    const kind = kindOfByte[framed[at + 1 + place] as number];
+    if (kind !== kindAtPlace[place]) return 'an identifier is not a UUID in small letters';
   }
   return undefined;
 }

@@ -81,16 +81,17 @@ export async function readStreamPage(
   const rows = Math.min(limitRows, 10_000);
   const query = (step: string, select: string, bound = ''): Query => ({
     name: `${read.name}-${step}`,
-    sql: `WITH (
-        SELECT groupArray((run_id, attempt, log_partition, first_offset)) FROM (
-          SELECT run_id, attempt, log_partition, min(log_offset) AS first_offset FROM stream_events
-          WHERE ${read.scope} AND attempt > 1 AND expires_at > fromUnixTimestamp64Micro({now:Int64} - ${dayMicros})
-          GROUP BY run_id, attempt, log_partition
+    sql: `SELECT ${select} FROM stream_events LEFT ANY JOIN (
+        SELECT run_id, log_partition, attempt, min(toNullable(first_offset)) OVER (
+          PARTITION BY run_id, log_partition ORDER BY attempt DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS higher_attempt_offset FROM (
+          SELECT run_id, log_partition, attempt, min(log_offset) AS first_offset FROM stream_events
+          WHERE ${read.scope} AND expires_at > fromUnixTimestamp64Micro({now:Int64} - ${dayMicros})
+          GROUP BY run_id, log_partition, attempt
         )
-      ) AS firsts
-      SELECT ${select} FROM stream_events
+      ) AS fences USING (run_id, log_partition, attempt)
       WHERE ${read.scope} AND expires_at > fromUnixTimestamp64Micro({now:Int64}) AND ${read.after} ${bound}
-        AND NOT arrayExists(f -> f.1 = run_id AND f.2 > attempt AND f.3 = log_partition AND f.4 < log_offset, firsts)
+        AND (isNull(higher_attempt_offset) OR log_offset < higher_attempt_offset)
       ORDER BY ${read.order.join(', ')}, log_offset
       LIMIT 1 BY ${read.order.join(', ')}`,
     params: { ...read.params, now: nowMicros },

@@ -77,6 +77,17 @@ describe('a record that can never be stored goes to the dead letters alone', () 
   });
 });
 
+test('poison that was moved to the place of its trace is put aside with the bytes that came', async () => {
+  await under.stores.database.query('DELETE FROM dead_letters');
+  const root = runEvent();
+  const elsewhere = runEvent({ traceId: root.traceId, traceTimeMicros: noonMicros + 7, projectId: randomUUID() });
+  const poison = framed({ ...elsewhere, userId: garbled });
+  await under.publish(root, poison);
+  const letters = await deadLetters();
+  expect(letters).toMatchObject([{ step: 'insert' }]);
+  expect(letters[0]?.value.equals(poison)).toBe(true);
+});
+
 test('only poison in a batch: it is acknowledged', async () => {
   await under.stores.database.query('DELETE FROM dead_letters');
   await under.publish(Buffer.from('no'), framed(runEvent({ userId: garbled })));
