@@ -12,6 +12,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
+import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
 import { Drain } from './drain.ts';
@@ -35,6 +36,11 @@ declare module 'fastify' {
     drain(): Promise<number>;
     /** Whether {@link FastifyInstance.drain} was called. */
     readonly draining: boolean;
+  }
+
+  interface FastifyRequest {
+    /** Where this request is traced. */
+    span: RequestSpan | undefined;
   }
 }
 
@@ -91,10 +97,16 @@ export async function buildServer({ config, services, logger, operations }: Serv
   function answerError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const error = toRunlakeError(raw, config);
     const operation = request.routeOptions?.config?.operation;
-    const line = { err: error, requestId: request.id, operation: operation?.operationId };
+    const line = {
+      err: error,
+      requestId: request.id,
+      operation: operation?.operationId,
+      traceId: request.span?.traceId,
+    };
     if (error.class === 'terminal') logger.error(line, 'a request failed');
     else if (error.class === 'transient') logger.warn(line, 'a request was put off');
     else logger.debug(line, 'a request was refused');
+    request.span?.failed(error.code);
     noteError(operation?.operationId ?? 'none', error.code);
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
@@ -111,6 +123,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
   });
   server.decorate('draining', { getter: () => drain.draining });
   server.decorateRequest('caller', undefined);
+  server.decorateRequest('span', undefined);
   server.setValidatorCompiler(compileCheck);
   server.setErrorHandler(answerError);
   server.setNotFoundHandler(async (request) => {
@@ -123,9 +136,12 @@ export async function buildServer({ config, services, logger, operations }: Serv
     const counted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
     if (counted) drain.enter();
+    if (operation && counted && !operation.untraced) request.span = spanOf(request, operation);
     finished(reply.raw, (error) => {
       if (counted) drain.leave();
-      noteRequest(operation?.operationId ?? 'none', error ? 'aborted' : reply.statusCode, startedAtMs);
+      const status = error ? 'aborted' : reply.statusCode;
+      request.span?.end(status, request.caller?.workspaceId);
+      noteRequest(operation?.operationId ?? 'none', status, startedAtMs);
     });
     if (Buffer.byteLength(request.originalUrl) > config.maxUrlBytes) {
       throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
@@ -143,6 +159,11 @@ export async function buildServer({ config, services, logger, operations }: Serv
   });
   refuseOtherMethods(server, operations);
   return server;
+}
+
+function spanOf(request: FastifyRequest, { operationId }: Operation): RequestSpan | undefined {
+  const { method, headers, routeOptions } = request;
+  return startRequestSpan({ method, route: routeOptions.url ?? '', operation: operationId, headers });
 }
 
 /** Bodies are JSON and nothing else, as they are. */

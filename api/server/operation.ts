@@ -46,6 +46,8 @@ export interface Operation {
   readonly rawBody?: RawBody;
   /** Errors that its own function throws, for the API description; those of the steps before it are added. */
   readonly errors?: readonly ErrorCode[];
+  /** Makes no span, so that an exporter of Runlake's own traces that sends them to Runlake itself makes no further ones. */
+  readonly untraced?: true;
   /** Answers also while the server drains, and does not hold the drain up. */
   readonly whileDraining?: true;
   handler(input: never): Promise<unknown>;

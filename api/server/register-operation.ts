@@ -36,7 +36,8 @@ export function registerOperation(server: FastifyInstance, operation: Operation,
       },
       handler: async (request, reply) => {
         const { caller, params, query, body } = request;
-        const result = await handle({ caller, params, query, body, services, request });
+        const input = { caller, params, query, body, services, request };
+        const result = await (request.span ? request.span.run(() => handle(input)) : handle(input));
         if (result instanceof Answer) return sendAnswer(reply, result, schema.produces);
         return reply.code(status).send(result);
       },

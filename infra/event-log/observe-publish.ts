@@ -1,10 +1,12 @@
 import type { Topic } from '../../schemas/topics.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
+import { tracePublish } from '../telemetry/tracing/publish-span.ts';
 import type { LogMessage } from './event-log.ts';
 import { producedBytes, producedEvents, publishSeconds } from './event-log-metrics.ts';
 
 /**
- * What every adapter's `publish` goes through: times and counts what `send` makes durable.
+ * What every adapter's `publish` goes through: times, counts and traces what `send` makes durable. Where the
+ * request is traced, `send` gets copies that carry the span's context in the header `traceparent`.
  * @throws what `send` throws.
  */
 export async function observePublish(
@@ -15,7 +17,7 @@ export async function observePublish(
   const startedAtMs = performance.now();
   let outcome = 'taken';
   try {
-    await send(messages);
+    await tracePublish(topic.name, messages, send);
     producedEvents.inc({ topic: topic.name }, messages.length);
     producedBytes.inc({ topic: topic.name }, bytesOf(messages));
   } catch (error) {

@@ -16,10 +16,11 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
+import type { Cut, EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { traceCut } from '../../../infra/telemetry/tracing/cut-span.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
 import { insertCut } from './insert-cut.ts';
@@ -196,18 +197,17 @@ export class Sink {
     const cuts = splitIntoCuts(batch.topic, records, limits);
     for (const [index, cut] of cuts.entries()) {
       const schemaId = (cut[0] as GoodRecord).schemaId;
-      const refused = await insertCut(
-        {
-          topic: batch.topic,
-          partition: batch.partition,
-          schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
-          records: cut,
-          writeDown: (written) => batch.writeDownCut(written),
-          ...(batch.tokenSalt === undefined ? {} : { tokenSalt: batch.tokenSalt }),
-          ...(also && index === cuts.length - 1 ? { also } : {}),
-        },
-        { ...this.#options, underWay: this.#underWay },
-      );
+      const insert = {
+        topic: batch.topic,
+        partition: batch.partition,
+        schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
+        records: cut,
+        writeDown: (written: Cut) => batch.writeDownCut(written),
+        ...(batch.tokenSalt === undefined ? {} : { tokenSalt: batch.tokenSalt }),
+        ...(also && index === cuts.length - 1 ? { also } : {}),
+      };
+      const ports = { ...this.#options, underWay: this.#underWay };
+      const refused = await traceCut(insert, () => insertCut(insert, ports));
       for (const { offset } of refused)
         logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
     }

@@ -1,0 +1,69 @@
+import { ROOT_CONTEXT, type SpanContext, SpanKind, trace } from '@opentelemetry/api';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { LogRecord } from '../../event-log/event-log.ts';
+import { activeTracing } from './active-tracing.ts';
+import { markFailed } from './publish-span.ts';
+import { parseTraceparent } from './traceparent.ts';
+
+export interface TracedCut {
+  readonly topic: Topic;
+  readonly partition: number;
+  readonly records: readonly { readonly record: LogRecord }[];
+}
+
+const mostLinks = 32;
+
+/**
+ * Does `work`, which stores a cut, in a span of its own: in the trace of the first traced publish that the cut holds events of,
+ * linked to that and further ones, at most 32. A cut without any is not traced.
+ */
+export function traceCut<Result>(cut: TracedCut, work: () => Promise<Result>): Promise<Result> {
+  return activeTracing() === undefined ? work() : workTraced(cut, work);
+}
+
+async function workTraced<Result>(cut: TracedCut, work: () => Promise<Result>): Promise<Result> {
+  const producers = producersOf(cut.records);
+  const [first] = producers;
+  const tracing = activeTracing();
+  if (first === undefined || tracing === undefined) return work();
+  const span = tracing.tracer.startSpan(
+    `process ${cut.topic.name}`,
+    {
+      kind: SpanKind.CONSUMER,
+      links: producers.map((context) => ({ context })),
+      attributes: {
+        'messaging.operation.type': 'process',
+        'messaging.destination.name': cut.topic.name,
+        'messaging.destination.partition.id': String(cut.partition),
+        'messaging.batch.message_count': cut.records.length,
+        'runlake.table': cut.topic.table,
+        'runlake.first_offset': cut.records[0]?.record.offset ?? 0,
+        'runlake.last_offset': cut.records.at(-1)?.record.offset ?? 0,
+      },
+    },
+    trace.setSpanContext(ROOT_CONTEXT, first),
+  );
+  try {
+    return await work();
+  } catch (error) {
+    markFailed(span, error);
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+/** The contexts of traced publishes, each once. Events of one publish mostly stand together. */
+function producersOf(records: TracedCut['records']): SpanContext[] {
+  const producers = new Map<string, SpanContext>();
+  let before: string | undefined;
+  for (const { record } of records) {
+    const { traceparent } = record.headers;
+    if (traceparent === undefined || traceparent === before || producers.has(traceparent)) continue;
+    before = traceparent;
+    const context = parseTraceparent(traceparent);
+    if (context !== undefined) producers.set(traceparent, context);
+    if (producers.size === mostLinks) break;
+  }
+  return [...producers.values()];
+}

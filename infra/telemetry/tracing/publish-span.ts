@@ -1,0 +1,55 @@
+import { type Context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { isRunlakeError } from '../../errors/runlake-error.ts';
+import type { LogMessage } from '../../event-log/event-log.ts';
+import { type ActiveTracing, activeTracing } from './active-tracing.ts';
+import { formatTraceparent } from './traceparent.ts';
+
+type Send = (messages: readonly LogMessage[]) => Promise<void>;
+
+/**
+ * Sends `messages` in a span of their own, whose context they carry as the header `traceparent`. Where nothing is traced, or
+ * what runs belongs to no span that is recorded, `send` gets the very same messages.
+ */
+export function tracePublish(topic: string, messages: readonly LogMessage[], send: Send): Promise<void> {
+  const tracing = activeTracing();
+  if (tracing === undefined) return send(messages);
+  const context = tracing.contexts.active();
+  return trace.getSpan(context)?.isRecording() ? sendTraced(tracing, context, topic, messages, send) : send(messages);
+}
+
+async function sendTraced(
+  { tracer }: ActiveTracing,
+  context: Context,
+  topic: string,
+  messages: readonly LogMessage[],
+  send: Send,
+): Promise<void> {
+  const attributes = {
+    'messaging.operation.type': 'send',
+    'messaging.destination.name': topic,
+    'messaging.batch.message_count': messages.length,
+  };
+  const span = tracer.startSpan(`send ${topic}`, { kind: SpanKind.PRODUCER, attributes }, context);
+  try {
+    await send(carrying(messages, formatTraceparent(span.spanContext())));
+  } catch (error) {
+    markFailed(span, error);
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+function carrying(messages: readonly LogMessage[], traceparent: string): LogMessage[] {
+  const only = { traceparent };
+  return messages.map((message) => ({
+    ...message,
+    headers: message.headers === undefined ? only : { ...message.headers, traceparent },
+  }));
+}
+
+/** Codes only: texts may quote what customers sent. */
+export function markFailed(span: Span, error: unknown): void {
+  span.setAttribute('error.type', isRunlakeError(error) ? error.code : 'INTERNAL');
+  span.setStatus({ code: SpanStatusCode.ERROR });
+}

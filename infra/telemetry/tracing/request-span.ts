@@ -1,0 +1,59 @@
+import { type Context, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { type ActiveTracing, activeTracing } from './active-tracing.ts';
+import { parseTraceparent } from './traceparent.ts';
+
+export interface TracedRequest {
+  readonly method: string;
+  /** With the names of its parameters, never their values. */
+  readonly route: string;
+  readonly operation: string;
+  readonly headers: Readonly<Record<string, unknown>>;
+}
+
+/** The span of a request, from its arrival to the end of its answer. */
+export class RequestSpan {
+  readonly #tracing: ActiveTracing;
+  readonly #span: Span;
+  readonly #context: Context;
+
+  /** For {@link startRequestSpan}, which knows whether there is one. */
+  constructor(tracing: ActiveTracing, span: Span, context: Context) {
+    this.#tracing = tracing;
+    this.#span = span;
+    this.#context = context;
+  }
+
+  get traceId(): string {
+    return this.#span.spanContext().traceId;
+  }
+
+  /** Spans that `work` starts are children of this one. */
+  run<Result>(work: () => Result): Result {
+    return this.#tracing.contexts.with(this.#context, work);
+  }
+
+  /** Notes the code of the error that is answered. */
+  failed(code: string): void {
+    this.#span.setAttribute('error.type', code);
+  }
+
+  /** `status` is `aborted` where the client left before the answer was complete. */
+  end(status: number | 'aborted', workspaceId: string | undefined): void {
+    if (workspaceId !== undefined) this.#span.setAttribute('runlake.workspace.id', workspaceId);
+    if (status === 'aborted') this.#span.setAttribute('error.type', 'aborted');
+    else this.#span.setAttribute('http.response.status_code', status);
+    if (status === 'aborted' || status >= 500) this.#span.setStatus({ code: SpanStatusCode.ERROR });
+    this.#span.end();
+  }
+}
+
+/** Continues the trace that the request's `traceparent` names, or begins one. `undefined` where nothing is traced. */
+export function startRequestSpan({ method, route, operation, headers }: TracedRequest): RequestSpan | undefined {
+  const tracing = activeTracing();
+  if (tracing === undefined) return undefined;
+  const sender = parseTraceparent(headers.traceparent, headers.tracestate);
+  const parent = sender === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, sender);
+  const attributes = { 'http.request.method': method, 'http.route': route, 'runlake.operation': operation };
+  const span = tracing.tracer.startSpan(`${method} ${route}`, { kind: SpanKind.SERVER, attributes }, parent);
+  return new RequestSpan(tracing, span, trace.setSpan(parent, span));
+}

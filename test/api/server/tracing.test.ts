@@ -1,0 +1,180 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { startTracing, type Tracing } from '../../../infra/telemetry/tracing/start-tracing.ts';
+import { type ReceivedSpan, type Receiver, startReceiver } from '../../infra/telemetry/tracing/received-spans.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let url: string;
+let receiver: Receiver;
+let tracing: Tracing | undefined;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  url = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  receiver = await startReceiver();
+});
+afterEach(async () => {
+  await tracing?.stop();
+  tracing = undefined;
+  receiver.collector.requests.length = 0;
+});
+afterAll(async () => {
+  await receiver.close();
+  await api.close();
+});
+
+async function trace(environment: Record<string, string> = {}): Promise<void> {
+  const { config } = loadConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.collector.origin, ...environment });
+  tracing = await startTracing({ config, role: 'all', version: '1.2.3', logger: createLogger('silent', 'test') });
+}
+
+/** What arrived once everything is sent. */
+async function spans(): Promise<ReceivedSpan[]> {
+  await tracing?.stop();
+  tracing = undefined;
+  return receiver.spans();
+}
+
+function ask(path: string, body?: object, headers: Record<string, string> = {}) {
+  return fetch(`${url}${path}`, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: { 'x-api-key': acme.adminKey, 'content-type': 'application/json', ...headers },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+}
+
+const run = () => ({ id: randomUUID(), name: 'traced', run_type: 'chain', inputs: {} });
+const named = (all: readonly ReceivedSpan[], name: string) => all.filter((span) => span.name === name);
+const only = (all: readonly ReceivedSpan[], name: string): ReceivedSpan => {
+  expect(all.map((span) => span.name)).toContain(name);
+  return named(all, name)[0] as ReceivedSpan;
+};
+
+it('a request is one trace across the event log, which continues that of its sender', async () => {
+  await trace({ OTEL_SERVICE_NAME: 'runlake-eu' });
+  const traceId = '0af7651916cd43dd8448eb211c80319c';
+  const answer = await ask('/runs', run(), { traceparent: `00-${traceId}-b7ad6b7169203331-01` });
+  expect(answer.status).toBe(202);
+
+  const all = await spans();
+  const [request, send, process] = ['POST /api/v1/runs', 'send run-events', 'process run-events'].map((name) =>
+    only(all, name),
+  );
+  expect(request).toMatchObject({
+    traceId,
+    parentSpanId: 'b7ad6b7169203331',
+    kind: 2,
+    status: 0,
+    attributes: {
+      'http.request.method': 'POST',
+      'http.route': '/api/v1/runs',
+      'http.response.status_code': 202,
+      'runlake.operation': 'createRun',
+      'runlake.workspace.id': acme.workspaceIds[0],
+    },
+    resource: { 'service.name': 'runlake-eu', 'service.version': '1.2.3', 'runlake.role': 'all' },
+  });
+  expect(send).toMatchObject({ traceId, parentSpanId: request?.spanId, kind: 4 });
+  expect(send?.attributes).toMatchObject({
+    'messaging.destination.name': 'run-events',
+    'messaging.batch.message_count': 1,
+  });
+  expect(process).toMatchObject({ traceId, parentSpanId: send?.spanId, kind: 5 });
+  expect(process?.links).toEqual([{ traceId, spanId: send?.spanId }]);
+  expect(process?.attributes).toMatchObject({ 'runlake.table': 'runs', 'messaging.batch.message_count': 1 });
+});
+
+it('a body that the server reads as JSON keeps the trace too', async () => {
+  await trace();
+  expect((await ask('/feedback', { run_id: randomUUID(), key: 'k', score: 1 })).status).toBeLessThan(500);
+  const project = await ask('/sessions', { name: `traced ${randomUUID()}` });
+  expect(project.status).toBe(200);
+  const { id } = (await project.json()) as { id: string };
+  const feedback = await ask('/feedback', { session_id: id, key: 'k', score: 1 });
+  expect(feedback.status).toBe(200);
+  const all = await spans();
+  const send = only(all, 'send feedback-events');
+  expect(all.filter((span) => span.spanId === send.parentSpanId).map((span) => span.name)).toEqual([
+    'POST /api/v1/feedback',
+  ]);
+  expect(only(all, 'process feedback-events').traceId).toBe(send.traceId);
+});
+
+it('an insert of many requests is in the trace of the first and linked to the others, at most 32', async () => {
+  await trace();
+  const answers = await Promise.all(Array.from({ length: 120 }, () => ask('/runs', run())));
+  expect(answers.map(({ status }) => status)).toEqual(Array(120).fill(202));
+  const all = await spans();
+  const [sends, cuts] = [named(all, 'send run-events'), named(all, 'process run-events')];
+  expect(sends).toHaveLength(120);
+  expect(new Set(sends.map(({ traceId }) => traceId)).size).toBe(120);
+  expect(cuts.length).toBeLessThan(120);
+  const known = new Set(sends.map(({ traceId, spanId }) => `${traceId} ${spanId}`));
+  for (const cut of cuts) {
+    const { 'messaging.batch.message_count': events } = cut.attributes;
+    expect(cut.links).toHaveLength(Math.min(Number(events), 32));
+    for (const { traceId, spanId } of cut.links) expect(known).toContain(`${traceId} ${spanId}`);
+    expect(cut).toMatchObject({ traceId: cut.links[0]?.traceId, parentSpanId: cut.links[0]?.spanId });
+  }
+});
+
+it('errors are marked with their code, and paths stay out of names', async () => {
+  await trace();
+  const id = randomUUID();
+  expect((await ask(`/runs/${id}`)).status).toBe(404);
+  const all = await spans();
+  const [read] = named(all, 'GET /api/v1/runs/:run_id');
+  expect(read).toMatchObject({
+    status: 0,
+    attributes: { 'error.type': 'NOT_FOUND', 'http.response.status_code': 404 },
+  });
+  expect(JSON.stringify(all)).not.toContain(id);
+});
+
+describe('nothing is traced', () => {
+  it.each([
+    ['without an exporter', {}, { OTEL_EXPORTER_OTLP_ENDPOINT: '' }],
+    ['where the sampler says no', {}, { OTEL_TRACES_SAMPLER: 'always_off' }],
+    ['at a share of 0', {}, { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: '0' }],
+    ['where the sender does not', { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-00` }, {}],
+  ])('%s', async (_name, headers, environment) => {
+    await trace(environment);
+    expect((await ask('/runs', run(), headers)).status).toBe(202);
+    expect(await spans()).toEqual([]);
+  });
+
+  it('of health, of metrics, and of what has no route', async () => {
+    await trace();
+    for (const path of ['/ok', '/ready', '/metrics', '/nowhere']) await ask(path);
+    expect(await spans()).toEqual([]);
+  });
+
+  it('of the taking of OTLP traces: those of Runlake may come to itself without end', async () => {
+    await trace({
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${url}/otel/v1/traces`,
+      OTEL_EXPORTER_OTLP_HEADERS: `x-api-key=${encodeURIComponent(acme.adminKey)},Langsmith-Project=itself`,
+    });
+    expect((await ask('/runs', run())).status).toBe(202);
+    await spans();
+    const names = await api.services.warehouse.query<{ name: string }>({
+      name: 'test',
+      sql: "SELECT coalesce(post_name, '') AS name FROM runs FINAL WHERE position(post_extra, 'runlake.operation') > 0 OR post_name LIKE '% run-events' ORDER BY name",
+    });
+    expect(names.map(({ name }) => name)).toEqual(['POST /api/v1/runs', 'process run-events', 'send run-events']);
+  });
+});
+
+it.each([
+  ['malformed', 'nonsense'],
+  ['of a version that is none', `ff-${'a'.repeat(32)}-${'b'.repeat(16)}-01`],
+  ['of zeros', `00-${'0'.repeat(32)}-${'b'.repeat(16)}-01`],
+])('a traceparent that is %s begins a new trace', async (_name, traceparent) => {
+  await trace();
+  expect((await ask('/sessions', undefined, { traceparent })).status).toBe(200);
+  expect(only(await spans(), 'GET /api/v1/sessions').parentSpanId).toBe('');
+});

@@ -1,0 +1,198 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { ROOT_CONTEXT } from '@opentelemetry/api';
+import { afterEach, expect, it } from 'vitest';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import type { Logger } from '../../../../infra/telemetry/logger.ts';
+import { registry } from '../../../../infra/telemetry/metrics.ts';
+import { activeTracing } from '../../../../infra/telemetry/tracing/active-tracing.ts';
+import { traceCut } from '../../../../infra/telemetry/tracing/cut-span.ts';
+import { parseHeaders, tracesUrl } from '../../../../infra/telemetry/tracing/exporter-settings.ts';
+import { tracePublish } from '../../../../infra/telemetry/tracing/publish-span.ts';
+import { startRequestSpan } from '../../../../infra/telemetry/tracing/request-span.ts';
+import { startTracing, type Tracing } from '../../../../infra/telemetry/tracing/start-tracing.ts';
+import { formatTraceparent, parseTraceparent } from '../../../../infra/telemetry/tracing/traceparent.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+
+let tracing: Tracing | undefined;
+let server: Server | undefined;
+const warnings: object[] = [];
+const quiet = () => undefined;
+const logger: Logger = {
+  debug: quiet,
+  info: quiet,
+  error: quiet,
+  warn: (line: object) => void warnings.push(line),
+  child: () => logger,
+};
+
+afterEach(async () => {
+  await tracing?.stop();
+  tracing = undefined;
+  server?.closeAllConnections();
+  await new Promise((resolve) => (server ? server.close(resolve) : resolve(undefined)));
+  server = undefined;
+  warnings.length = 0;
+});
+
+async function start(endpoint: string): Promise<Tracing> {
+  const { config } = loadConfig({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint });
+  tracing = await startTracing({ config, role: 'test', version: '0', logger });
+  return tracing;
+}
+
+/** An endpoint that does what `answer` says. */
+async function listen(answer: (end: (status: number) => void) => void): Promise<string> {
+  const listening = createServer((request, response) => {
+    request.resume();
+    request.on('end', () => answer((status) => response.writeHead(status).end()));
+  });
+  server = listening;
+  await new Promise<void>((resolve) => listening.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(listening.address() as AddressInfo).port}/v1/traces`;
+}
+
+function makeSpans(count: number): void {
+  for (let index = 0; index < count; index++) {
+    startRequestSpan({ method: 'GET', route: '/', operation: 'test', headers: {} })?.end(200, undefined);
+  }
+}
+
+async function failedSpans(): Promise<number> {
+  const line = (await registry.getSingleMetricAsString('runlake_tracing_spans_total'))
+    .split('\n')
+    .find((text) => text.includes('outcome="failed"'));
+  return Number(line?.split(' ').at(-1) ?? 0);
+}
+
+const messages: readonly LogMessage[] = [{ key: 'k', value: Buffer.from('v') }];
+
+it('without an exporter everything passes as it is: no copy of a message, no look at a record', async () => {
+  const { config } = loadConfig({});
+  tracing = await startTracing({ config, role: 'test', version: '0', logger });
+  expect(activeTracing()).toBeUndefined();
+  expect(startRequestSpan({ method: 'GET', route: '/', operation: 'test', headers: {} })).toBeUndefined();
+  let sent: readonly LogMessage[] | undefined;
+  await tracePublish('run-events', messages, async (given) => {
+    sent = given;
+  });
+  expect(sent).toBe(messages);
+  const cut = {
+    topic: runEvents,
+    partition: 0,
+    get records(): never {
+      throw new Error('looked at');
+    },
+  };
+  expect(await traceCut(cut, async () => 'stored')).toBe('stored');
+});
+
+it('what belongs to no request is published as it is', async () => {
+  await start(await listen((end) => end(200)));
+  let sent: readonly LogMessage[] | undefined;
+  await tracePublish('run-events', messages, async (given) => {
+    sent = given;
+  });
+  expect(sent).toBe(messages);
+});
+
+it('messages keep the headers that they have', async () => {
+  await start(await listen((end) => end(200)));
+  const span = startRequestSpan({ method: 'POST', route: '/', operation: 'test', headers: {} });
+  const sent: LogMessage[] = [];
+  const send = async (given: readonly LogMessage[]) => void sent.push(...given);
+  await span?.run(() => tracePublish('t', [...messages, { ...messages[0]!, headers: { from: 'test' } }], send));
+  span?.end(202, undefined);
+  const traceparent = expect.stringMatching(new RegExp(`^00-${span?.traceId}-[0-9a-f]{16}-01$`));
+  expect(sent.map(({ headers }) => headers)).toEqual([{ traceparent }, { from: 'test', traceparent }]);
+  expect(activeTracing()?.contexts.active()).toBe(ROOT_CONTEXT);
+});
+
+it.each([
+  ['refuses', (end: (status: number) => void) => end(400)],
+  ['is broken', (end: (status: number) => void) => end(500)],
+])('an endpoint that %s costs spans and one warning, not the stop', async (_what, answer) => {
+  const before = await failedSpans();
+  const { stop } = await start(await listen(answer));
+  makeSpans(2_000);
+  const startedAtMs = performance.now();
+  await stop();
+  expect(performance.now() - startedAtMs).toBeLessThan(10_000);
+  await expect.poll(failedSpans, { timeout: 20_000 }).toBe(before + 2_000);
+  expect(warnings).toHaveLength(1);
+});
+
+it('an endpoint that is not there, or never answers, keeps the stop no longer than its limit', async () => {
+  for (const endpoint of ['http://127.0.0.1:1/v1/traces', await listen(() => undefined)]) {
+    const { stop } = await start(endpoint);
+    makeSpans(10);
+    const startedAtMs = performance.now();
+    await stop();
+    expect(performance.now() - startedAtMs).toBeLessThan(8_000);
+  }
+});
+
+it.each([
+  [{}, undefined],
+  [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318' }, 'http://c:4318/v1/traces'],
+  [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318/otel/' }, 'http://c:4318/otel/v1/traces'],
+  [
+    { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c', OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://t/as/it/is' },
+    'http://t/as/it/is',
+  ],
+])('traces go where %o says', (environment, url) => {
+  expect(tracesUrl(loadConfig(environment).config)).toBe(url);
+});
+
+it.each([
+  [undefined, {}],
+  ['x-api-key=a', { 'x-api-key': 'a' }],
+  ['X-Api-Key = a%20b , b=c=d', { 'x-api-key': 'a b', b: 'c=d' }],
+  ['a=100%', { a: '100%' }],
+])('headers %o are %o', (text, headers) => {
+  expect(parseHeaders(text)).toEqual(headers);
+});
+
+it.each([
+  ['OTEL_TRACES_SAMPLER', 'sometimes'],
+  ['OTEL_TRACES_SAMPLER_ARG', '1.5'],
+  ['OTEL_TRACES_SAMPLER_ARG', 'half'],
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'grpc://c:4317'],
+  ['OTEL_EXPORTER_OTLP_HEADERS', 'novalue'],
+])('%s=%s is a fault of the configuration', (variable, value) => {
+  expect(() => loadConfig({ [variable]: value })).toThrow(variable);
+});
+
+const [traceId, spanId] = ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'];
+
+it.each([
+  [`00-${traceId}-${spanId}-01`, 1],
+  [`00-${traceId}-${spanId}-00`, 0],
+  [`00-${traceId}-${spanId}-03`, 1],
+  [`cc-${traceId}-${spanId}-01-what-the-future-brings`, 1],
+])('traceparent %s is understood', (text, traceFlags) => {
+  const context = parseTraceparent(text);
+  expect(context).toMatchObject({ traceId, spanId, traceFlags, isRemote: true });
+  expect(context && formatTraceparent(context)).toBe(`00-${traceId}-${spanId}-0${traceFlags}`);
+});
+
+it.each([
+  [undefined],
+  [''],
+  [['00', traceId, spanId, '01']],
+  [`00-${traceId}-${spanId}`],
+  [`00-${traceId}-${spanId}-01-more`],
+  [`00-${traceId.toUpperCase()}-${spanId}-01`],
+  [`ff-${traceId}-${spanId}-01`],
+  [`00-${'0'.repeat(32)}-${spanId}-01`],
+  [`00-${traceId}-${'0'.repeat(16)}-01`],
+])('traceparent %s is none', (text) => {
+  expect(parseTraceparent(text)).toBeUndefined();
+});
+
+it('tracestate is carried, one that is too long is left out', () => {
+  const text = `00-${traceId}-${spanId}-01`;
+  expect(parseTraceparent(text, 'a=1,b=2')?.traceState?.serialize()).toBe('a=1,b=2');
+  expect(parseTraceparent(text, `a=${'x'.repeat(600)}`)?.traceState).toBeUndefined();
+});
