@@ -31,6 +31,8 @@ export interface RunlakeProcess {
 /** Servers at addresses, for one runlake alone; given back when it is removed. */
 export interface RunlakeServers {
   readonly environment: Readonly<Record<string, string>>;
+  /** The address at which tests reach the runlake that answers at `url`; the same one over restarts. */
+  reach(url: string): string;
   release(): Promise<void>;
 }
 
@@ -53,16 +55,17 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'runlake-e2e-'));
   const apiKey = options.apiKey ?? `test-${randomBytes(24).toString('base64url')}`;
   const servers = options.servers ?? (await takeServers());
+  const environment: Record<string, string | undefined> = {
+    PATH: process.env.PATH,
+    RUNLAKE_DATA_DIR: dataDir,
+    RUNLAKE_PORT: String(options.port ?? 0),
+    RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
+    RUNLAKE_LOG_LEVEL: 'warn',
+    ...servers?.environment,
+    ...options.environment,
+  };
   const child = spawn(process.execPath, [program, 'all'], {
-    env: {
-      PATH: process.env.PATH,
-      RUNLAKE_DATA_DIR: dataDir,
-      RUNLAKE_PORT: String(options.port ?? 0),
-      RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
-      RUNLAKE_LOG_LEVEL: 'warn',
-      ...servers?.environment,
-      ...options.environment,
-    },
+    env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let output = '';
@@ -84,12 +87,15 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     return exited;
   };
   return {
-    url,
+    url: servers?.reach(url) ?? url,
     apiKey,
     dataDir,
     pid: child.pid as number,
     output: () => output,
     stores: () => {
+      const { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_DATABASE_URL: databaseUrl } = environment;
+      // Where nothing is embedded it leaves no trace in the data folder.
+      if (clickhouseUrl && databaseUrl) return { clickhouseUrl, databaseUrl };
       const run = JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8')) as Record<string, string>;
       return { clickhouseUrl: run.clickhouse_url as string, databaseUrl: run.database_url as string };
     },

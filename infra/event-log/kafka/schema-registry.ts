@@ -1,6 +1,7 @@
 import { Agent } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry, SchemaType } from '@kafkajs/confluent-schema-registry';
 import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { backoffMs, pause } from './pause.ts';
 import { askRegistry, type RegistryAddress, registryFault } from './registry-request.ts';
 
 /** Error code of the registry's API: a schema of that id does not exist. A bare 404 may come from anything on the way. */
@@ -8,6 +9,9 @@ const schemaNotFound = 40_403;
 const timeoutMs = 5_000;
 /** Ids are asked for by what stands in records, so strangers decide how many there are. */
 const mostSchemas = 1_000;
+
+/** Registering takes several requests; of processes that start together on an empty registry some are refused, once. */
+const registerAttempts = 4;
 
 /** The schemas of the log. Those once read are kept: a registry that is down stops only schemas not seen before. */
 export class Schemas {
@@ -34,15 +38,19 @@ export class Schemas {
       ...(auth ? { auth } : {}),
       ...(ca ? { agent: new Agent({ ca: [...ca] }) } : {}),
     });
-    try {
-      const { id } = await registry.register(
-        { type: SchemaType.AVRO, schema },
-        { subject, compatibility: COMPATIBILITY.FULL },
-      );
-      this.#texts.set(id, schema);
-      return id;
-    } catch (error) {
-      throw await this.#refusal(subject, error);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const { id } = await registry.register(
+          { type: SchemaType.AVRO, schema },
+          { subject, compatibility: COMPATIBILITY.FULL },
+        );
+        this.#texts.set(id, schema);
+        return id;
+      } catch (error) {
+        const refusal = await this.#refusal(subject, error);
+        if (attempt === registerAttempts) throw refusal;
+        await pause(backoffMs(attempt, 100, 1_000));
+      }
     }
   }
 

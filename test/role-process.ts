@@ -1,0 +1,62 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+
+const program = fileURLToPath(new URL('../dist/api/command-line/runlake.js', import.meta.url));
+const startWithinMs = 60_000;
+
+/** One role in a process of its own, out of the built code. */
+export interface RoleProcess {
+  /** Where the main API answers, or for `ingest` its metrics and readiness. */
+  readonly url: string;
+  readonly pid: number;
+  /** What it wrote so far. */
+  output(): string;
+  /** SIGTERM unless told otherwise. Resolves with the exit code, once it has gone. */
+  end(signal?: NodeJS.Signals): Promise<number | null>;
+}
+
+/** Starts a role and waits until it says where it answers. */
+export async function startRole(
+  role: 'all' | 'api' | 'ingest',
+  environment: Readonly<Record<string, string>>,
+): Promise<RoleProcess> {
+  const env = {
+    PATH: process.env.PATH,
+    RUNLAKE_PORT: '0',
+    RUNLAKE_METRICS_PORT: '0',
+    RUNLAKE_LOG_LEVEL: 'warn',
+    ...environment,
+  };
+  const child = spawn(process.execPath, [program, role], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const exited = once(child, 'exit').then(([code]) => code as number | null);
+  let output = '';
+  const url = await new Promise<string>((resolve, reject) => {
+    const failed = (why: string) => reject(new Error(`runlake ${role} ${why}:\n${output}`));
+    const timer = setTimeout(() => failed('did not come up'), startWithinMs);
+    const read = (chunk: Buffer) => {
+      output += chunk;
+      const [, address] = /(?:Runlake answers at|metrics and readiness:) (http:[^\s)]+)/.exec(output) ?? [];
+      if (address !== undefined) resolve(address);
+    };
+    child.stdout.on('data', read);
+    child.stderr.on('data', read);
+    void exited.then((code) => failed(`ended with ${code}`)).finally(() => clearTimeout(timer));
+  }).catch((error: unknown) => {
+    child.kill('SIGKILL');
+    throw error;
+  });
+  return {
+    url,
+    pid: child.pid as number,
+    output: () => output,
+    async end(signal = 'SIGTERM') {
+      if (isRunning(child)) child.kill(signal);
+      return exited;
+    },
+  };
+}
+
+function isRunning({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode === null && signalCode === null;
+}
