@@ -5,7 +5,6 @@ import { canHoldSuites } from './test/engines/serve-addresses.ts';
 const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
   'test/api/tenancy.test.ts',
-  'test/crash/kill.test.ts',
   'test/e2e/*.test.ts',
   'test/histories/*.test.ts',
   'test/infra/{clickhouse,jobs,migrations,postgres}/*.test.ts',

@@ -13,6 +13,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
+import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchErrors } from './declared-errors.ts';
 
@@ -64,6 +65,8 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const operations = options.operations ?? allOperations;
   const errors = watchErrors(operations);
   const server = await buildServer({ config, services, logger: errors.logger, operations });
+  const settling = openSettling(stores.environment);
+  server.addHook('onRequest', ({ method, url }) => settling.before(method, url));
   await server.ready();
   return {
     server,
@@ -72,6 +75,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     deletions,
     async close() {
       await server.close();
+      await settling.close();
       await ends.run(logger);
       errors.check();
     },

@@ -1,10 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { useServers } from '../runlake-process.ts';
+import { openSettling } from './settling.ts';
+import { openSettlingProxy } from './settling-proxy.ts';
 import { freshStores } from './stores.ts';
 
-/** Every runlake that a test starts stands on the native stack's servers, with databases, topics and queues of its own. */
+/**
+ * Every runlake that a test starts stands on the native stack's servers, with databases, topics and queues of its own. Tests
+ * that read at once what they sent reach it through a proxy that waits for the sinks.
+ */
 useServers(async () => {
   const stores = await freshStores({ migrated: false });
+  const proxy = await openSettlingProxy(openSettling(stores.environment));
   return {
     environment: {
       RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
@@ -12,6 +18,13 @@ useServers(async () => {
       RUNLAKE_SECRET_KEY: randomBytes(24).toString('base64url'),
       ...stores.environment,
     },
-    release: () => stores.close(),
+    reach(url) {
+      proxy.leadTo(url);
+      return proxy.url;
+    },
+    async release() {
+      await proxy.close();
+      await stores.close();
+    },
   };
 });
