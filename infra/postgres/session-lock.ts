@@ -6,7 +6,8 @@
  *   1. A connection of its own takes the advisory lock. A process that was killed a moment ago may still be seen as its holder
  *      until Postgres notices, so this waits a little.
  *   2. The connection breaks: connect again, for as long as Postgres does not answer (nobody else can reach it then, either).
- *   3. End what Postgres still has of the broken connection, and take the lock once more. Somebody else has it: `lost`.
+ *   3. End what Postgres still has of our earlier connections, and take the lock once more. Somebody else has it: `lost`.
+ *      One whose answer never came may hold the lock too, so each is remembered from the moment it has a name.
  *
  * Needs a session of Postgres itself: a pooler that shares sessions between transactions must not stand in between.
  */
@@ -39,8 +40,12 @@ const retryMs = 100;
 interface Session {
   readonly client: pg.Client;
   readonly broken: Promise<void>;
+}
+
+/** What tells a session of Postgres from every other, also a later one under the same process id. */
+interface SessionName {
   readonly pid: number;
-  readonly startedAt: string;
+  readonly started_at: string;
 }
 
 /** Takes the lock. @returns undefined where somebody else has it. @throws what {@link databaseFault} makes of a failure. */
@@ -48,7 +53,8 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
   const { key, logger, waitMs = 5_000 } = options;
   const address = postgresAddress(options.url, options.authorities);
   let released = false;
-  let session = await connect(address).catch((raw) => {
+  const earlier: SessionName[] = [];
+  let session = await connect(address, earlier).catch((raw) => {
     throw databaseFault(raw);
   });
   const deadline = Date.now() + waitMs;
@@ -67,16 +73,18 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
 
   /** Steps 2 and 3. @returns whether the lock is ours again. */
   async function takeAgain(): Promise<boolean> {
-    const former = session;
     for (;;) {
       if (released) return true;
       let next: Session | undefined;
       try {
-        next = await connect(address);
+        const before = [...earlier];
+        next = await connect(address, earlier);
         await next.client.query(
-          'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2',
-          [former.pid, former.startedAt],
+          `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+           WHERE (pid, backend_start::text) IN (SELECT * FROM unnest($1::int[], $2::text[]))`,
+          [before.map(({ pid }) => pid), before.map(({ started_at }) => started_at)],
         );
+        earlier.splice(0, before.length);
         const held = await tryLock(next, key);
         if (held && !released) session = next;
         else await next.client.end();
@@ -108,7 +116,8 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
   };
 }
 
-async function connect(address: PostgresAddress): Promise<Session> {
+/** Connects, and adds the name of the session to `names`. */
+async function connect(address: PostgresAddress, names: SessionName[]): Promise<Session> {
   const client = new pg.Client({
     ...address,
     application_name: 'runlake lock',
@@ -122,13 +131,19 @@ async function connect(address: PostgresAddress): Promise<Session> {
     // Without a listener it would end the process; `end` follows.
     client.on('error', () => resolve());
   });
-  await client.connect();
-  // A machine that is gone sends no end: Postgres finds out by asking.
-  await client.query('SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3');
-  const { rows } = await client.query<{ pid: number; started_at: string }>(
-    'SELECT pid, backend_start::text AS started_at FROM pg_stat_activity WHERE pid = pg_backend_pid()',
-  );
-  return { client, broken, pid: rows[0]!.pid, startedAt: rows[0]!.started_at };
+  try {
+    await client.connect();
+    // A machine that is gone sends no end: Postgres finds out by asking.
+    await client.query('SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3');
+    const { rows } = await client.query<SessionName>(
+      'SELECT pid, backend_start::text AS started_at FROM pg_stat_activity WHERE pid = pg_backend_pid()',
+    );
+    names.push(rows[0]!);
+    return { client, broken };
+  } catch (error) {
+    await client.end().catch(() => undefined);
+    throw error;
+  }
 }
 
 async function tryLock({ client }: Session, key: number): Promise<boolean> {

@@ -9,6 +9,8 @@ export interface TcpProxy {
   breakAfter(bytes: number): void;
   /** Accepts connections and passes nothing on, until called with false. */
   freeze(frozen: boolean): void;
+  /** The next answer to a client that sent `text` is lost with its connection; the server still sees its own side open. */
+  loseAnswerTo(text: string): void;
   close(): Promise<void>;
 }
 
@@ -18,20 +20,29 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
   const sockets = new Set<net.Socket>();
   let left = Number.POSITIVE_INFINITY;
   let frozen = false;
+  let losing: string | undefined;
   const server = net.createServer((client) => {
     const upstream = net.connect(port, host);
+    let loses = false;
     for (const socket of [client, upstream]) {
       sockets.add(socket);
       socket.on('error', () => undefined);
       socket.on('close', () => {
         sockets.delete(socket);
         client.destroy();
-        upstream.destroy();
+        if (!loses) upstream.destroy();
       });
     }
-    upstream.on('data', (data) => client.write(data));
+    upstream.on('data', (data) => {
+      if (loses) client.destroy();
+      else client.write(data);
+    });
     client.on('data', (data) => {
       chunks.push(data);
+      if (losing !== undefined && data.includes(losing)) {
+        losing = undefined;
+        loses = true;
+      }
       if (frozen) return;
       const part = data.subarray(0, left);
       left -= part.length;
@@ -52,6 +63,9 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
     },
     freeze: (on) => {
       frozen = on;
+    },
+    loseAnswerTo: (text) => {
+      losing = text;
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();

@@ -67,3 +67,27 @@ test('is lost where somebody else took it meanwhile, and only then says so', asy
   await other?.release();
   await proxy.close();
 });
+
+test('is not lost to a session of its own whose answer never came', async () => {
+  const address = new URL(stores.databaseUrl);
+  const proxy = await openTcpProxy(address.hostname, Number(address.port));
+  const through = new URL(stores.databaseUrl);
+  through.host = `127.0.0.1:${proxy.port}`;
+  const lock = await take(4, through.href);
+  let lost = false;
+  void lock?.lost.then(() => {
+    lost = true;
+  });
+  const taken = () => proxy.sent().toString('latin1').split('pg_try_advisory_lock').length - 1;
+  const before = taken();
+  proxy.loseAnswerTo('pg_try_advisory_lock');
+  await endHolder(4);
+  await until('the lock to be taken by a session that is lost, and then by another', async () => {
+    return lost || (taken() >= before + 2 && (await holders(4)).length === 1);
+  });
+  expect(lost).toBe(false);
+  expect(await take(4)).toBeUndefined();
+  await lock?.release();
+  await until('nobody to hold it', async () => (await holders(4)).length === 0);
+  await proxy.close();
+});
