@@ -3,6 +3,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
@@ -39,6 +40,7 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     authenticator,
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
+    recentFeedback: new RecentFeedback(),
     accept: { log, projects, runPlaces, config, count: countRuns },
     healthChecks,
     enqueueProjectDeletion,

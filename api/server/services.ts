@@ -3,6 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -17,6 +18,8 @@ export interface Services {
   readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
   readonly projects: ProjectResolver;
+  /** Feedback that this process sent lately. */
+  readonly recentFeedback: RecentFeedback;
   /** Takes runs to the event log. */
   readonly accept: AcceptPorts;
   /** Signs the links under which attachments can be read without a key. */

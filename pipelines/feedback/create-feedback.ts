@@ -7,8 +7,8 @@ import { liveProjectIds } from '../runs/live-projects.ts';
 import { deletionOf } from './delete-feedback.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { feedbackMessage } from './feedback-message.ts';
-import { findLastEvent } from './find-feedback.ts';
 import { inTurn } from './in-turn.ts';
+import { lastEventOf } from './last-event.ts';
 import type { FeedbackPorts } from './ports.ts';
 import { readFeedback } from './read-feedback.ts';
 import { showFeedback } from './show-feedback.ts';
@@ -29,7 +29,7 @@ export async function createFeedback(sender: Sender, body: Buffer, ports: Feedba
     if (live.length === 0) throw fault('PROJECT_UNKNOWN', { project: projectId });
   }
   return inTurn(`${tenantId}:${id}`, async () => {
-    const last = await findLastEvent(ports.warehouse, tenantId, id);
+    const last = await lastEventOf(ports, { tenantId, id, waitMs: 0 });
     const moved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
     const deletions = moved ? [deletionOf(last)] : [];
     const event: FeedbackEvent = { ...read, receivedAtMicros: versionAfter(deletions[0] ?? last) };
@@ -37,6 +37,7 @@ export async function createFeedback(sender: Sender, body: Buffer, ports: Feedba
       feedbackEvents,
       [...deletions, event].map((each) => feedbackMessage(each, ports.log, ports.config)),
     );
+    ports.recent.remember(event);
     const [json] = await showFeedback(ports, tenantId, [event], { withUserNames: false });
     return json as Buffer;
   });

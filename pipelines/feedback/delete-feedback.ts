@@ -2,8 +2,8 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { feedbackMessage } from './feedback-message.ts';
-import { findLastEvent } from './find-feedback.ts';
 import { inTurn } from './in-turn.ts';
+import { lastEventOf } from './last-event.ts';
 import type { FeedbackPorts } from './ports.ts';
 import { versionAfter } from './version.ts';
 
@@ -13,9 +13,11 @@ import { versionAfter } from './version.ts';
  */
 export async function deleteFeedback(ports: FeedbackPorts, tenantId: string, id: string): Promise<void> {
   await inTurn(`${tenantId}:${id}`, async () => {
-    const last = await findLastEvent(ports.warehouse, tenantId, id);
+    const last = await lastEventOf(ports, { tenantId, id, waitMs: ports.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined) throw fault('NOT_FOUND', { what: `Feedback ${id}` });
-    await ports.log.publish(feedbackEvents, [feedbackMessage(deletionOf(last), ports.log, ports.config)]);
+    const deletion = deletionOf(last);
+    await ports.log.publish(feedbackEvents, [feedbackMessage(deletion, ports.log, ports.config)]);
+    ports.recent.remember(deletion);
   });
 }
 

@@ -3,8 +3,8 @@ import { feedbackEvents } from '../../schemas/topics.ts';
 import { feedbackMembers, feedbackReader } from './feedback-members.ts';
 import { feedbackMessage } from './feedback-message.ts';
 import { readChangedValues } from './feedback-values.ts';
-import { findLastEvent } from './find-feedback.ts';
 import { inTurn } from './in-turn.ts';
+import { lastEventOf } from './last-event.ts';
 import type { FeedbackPorts } from './ports.ts';
 import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
@@ -24,11 +24,12 @@ export async function updateFeedback(
   const members = feedbackMembers(body, { part: 'the body', maxDepth: ports.config.maxJsonDepth });
   const changes = readChangedValues(feedbackReader(id, members), members);
   return inTurn(`${tenantId}:${id}`, async () => {
-    const last = await findLastEvent(ports.warehouse, tenantId, id);
+    const last = await lastEventOf(ports, { tenantId, id, waitMs: ports.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined) throw fault('NOT_FOUND', { what: `Feedback ${id}` });
     const receivedAtMicros = versionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
     await ports.log.publish(feedbackEvents, [feedbackMessage(event, ports.log, ports.config)]);
+    ports.recent.remember(event);
     const [json] = await showFeedback(ports, tenantId, [event], { withUserNames: false });
     return json as Buffer;
   });

@@ -3,8 +3,11 @@ import type { FeedbackPorts } from '../../../pipelines/feedback/ports.ts';
 import type { Services } from '../../server/services.ts';
 
 /** What the feedback operations need of the services. */
-export function feedbackPorts({ accept, warehouse, database, config }: Services): FeedbackPorts {
-  return { log: accept.log, warehouse, database, config };
+export function feedbackPorts(services: Services): FeedbackPorts {
+  const { accept, warehouse, database, config, recentFeedback: recent } = services;
+  // The in-process log answers once the store has the event.
+  const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
+  return { log: accept.log, warehouse, database, config, recent, waitMs };
 }
 
 /** What is wrong with a feedback, or keeps it from being taken now. */

@@ -1,0 +1,191 @@
+/** The roles, each in a process of its own, on real servers: Kafka, registry, ClickHouse, Postgres. */
+import { randomBytes, randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ownKafka } from '../../engines/own-servers.ts';
+import { stackPart } from '../../engines/stack.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { until } from '../../infra/until.ts';
+import { type RoleProcess, startRole } from '../../role-process.ts';
+import { runCommand } from './run-command.ts';
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 180_000 });
+
+const kafkaPart = stackPart('kafka');
+const registryPart = stackPart('registry');
+const apiKey = `test-${randomBytes(16).toString('hex')}`;
+
+describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () => {
+  let stores: FreshStores;
+  let kafka: ReturnType<typeof ownKafka>;
+  let environment: Record<string, string>;
+  let api: RoleProcess;
+  let secondApi: RoleProcess;
+  let ingest: RoleProcess;
+  const all: RoleProcess[] = [];
+
+  const start = async (role: 'api' | 'ingest', more: Record<string, string> = {}) => {
+    const started = await startRole(role, { ...environment, ...more });
+    all.push(started);
+    return started;
+  };
+
+  beforeAll(async () => {
+    stores = await freshStores({ migrated: false });
+    const { clickhouseUrl, databaseUrl } = stores;
+    const addresses = {
+      clickhouseUrl,
+      databaseUrl,
+      kafkaBrokers: kafkaPart?.brokers,
+      schemaRegistryUrl: registryPart?.url,
+    };
+    kafka = ownKafka(addresses as Parameters<typeof ownKafka>[0], `roles-${randomBytes(6).toString('hex')}`);
+    environment = {
+      ...kafka.environment,
+      RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
+      RUNLAKE_DATABASE_URL: databaseUrl,
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests, long enough',
+      RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
+      RUNLAKE_DATA_DIR: '/dev/null/none',
+    };
+    // At the same moment, on stores without a table and a Kafka without a topic.
+    [api, secondApi, ingest] = await Promise.all([start('api'), start('api'), start('ingest')]);
+  });
+  afterAll(async () => {
+    await Promise.all(all.map((process) => process.end('SIGKILL')));
+    await stores?.close();
+    await kafka?.clear();
+  });
+
+  const ask = (
+    path: string,
+    { at = api, method = 'GET', body }: { at?: RoleProcess; method?: string; body?: object } = {},
+  ) =>
+    fetch(`${at.url}${path}`, {
+      method,
+      headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  const json = async (path: string) => (await ask(path)).json() as Promise<Record<string, unknown>>;
+  const visible = (id: string) => until(`run ${id}`, async () => (await ask(`/runs/${id}`)).status === 200, 30_000);
+
+  it('come up at the same moment on empty stores, and are ready', async () => {
+    const parts = async (process: RoleProcess) => {
+      const answer = await fetch(`${process.url}/ready`);
+      return { status: answer.status, parts: Object.keys(((await answer.json()) as { parts: object }).parts).sort() };
+    };
+    const ofApi = ['clickhouse', 'jobs', 'kafka', 'postgres', 'schema_registry'];
+    expect(await parts(api)).toEqual({ status: 200, parts: ofApi });
+    expect(await parts(secondApi)).toEqual({ status: 200, parts: ofApi });
+    expect(await parts(ingest)).toEqual({ status: 200, parts: [...ofApi, 'sink', 'usage_roll_up'].sort() });
+    expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_cut_rows');
+  });
+
+  it('hand runs over: accepted by one process, stored and counted by another, read through a third', async () => {
+    const id = randomUUID();
+    const run = { id, name: 'handed over', run_type: 'chain', inputs: { a: 1 }, start_time: new Date().toISOString() };
+    expect((await ask('/runs', { method: 'POST', body: run })).status).toBe(202);
+    await visible(id);
+    expect(await (await ask(`/runs/${id}`, { at: secondApi })).json()).toMatchObject({
+      name: 'handed over',
+      inputs: { a: 1 },
+    });
+    const [workspace] = (await (await ask('/workspaces')).json()) as { id: string }[];
+    const range = `start_time=2020-01-01&end_time=2100-01-01&workspace_ids=${workspace?.id}`;
+    const counted = async () => {
+      const { usage } = (await json(`/api/v1/orgs/current/billing/granular-usage?${range}`)) as {
+        usage: { traces: number }[];
+      };
+      return usage.reduce((sum, { traces }) => sum + traces, 0) >= 1;
+    };
+    await until('usage', counted, 30_000);
+  });
+
+  it('a patch by id alone waits for its run, also on a process that did not take the post', async () => {
+    const id = randomUUID();
+    const run = { id, name: 'patched', run_type: 'chain', inputs: {}, start_time: new Date().toISOString() };
+    expect((await ask('/runs', { method: 'POST', body: run })).status).toBe(202);
+    const end = { outputs: { done: true }, end_time: new Date().toISOString() };
+    const [near, far] = await Promise.all([
+      ask(`/runs/${id}`, { method: 'PATCH', body: end }),
+      ask(`/runs/${id}`, { method: 'PATCH', body: { tags: ['far'] }, at: secondApi }),
+    ]);
+    expect([near.status, far.status]).toEqual([202, 202]);
+    await until(
+      'both patches',
+      async () => {
+        const { outputs, tags } = await json(`/runs/${id}`);
+        return JSON.stringify([outputs, tags]) === '[{"done":true},["far"]]';
+      },
+      30_000,
+    );
+    const unknown = await ask(`/runs/${randomUUID()}`, { method: 'PATCH', body: end });
+    expect(unknown.status).toBe(404);
+  });
+
+  it('feedback can be changed and deleted right after it was sent', async () => {
+    const id = randomUUID();
+    const feedback = { id, run_id: randomUUID(), key: 'quality', score: 0.5, comment: 'first' };
+    expect((await ask('/feedback', { method: 'POST', body: feedback })).status).toBe(200);
+    const near = await ask(`/feedback/${id}`, { method: 'PATCH', body: { score: 0.9 } });
+    expect(await near.json()).toMatchObject({ score: 0.9, comment: 'first' });
+    const again = await ask(`/feedback/${id}`, { method: 'PATCH', body: { comment: 'second' } });
+    expect(await again.json()).toMatchObject({ score: 0.9, comment: 'second' });
+    await until(
+      'the last of them',
+      async () => (await ask(`/feedback/${id}`, { at: secondApi }).then((answer) => answer.text())).includes('second'),
+      30_000,
+    );
+    expect((await ask(`/feedback/${id}`, { method: 'DELETE', at: secondApi })).status).toBe(200);
+    await until('its end', async () => (await ask(`/feedback/${id}`)).status === 404, 30_000);
+  });
+
+  it('feedback is changed on a process that did not take it', async () => {
+    const id = randomUUID();
+    const feedback = { id, run_id: randomUUID(), key: 'quality', score: 0.5 };
+    expect((await ask('/feedback', { method: 'POST', body: feedback })).status).toBe(200);
+    const far = await ask(`/feedback/${id}`, { method: 'PATCH', body: { score: 0.9 }, at: secondApi });
+    expect({ status: far.status, body: await far.json() }).toMatchObject({ status: 200, body: { score: 0.9 } });
+  });
+
+  it('commands need the same variables and no data folder', async () => {
+    const { code, text } = await runCommand(['keys', 'list'], environment);
+    expect(text).toContain('Bootstrap admin key');
+    expect(code).toBe(0);
+  });
+
+  it('api ends after what it accepted is in Kafka; ingest after what it began is stored; the next one goes on', async () => {
+    const ids = Array.from({ length: 200 }, () => randomUUID());
+    const post = ids.map((id) => ({
+      id,
+      trace_id: id,
+      name: 'last',
+      run_type: 'chain',
+      inputs: {},
+      dotted_order: orderOf(id),
+    }));
+    const [answer, code] = await Promise.all([
+      ask('/runs/batch', { method: 'POST', body: { post }, at: secondApi }),
+      new Promise((resolve) => setImmediate(resolve)).then(() => secondApi.end()),
+    ]);
+    expect(code).toBe(0);
+    expect(await ingest.end()).toBe(0);
+    expect(ingest.output()).not.toContain('did not end cleanly');
+    ingest = await start('ingest');
+    if (answer.status === 202) {
+      const stored = async () =>
+        Number(
+          (
+            await stores.warehouse.query<{ runs: number }>({
+              name: 'test',
+              sql: "SELECT count() AS runs FROM runs FINAL WHERE post_name = 'last'",
+            })
+          )[0]?.runs,
+        );
+      await until('the last runs', async () => (await stored()) === ids.length, 30_000);
+    } else expect(answer.status).toBe(503);
+  });
+});
+
+function orderOf(id: string): string {
+  return `${new Date().toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
+}
