@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -14,6 +14,7 @@ import { checkKafka } from './kafka-metadata.ts';
 
 const title = `Kafka ${kafkaPin.version}`;
 const pom = fileURLToPath(new URL('../kafka-pom.xml', import.meta.url));
+const settings = new URL('../kafka-server.properties', import.meta.url);
 const heap = '-Xmx512m';
 
 /** One node that is broker and controller (KRaft), with the internal topics that a single node can hold. */
@@ -95,32 +96,12 @@ async function ensureStorage(options: LaunchOptions, workFolder: string): Promis
 }
 
 function serverProperties([port, controllerPort]: readonly number[], data: string): string {
-  const settings = {
-    'process.roles': 'broker,controller',
-    'node.id': 1,
+  const own = {
     'controller.quorum.voters': `1@127.0.0.1:${controllerPort}`,
     listeners: `PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
     'advertised.listeners': `PLAINTEXT://127.0.0.1:${port}`,
-    'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT',
-    'controller.listener.names': 'CONTROLLER',
-    'inter.broker.listener.name': 'PLAINTEXT',
     'log.dirs': data,
-    // Who needs a topic makes it: a misspelt one must not come into being.
-    'auto.create.topics.enable': false,
-    'offsets.topic.replication.factor': 1,
-    'offsets.topic.num.partitions': 4,
-    'transaction.state.log.replication.factor': 1,
-    'transaction.state.log.min.isr': 1,
-    'transaction.state.log.num.partitions': 4,
-    'share.coordinator.state.topic.replication.factor': 1,
-    'share.coordinator.state.topic.min.isr': 1,
-    'group.initial.rebalance.delay.ms': 0,
-    // Tests make and delete many small topics.
-    'log.cleaner.dedupe.buffer.size': 2 * 1024 * 1024,
-    'log.segment.delete.delay.ms': 1_000,
-    'controlled.shutdown.enable': false,
   };
-  return Object.entries(settings)
-    .map(([name, value]) => `${name}=${value}\n`)
-    .join('');
+  const lines = Object.entries(own).map(([name, value]) => `${name}=${value}\n`);
+  return `${readFileSync(settings, 'utf8')}${lines.join('')}`;
 }
