@@ -1,11 +1,14 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshStores } from '../../engines/stores.ts';
+import { ownKafka } from '../../engines/own-servers.ts';
+import { stackPart } from '../../engines/stack.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../until.ts';
 import { readText, root } from './compose-file.ts';
 import { copiesOf, readStages } from './dockerfile.ts';
@@ -17,6 +20,7 @@ const valuesOf = (name: string) =>
   image?.instructions.filter((entry) => entry.name === name).map(({ value }) => value) ?? [];
 const manifest = JSON.parse(readText('package.json'));
 const mebibyte = 1024 ** 2;
+const [kafka, registry] = [stackPart('kafka'), stackPart('registry')];
 
 /** Whether the build context leaves the path out. Of the lines of `.dockerignore` that fit it or a folder above, the last decides. */
 function isIgnored(path: string): boolean {
@@ -160,37 +164,67 @@ describe('the image, its steps taken here', () => {
     expect(stderr).not.toMatch(/ERR_MODULE_NOT_FOUND|Cannot find/);
   });
 
-  it('runs on servers with addresses; its check of health passes once it is ready', async () => {
-    const stores = await freshStores();
+  /** Starts the role as the image does, waits for its check of health, and ends it. */
+  async function serve(role: string, environment: Readonly<Record<string, string>>): Promise<void> {
     const port = await freePort();
-    const child = spawn(process.execPath, [program(), 'all'], {
+    const child = spawn(process.execPath, [program(), role], {
       cwd: app,
       env: {
         PATH: process.env.PATH,
         RUNLAKE_DATA_DIR: join(folder, 'data'),
         RUNLAKE_HOST: '127.0.0.1',
         RUNLAKE_PORT: port,
-        RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
-        RUNLAKE_DATABASE_URL: stores.databaseUrl,
+        RUNLAKE_METRICS_PORT: port,
         RUNLAKE_SECRET_KEY: 'the key of this test',
+        ...environment,
       },
       stdio: 'pipe',
     });
     const gone = once(child, 'exit');
-    child.stdout.resume();
-    child.stderr.resume();
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+    const [check = ''] = valuesOf('HEALTHCHECK');
+    const [command = '', ...words] = JSON.parse(check.slice(check.indexOf('CMD ') + 4)) as string[];
+    const healthy = () =>
+      spawnSync(command, words, { env: { PATH: process.env.PATH, RUNLAKE_PORT: port } }).status === 0;
     try {
-      const [check = ''] = valuesOf('HEALTHCHECK');
-      const [program = '', ...words] = JSON.parse(check.slice(check.indexOf('CMD ') + 4)) as string[];
-      const healthy = () =>
-        spawnSync(program, words, { env: { PATH: process.env.PATH, RUNLAKE_PORT: port } }).status === 0;
-      await until('the check of health', healthy, 60_000);
+      await until('the check of health', () => child.exitCode !== null || healthy(), 60_000);
+      expect(child.exitCode, output).toBeNull();
       child.kill('SIGTERM');
       expect(await gone).toEqual([0, null]);
       expect(healthy()).toBe(false);
     } finally {
       if (child.exitCode === null) child.kill('SIGKILL');
-      await stores.close();
     }
+  }
+
+  const addressesOf = ({ clickhouseUrl, databaseUrl }: FreshStores) => ({
+    RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
+    RUNLAKE_DATABASE_URL: databaseUrl,
+  });
+
+  it('runs on stores with addresses; its check of health passes once it is ready', async () => {
+    const stores = await freshStores();
+    await serve('all', addressesOf(stores)).finally(() => stores.close());
+  }, 180_000);
+
+  describe.runIf(kafka && registry)('on Kafka', () => {
+    it.each(['api', 'ingest'])(
+      'runs %s, and needs nothing but servers for it',
+      async (role) => {
+        const stores = await freshStores();
+        const servers = { kafkaBrokers: kafka?.brokers as string, schemaRegistryUrl: registry?.url as string };
+        const own = ownKafka({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
+        try {
+          await serve(role, { ...addressesOf(stores), ...own.environment });
+          // The folder of data belongs to embedded engines alone.
+          expect(existsSync(join(folder, 'data'))).toBe(false);
+        } finally {
+          await own.clear();
+          await stores.close();
+        }
+      },
+      180_000,
+    );
   });
 });
