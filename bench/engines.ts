@@ -43,5 +43,6 @@ function withoutCaches(inner: Warehouse): Warehouse {
   return {
     ...inner,
     query: <Row>(query: Query) => inner.query<Row>({ ...query, settings: { ...query.settings, ...fresh } }),
+    queryText: (query) => inner.queryText({ ...query, settings: { ...query.settings, ...fresh } }),
   };
 }

@@ -12,7 +12,7 @@ export function quantile(values: readonly number[], share: number): number {
 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
-/** To two digits behind the point. */
-export function round(value: number): number {
-  return Math.round(value * 100) / 100;
+/** To so many digits behind the point. */
+export function round(value: number, digits = 2): number {
+  return Number(value.toFixed(digits));
 }

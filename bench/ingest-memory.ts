@@ -4,8 +4,9 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { startRunlake } from '../test/runlake-process.ts';
+import { median, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
-import { median, memoryMib, rounded } from './ingest-load/process-figures.ts';
+import { memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
 
 const minutes = 5;
@@ -37,11 +38,11 @@ try {
   console.log(
     JSON.stringify({
       bench: 'ingest-memory',
-      ratio: rounded(inMinute(minutes) / inMinute(2), 3),
+      ratio: round(inMinute(minutes) / inMinute(2), 3),
       target: 1.25,
       higher_is_better: false,
-      mib_by_minute: Array.from({ length: minutes }, (_, index) => rounded(inMinute(index + 1), 0)),
-      peak_mib: rounded(memoryMib(runlake.pid, 'VmHWM'), 0),
+      mib_by_minute: Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1), 0)),
+      peak_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
       runs,
     }),
   );

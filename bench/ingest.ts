@@ -10,11 +10,12 @@ import { gzipSync } from 'node:zlib';
 import { openWarehouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 import { startRunlake } from '../test/runlake-process.ts';
+import { median, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { insertFloor } from './ingest-load/floor.ts';
 import { otlpBody, otlpType } from './ingest-load/otlp-bodies.ts';
-import { cpuSeconds, median, memoryMib, rounded } from './ingest-load/process-figures.ts';
-import { percentile, type SendOptions, sendAll } from './ingest-load/send.ts';
+import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
+import { type SendOptions, sendAll } from './ingest-load/send.ts';
 import { zstdBodies } from './ingest-load/zstd-bodies.ts';
 
 const rounds = 5;
@@ -41,9 +42,9 @@ try {
   await sendAll(bodies(40), multipart);
   await sendAll(bodies(10, otlpBody), otlp);
   const results: Awaited<ReturnType<typeof measure>>[] = [];
-  for (let round = 0; round < rounds; round++) results.push(await measure());
+  for (let turn = 0; turn < rounds; turn++) results.push(await measure());
   const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
-    rounded(median(results.map(figure)), digits);
+    round(median(results.map(figure)), digits);
   const gzip = await throughput(
     bodies(bodiesBeside).map((body) => gzipSync(body)),
     { ...multipart, encoding: 'gzip' },
@@ -62,16 +63,16 @@ try {
       runs_per_second: of(({ product }) => product, 0),
       floor_runs_per_second: of(({ floor }) => floor, 0),
       otlp_spans_per_second: of(({ spans }) => spans, 0),
-      gzip_runs_per_second: rounded(gzip, 0),
-      zstd_runs_per_second: zstd === undefined ? null : rounded(zstd, 0),
+      gzip_runs_per_second: round(gzip, 0),
+      zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
       mean_cut_rows: of(({ cut }) => cut, 0),
       p50_ms_of_8_clients: of(({ p50 }) => p50),
       p99_ms_of_8_clients: of(({ p99 }) => p99),
-      alone_p50_ms: rounded(percentile(alone, 0.5)),
-      alone_p99_ms: rounded(percentile(alone, 0.99)),
+      alone_p50_ms: round(quantile(alone, 0.5)),
+      alone_p99_ms: round(quantile(alone, 0.99)),
       server_cpu_us_per_run: of(({ server }) => server),
       client_cpu_us_per_run: of(({ client }) => client),
-      peak_memory_mib: rounded(memoryMib(runlake.pid, 'VmHWM'), 0),
+      peak_memory_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
       rounds,
     }),
   );
@@ -105,8 +106,8 @@ async function measure() {
     cut,
     server,
     client: (clientCpu.user + clientCpu.system) / runs,
-    p50: percentile(times, 0.5),
-    p99: percentile(times, 0.99),
+    p50: quantile(times, 0.5),
+    p99: quantile(times, 0.99),
   };
 }
 

@@ -13,25 +13,18 @@
 import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, type IncomingMessage, request } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { queryRuns } from '../api/main/runs/query-runs.ts';
 import { buildServer } from '../api/server/build-server.ts';
 import type { Services } from '../api/server/services.ts';
-import { openWarehouse } from '../infra/clickhouse/client.ts';
-import type { Query, Warehouse } from '../infra/clickhouse/warehouse.ts';
+import type { Warehouse } from '../infra/clickhouse/warehouse.ts';
 import { loadConfig } from '../infra/config/load.ts';
-import { openDataFolder } from '../infra/embedded/data-folder.ts';
-import { startEmbedded } from '../infra/embedded/start.ts';
-import { migrate } from '../infra/migrations/migrate.ts';
-import { openDatabase } from '../infra/postgres/pool.ts';
 import { createTokenSigner } from '../infra/signing/token-signer.ts';
-import { createLogger } from '../infra/telemetry/logger.ts';
 import type { SelectName } from '../pipelines/runs/run-select.ts';
 import { createAuthenticator } from '../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../pipelines/tenants/bootstrap.ts';
+import { type BenchEngines, withEngines } from './engines.ts';
+import { quantile, round, timedMs } from './figures.ts';
 
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
 const runsOfOthers = runs / 20;
@@ -42,8 +35,6 @@ const rounds = Number(process.env.BENCH_ROUNDS ?? 15);
 const requestsPerRound = 4;
 const target = 1.5;
 const p50TargetMs = 100;
-/** What ClickHouse may not remember from one repetition to the next. */
-const fresh = { use_query_condition_cache: 0 } as const;
 
 const select: readonly SelectName[] = [
   'app_path',
@@ -76,19 +67,10 @@ const select: readonly SelectName[] = [
   'trace_id',
 ];
 
-const logger = createLogger('warn', 'bench');
-const path = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
-const folder = await openDataFolder(path);
-const engines = await startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger });
-const timeoutMs = 600_000;
-const warehouse = withoutCaches(openWarehouse({ url: String(engines.clickhouseUrl), logger, timeoutMs }));
-const database = openDatabase({ url: String(engines.databaseUrl), logger, timeoutMs });
-try {
-  await migrate({ warehouse, database, logger });
-  const { key, workspaceId, projectIds } = await addNames();
-  const insertSeconds = (await timed(() => insertAll(workspaceId, projectIds))) / 1_000;
-  const figures = await measure(key, workspaceId, projectIds[0] as string);
-  const { all, errors } = figures;
+await withEngines(async (engines) => {
+  const { key, workspaceId, projectIds } = await addNames(engines);
+  const insertMs = await timedMs(() => insertAll(engines, workspaceId, projectIds));
+  const { all, errors } = await measure(engines, key, workspaceId, projectIds[0] as string);
   console.log(
     JSON.stringify({
       bench: 'page',
@@ -105,27 +87,13 @@ try {
       page_bytes: all.bytes,
       runs,
       runs_of_others: runsOfOthers * otherProjects,
-      insert_seconds: round(insertSeconds),
+      insert_seconds: round(insertMs / 1_000),
     }),
   );
-} finally {
-  await warehouse.close();
-  await database.close();
-  await engines.stop();
-  await folder.close();
-  rmSync(path, { recursive: true, force: true });
-}
-
-function withoutCaches(inner: Warehouse): Warehouse {
-  return {
-    ...inner,
-    query: <Row>(query: Query) => inner.query<Row>({ ...query, settings: { ...query.settings, ...fresh } }),
-    queryText: (query) => inner.queryText({ ...query, settings: { ...query.settings, ...fresh } }),
-  };
-}
+});
 
 /** Workspace and key of a first start, and the projects; the measured one first. */
-async function addNames() {
+async function addNames({ database }: BenchEngines) {
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await bootstrap(database, { ...loadConfig({}).config, bootstrapApiKey: key });
   const [workspace] = await database.query<{ id: string }>('SELECT id FROM workspaces');
@@ -138,20 +106,31 @@ async function addNames() {
   return { key, workspaceId, projectIds };
 }
 
-async function insertAll(workspaceId: string, projectIds: readonly string[]): Promise<void> {
+async function insertAll(
+  { warehouse }: BenchEngines,
+  workspaceId: string,
+  projectIds: readonly string[],
+): Promise<void> {
   const beginSeconds = Math.floor(Date.now() / 1_000) - days * 86_400;
   const pieces = Math.ceil(runs / pieceRows);
   for (let piece = 0; piece < pieces; piece++) {
     for (const [place, project] of projectIds.entries()) {
       const total = place === 0 ? runs : runsOfOthers;
       const count = total / pieces;
-      await insertPiece({ tenant: workspaceId, project, total, begin: beginSeconds, first: piece * count, count });
+      await insertPiece(warehouse, {
+        tenant: workspaceId,
+        project,
+        total,
+        begin: beginSeconds,
+        first: piece * count,
+        count,
+      });
     }
   }
 }
 
 /** Traces of five runs; inputs, metadata and outputs of random letters, which no codec makes small. */
-async function insertPiece(params: Record<string, string | number>): Promise<void> {
+async function insertPiece(warehouse: Warehouse, params: Record<string, string | number>): Promise<void> {
   const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;
   const text = (bytes: number, seed: number) => `hex(randomString(${bytes} + number % 2, ${seed}))`;
   const post = `'step', ['llm', 'chain', 'tool'][1 + number % 3], began,
@@ -175,7 +154,12 @@ async function insertPiece(params: Record<string, string | number>): Promise<voi
   }
 }
 
-async function measure(key: string, workspaceId: string, projectId: string) {
+async function measure(
+  { warehouse, database, logger }: BenchEngines,
+  key: string,
+  workspaceId: string,
+  projectId: string,
+) {
   const config = { ...loadConfig({}).config, port: 0 };
   const authenticator = createAuthenticator({ database, logger });
   const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
@@ -193,14 +177,14 @@ async function measure(key: string, workspaceId: string, projectId: string) {
     const params = { tenant: workspaceId, project: projectId };
     for (let done = -1; done < rounds; done++) {
       let expected: string[] = [];
-      const plainMs = await timed(async () => {
+      const plainMs = await timedMs(async () => {
         expected = (await warehouse.query<{ id: string }>({ name: 'bench-plain', sql, params })).map((row) => row.id);
       });
       const httpMs: number[] = [];
       for (let sent = 0; sent < requestsPerRound; sent++) {
         let text = '';
         httpMs.push(
-          await timed(async () => {
+          await timedMs(async () => {
             text = await post(`${address}/runs/query`, key, agent, body);
           }),
         );
@@ -231,19 +215,4 @@ async function post(url: string, key: string, agent: Agent, body: string): Promi
   const text = Buffer.concat(chunks).toString('utf8');
   assert.equal(response.statusCode, 200, text);
   return text;
-}
-
-async function timed(work: () => Promise<unknown>): Promise<number> {
-  const startMs = performance.now();
-  await work();
-  return performance.now() - startMs;
-}
-
-function quantile(values: readonly number[], share: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
-}
-
-function round(value: number): number {
-  return Math.round(value * 100) / 100;
 }

@@ -77,7 +77,7 @@ await withEngines(async (engines) => {
       week_target: 5,
       worst_p99_ms: Math.max(...Object.values(reports).map(({ p99 }) => p99)),
       p99_target_ms: 100,
-      rows_per_fact: Math.round((rows!.kept / rows!.facts) * 100_000) / 100_000,
+      rows_per_fact: round(rows!.kept / rows!.facts, 5),
       rows_per_fact_target: 0.02,
       reports,
       traces: load.traces,

@@ -26,7 +26,7 @@ export async function sendAll(bodies: readonly Buffer[], options: SendOptions): 
   } finally {
     agent.destroy();
   }
-  return times.sort((a, b) => a - b);
+  return times;
 }
 
 function send(body: Buffer, options: SendOptions, agent: Agent): Promise<void> {
@@ -52,8 +52,4 @@ function send(body: Buffer, options: SendOptions, agent: Agent): Promise<void> {
     });
     call.end(body);
   });
-}
-
-export function percentile(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
