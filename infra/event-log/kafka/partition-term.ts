@@ -275,10 +275,9 @@ export class PartitionTerm {
     const { topicName: topic } = this.#options;
     if (this.#replay === undefined) return;
     replays.inc({ topic, reason: because });
-    this.#logger.warn(
-      { from: this.#position, until: this.#replay.until, because },
-      'events are stored anew, in order, up to the end of the log: how far that had come is not known',
-    );
+    const range = { from: this.#position, until: this.#replay.until, because };
+    if (because === 'no position') this.#logger.info(range, 'the group has no position yet: it begins with the log');
+    else this.#logger.warn(range, 'how far storing had come is not known: events are stored anew, in order');
   }
 }
 

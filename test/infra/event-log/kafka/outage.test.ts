@@ -1,0 +1,176 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { until } from '../../until.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import { type OwnBroker, ownBroker } from './own-broker.ts';
+
+const servers = kafkaServers();
+const publishTimeoutMs = 2_000;
+
+describe.runIf(servers)('Kafka is away while events are published', () => {
+  let broker: OwnBroker;
+  let under: KafkaUnderTest;
+  let log: KafkaLog;
+  const seen = new Map<string, LogRecord>();
+
+  beforeAll(async () => {
+    broker = await ownBroker();
+    under = await kafkaUnderTest(
+      { ...(servers as KafkaServers), brokers: broker.brokers },
+      { publishTimeoutMs, maxPendingBytes: 1_000_000, kafkaPartitions: 2, maxRunBytes: 512 * 1024 },
+    );
+    log = await under.open({}, [runEvents]);
+    await log.subscribe({
+      topic: runEvents,
+      group: 'through',
+      limits: { rows: 10_000, bytes: 10_000_000 },
+      async handle({ partition, records }) {
+        for (const record of records) seen.set(`${partition}/${record.offset}`, record);
+      },
+    });
+  });
+  afterAll(async () => {
+    await under?.close().catch(() => undefined);
+    await broker?.remove();
+  });
+
+  const message = (key: string, text: string) => ({
+    key,
+    value: Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from(text)]),
+  });
+
+  /** Publishes 0, 1, 2, … of a key, each again until it is taken, as a client does. */
+  function publishing(key: string) {
+    let next = 0;
+    let stopped = false;
+    let refusals = 0;
+    const slowestMs = { value: 0 };
+    const done = (async () => {
+      while (!stopped) {
+        const startedAtMs = performance.now();
+        try {
+          await log.publish(runEvents, [message(key, `${key} ${next}`)]);
+          next++;
+        } catch (error) {
+          expect(error).toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503 });
+          expect((error as { retryAfterSeconds?: number }).retryAfterSeconds).toBeGreaterThan(0);
+          refusals++;
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+        slowestMs.value = Math.max(slowestMs.value, performance.now() - startedAtMs);
+      }
+    })();
+    return {
+      taken: () => next,
+      refusals: () => refusals,
+      slowestMs: () => slowestMs.value,
+      async stop() {
+        stopped = true;
+        await done;
+      },
+    };
+  }
+
+  /** Every key's numbers in the order of the log, as the consumer that lives through it all has seen them. */
+  async function stored(keys: readonly string[], counts: readonly number[]) {
+    const numbersOf = (key: string) =>
+      [...seen.values()]
+        .filter((record) => record.key === key)
+        .sort((a, b) => a.offset - b.offset)
+        .map(({ value }) => Number(value.subarray(5).toString().split(' ').at(-1)));
+    await until(
+      'all that was taken to be consumed',
+      () => keys.every((key, index) => new Set(numbersOf(key)).size >= (counts[index] as number)),
+      90_000,
+    );
+    return keys.map(numbersOf);
+  }
+
+  async function lives(name: string, away: () => Promise<void>, back: () => Promise<void>) {
+    const keys = Array.from({ length: 6 }, (_, index) => `${name}${index}`);
+    const publishers = keys.map(publishing);
+    await until('events to be taken', () => publishers.every(({ taken }) => taken() > 20), 30_000);
+    await away();
+    await until('refusals', () => publishers.every(({ refusals }) => refusals() > 2), 30_000);
+    const before = publishers.map(({ taken }) => taken());
+    await back();
+    await until(
+      'events to be taken again',
+      () => publishers.every(({ taken }, index) => taken() > (before[index] as number) + 20),
+      60_000,
+    );
+    await Promise.all(publishers.map((each) => each.stop()));
+    for (const { slowestMs } of publishers) expect(slowestMs()).toBeLessThan(publishTimeoutMs + 1_500);
+    const counts = publishers.map(({ taken }) => taken());
+    for (const [index, numbers] of (await stored(keys, counts)).entries()) {
+      // Nothing that was taken is missing, and no copy of an older event stands behind a newer one that was taken.
+      const held = new Set(numbers);
+      expect(
+        Array.from({ length: counts[index] as number }, (_, number) => number).filter((n) => !held.has(n)),
+      ).toEqual([]);
+      expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
+    }
+    expect(log.pendingBytes).toBe(0);
+  }
+
+  test('it stalls: refused in time; afterwards nothing taken is missing, and nothing old comes late', async () => {
+    await lives(
+      'stall',
+      async () => broker.freeze(true),
+      async () => broker.freeze(false),
+    );
+  }, 180_000);
+
+  test('it is killed and started again: the same', async () => {
+    await lives(
+      'kill',
+      () => broker.kill(),
+      () => broker.start(),
+    );
+  }, 180_000);
+
+  test('what waits meanwhile is bounded, later requests are refused at once, and none of it waits for ever', async () => {
+    broker.freeze(true);
+    onTestFinished(() => broker.freeze(false));
+    const large = 'x'.repeat(300_000);
+    const waiting = Array.from({ length: 3 }, (_, index) => log.publish(runEvents, [message(`k${index}`, large)]));
+    const outcomes = Promise.allSettled(waiting);
+    await expect(log.publish(runEvents, [message('k', large)])).rejects.toMatchObject({
+      code: 'OVERLOADED',
+      status: 503,
+    });
+    for (const outcome of await outcomes) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'EVENT_LOG_UNAVAILABLE' } });
+    }
+    const startedAtMs = performance.now();
+    for (let index = 0; index < 20; index++) {
+      await log.publish(runEvents, [message(`k${index}`, 'small')]).catch(() => undefined);
+    }
+    // Only requests to a lane that had nothing under way wait, those after them do not.
+    expect(performance.now() - startedAtMs).toBeLessThan(publishTimeoutMs * 3);
+    await expect(log.check()).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+    broker.freeze(false);
+    await until(
+      'Kafka to take events again',
+      () =>
+        log.publish(runEvents, [message('k', 'after')]).then(
+          () => true,
+          () => false,
+        ),
+      30_000,
+    );
+    await until('nothing to be held', () => log.pendingBytes === 0, 30_000);
+    await until(
+      'health',
+      () =>
+        log.check().then(
+          () => true,
+          () => false,
+        ),
+      30_000,
+    );
+  }, 120_000);
+});

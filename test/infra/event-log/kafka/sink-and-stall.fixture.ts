@@ -1,0 +1,35 @@
+/**
+ * A sink that goes no further than a step of its first insert, which it tells its parent: it waits there to be killed.
+ * Argument: JSON with the log's configuration, the stores' addresses and the step.
+ */
+import { openWarehouse } from '../../../../infra/clickhouse/client.ts';
+import type { Config } from '../../../../infra/config/settings.ts';
+import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { openDatabase } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { sinkOnKafka } from './sink-on-kafka.ts';
+
+export interface StallingSink {
+  readonly config: Config;
+  readonly clickhouseUrl: string;
+  readonly databaseUrl: string;
+  readonly stallsAt: 'before the insert' | 'after the insert';
+}
+
+const { config, clickhouseUrl, databaseUrl, stallsAt } = JSON.parse(process.argv[2] ?? '') as StallingSink;
+const logger = createLogger('silent', 'test');
+const log = await openKafkaLog({ config, topics: [runEvents], logger });
+const warehouse = openWarehouse({ url: clickhouseUrl, logger, timeoutMs: 30_000 });
+const database = openDatabase({ url: databaseUrl, logger, timeoutMs: 30_000 });
+await sinkOnKafka(
+  { log, warehouse, database },
+  {
+    config,
+    around: async ({ token }, real) => {
+      if (stallsAt === 'after the insert') await real();
+      process.send?.({ token });
+      await new Promise(() => {});
+    },
+  },
+);

@@ -1,0 +1,184 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { until } from '../../until.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import type { StallingSink } from './sink-and-stall.fixture.ts';
+import { logged, type SinkOnKafka, sinkOnKafka } from './sink-on-kafka.ts';
+
+const servers = kafkaServers();
+const group = 'sink-runs';
+
+describe.runIf(servers)('the sink on Kafka', () => {
+  let stores: FreshStores;
+  let kafka: KafkaUnderTest;
+  let log: KafkaLog;
+  beforeEach(async () => {
+    stores = await freshStores();
+    kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 1, maxRunAgeDays: 3_000 });
+    log = await kafka.open({}, [runEvents]);
+  });
+  afterEach(async () => {
+    await kafka.close();
+    await stores.close();
+  });
+
+  const publish = (...events: RunEvent[]) =>
+    log.publish(
+      runEvents,
+      events.map((event) => logged(log, event)),
+    );
+  const patchOf = (of: RunEvent, outputs: unknown): RunEvent => ({
+    ...of,
+    kind: 'patch',
+    projectId: nilUuid,
+    values: { outputs: json(outputs) },
+  });
+  async function start(options: Parameters<typeof sinkOnKafka>[1] = {}): Promise<SinkOnKafka> {
+    const own = await kafka.open({}, [runEvents]);
+    return sinkOnKafka({ log: own, warehouse: stores.warehouse, database: stores.database }, options);
+  }
+  const rows = <Row>(sql: string) => stores.warehouse.query<Row>({ name: 'test', sql });
+  /** Rows as they lie in the table, before equal keys merge. */
+  const physicalRows = async () => Number((await rows<{ n: number }>('SELECT count() AS n FROM runs'))[0]?.n);
+  const outputsOf = async ({ runId }: RunEvent) =>
+    (
+      await rows<{ outputs: string }>(
+        `SELECT coalesce(patch_outputs, post_outputs) AS outputs FROM runs FINAL WHERE id = '${runId}'`,
+      )
+    )[0]?.outputs;
+  async function committed() {
+    const found = await kafka.admin.fetchOffsets({
+      groupId: kafka.config.kafkaTopicPrefix + group,
+      topics: [kafka.nameOf(runEvents)],
+    });
+    const [partition] = found[0]?.partitions ?? [];
+    return { offset: Number(partition?.offset), note: JSON.parse(partition?.metadata || '{}') };
+  }
+
+  test.each<[StallingSink['stallsAt'], number]>([
+    ['before the insert', 0],
+    ['after the insert', 50],
+  ])(
+    'killed %s, the next one repeats the cut whole under its token',
+    async (stallsAt, rowsBefore) => {
+      await publish(...Array.from({ length: 50 }, () => runEvent()));
+      const fixture = fileURLToPath(new URL('./sink-and-stall.fixture.ts', import.meta.url));
+      const { config } = kafka;
+      const { clickhouseUrl, databaseUrl } = stores;
+      const stalling: StallingSink = { config, clickhouseUrl, databaseUrl, stallsAt };
+      const child = fork(fixture, [JSON.stringify(stalling)], { execArgv: ['--import', 'tsx'] });
+      const [{ token }] = (await once(child, 'message')) as [{ token: string }];
+      // More arrives while the cut is under way: it must not get into it.
+      await publish(...Array.from({ length: 7 }, () => runEvent()));
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+      expect(await committed()).toMatchObject({ offset: 0, note: { cut: [0, 49] } });
+      expect(await physicalRows()).toBe(rowsBefore);
+      const next = await start();
+      await until('everything to be stored', async () => (await committed()).offset === 57, 60_000);
+      expect(next.inserts.map((insert) => insert.token)[0]).toBe(token);
+      expect(await physicalRows()).toBe(57);
+      expect(await committed()).toEqual({ offset: 57, note: { runlake: 1, next: 57 } });
+    },
+    120_000,
+  );
+
+  test.each<[string, (name: string, topic: string) => Promise<unknown>]>([
+    [
+      'set back by hand',
+      (groupId, topic) => kafka.admin.setOffsets({ groupId, topic, partitions: [{ partition: 0, offset: '1' }] }),
+    ],
+    ['gone', (groupId) => kafka.admin.deleteGroups([groupId])],
+  ])(
+    'where the position is %s, everything is stored anew in order, and the newest value stands',
+    async (_what, reset) => {
+      const run = runEvent({ values: { outputs: json('posted') } });
+      const config = { cutRows: 1 };
+      const first = await start({ config });
+      for (const event of [run, patchOf(run, 'older'), patchOf(run, 'newer')]) await publish(event);
+      await until('the events to be stored', async () => (await committed()).offset === 3, 30_000);
+      await first.stop();
+      const tokens = new Set(first.inserts.map(({ token }) => token));
+      await reset(kafka.config.kafkaTopicPrefix + group, kafka.nameOf(runEvents));
+      // Cut otherwise than before at first, and in the same way after that: old tokens would drop just the newest.
+      const second = await start({ config: { cutRows: 2 } });
+      await until('the events to be stored again', async () => (await committed()).offset === 3, 60_000);
+      expect(second.inserts.length).toBeGreaterThan(0);
+      for (const { token } of second.inserts) expect(tokens).not.toContain(token);
+      expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
+      await publish(patchOf(run, 'newest'));
+      await until('the next event', async () => (await committed()).offset === 4, 30_000);
+      // Beyond what was there when the replay began, tokens are as always.
+      expect((await committed()).note).toEqual({ runlake: 1, next: 4 });
+      expect(second.inserts.at(-1)?.token).toMatch(/:3-3:\d+:[0-9a-f]{32}$/);
+      expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
+    },
+    120_000,
+  );
+
+  test('strangers and damage go to the dead letters as they came; what lies between them is stored', async () => {
+    const good = [runEvent(), runEvent(), runEvent()];
+    const [a, b, c] = good.map((event) => logged(log, event)) as [never, never, never];
+    const unknownId = Buffer.from((a as { value: Buffer }).value);
+    unknownId.writeUInt32BE(99_999_999, 1);
+    const trailing = Buffer.concat([(a as { value: Buffer }).value, Buffer.from([0])]);
+    const binaryKey = Buffer.from([0xff, 0x00, 0xfe]);
+    await kafka.produce(runEvents, [
+      a,
+      {
+        key: binaryKey,
+        value: Buffer.from('not a record'),
+        headers: { traceparent: '00-1', odd: Buffer.from([0xff]) },
+      },
+      b,
+      { key: 'unknown id', value: unknownId },
+      { key: 'tombstone', value: null },
+      { key: 'trailing', value: trailing },
+      c,
+    ]);
+    await start();
+    await until('everything to be handled', async () => (await committed()).offset === 7, 60_000);
+    expect(await physicalRows()).toBe(3);
+    const letters = openKafkaDeadLetters({
+      config: kafka.config,
+      topics: [runEvents],
+      logger: createLogger('silent', 'test'),
+    });
+    const heads = await letters.list({ topics: [runEvents] }, 10);
+    expect(heads.map(({ offset, step }) => [offset, step]).sort()).toEqual([
+      [1, 'framing'],
+      [3, 'schema'],
+      [4, 'framing'],
+      [5, 'walk'],
+    ]);
+    const stranger = await letters.find(heads.find(({ offset }) => offset === 1)?.id ?? '');
+    expect(stranger?.value.toString()).toBe('not a record');
+    expect(stranger?.headers).toMatchObject({ traceparent: '00-1' });
+    await letters.close();
+  }, 120_000);
+
+  test('a handler that fails keeps the partition in order, and nothing else', async () => {
+    let failures = 3;
+    const sink = await start({
+      around: async (_insert, real) => {
+        if (failures-- > 0) throw new Error('not now');
+        await real();
+      },
+    });
+    const run = runEvent();
+    await publish(run, patchOf(run, 'one'));
+    await publish(patchOf(run, 'two'));
+    await until('everything to be stored', async () => (await committed()).offset === 3, 60_000);
+    expect(new Set(sink.inserts.slice(0, 4).map(({ token }) => token)).size).toBe(1);
+    expect(await outputsOf(run)).toBe(JSON.stringify('two'));
+  }, 120_000);
+});

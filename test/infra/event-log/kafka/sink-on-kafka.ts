@@ -1,0 +1,59 @@
+import type { InsertBody, Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import type { Config } from '../../../../infra/config/settings.ts';
+import type { EventLog, LogMessage } from '../../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { framed } from '../../../pipelines/ingest/sink/sink-under-test.ts';
+
+/** What happens in place of an insert. */
+export type Around = (insert: InsertBody, real: () => Promise<void>) => Promise<void>;
+
+export interface SinkOnKafka {
+  readonly sink: Sink;
+  readonly log: EventLog;
+  /** Inserts that were tried, in order. */
+  readonly inserts: InsertBody[];
+  stop(): Promise<void>;
+}
+
+/** Start times of the tests lie anywhere. */
+const usual = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
+
+/** A sink of run events on a log and on real stores. */
+export async function sinkOnKafka(
+  parts: { readonly log: EventLog; readonly warehouse: Warehouse; readonly database: Database },
+  { config = {}, around = (_insert, real) => real() }: { config?: Partial<Config>; around?: Around } = {},
+): Promise<SinkOnKafka> {
+  const inserts: InsertBody[] = [];
+  const warehouse: Warehouse = {
+    ...parts.warehouse,
+    async insertBody(insert) {
+      inserts.push(insert);
+      await around(insert, () => parts.warehouse.insertBody(insert));
+    },
+  };
+  const { log, database } = parts;
+  const logger = createLogger('silent', 'test');
+  const sink = new Sink({ log, warehouse, database, config: { ...usual, ...config }, logger, onHoursNoted: () => {} });
+  await sink.start([runEvents]);
+  return {
+    sink,
+    log,
+    inserts,
+    async stop() {
+      await log.close();
+      sink.stop();
+    },
+  };
+}
+
+/** A run event under the id that the registry gave to the schema. */
+export function logged(log: EventLog, event: RunEvent): LogMessage {
+  const value = framed(event);
+  value.writeUInt32BE(log.schemaId(runEvents), 1);
+  return { key: `${event.tenantId}:${event.traceId}`, value };
+}
