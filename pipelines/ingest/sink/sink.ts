@@ -71,7 +71,7 @@ export class Sink {
     await this.#recover();
     this.#hideMetrics = [
       parkedNow.showing(() => countParked(database)),
-      newestVisibleAge.showing(() => ageOfNewestVisible(warehouse)),
+      newestVisibleAge.showing(() => ageOfNewestVisible(warehouse), 0),
     ];
     for (const topic of topics) {
       await log.subscribe({

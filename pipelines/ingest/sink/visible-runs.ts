@@ -3,8 +3,10 @@ import { receivedAtMicrosOf } from '../run-event/key-fields.ts';
 import { visibleSeconds } from './sink-metrics.ts';
 import type { GoodRecord } from './split-into-cuts.ts';
 
-/** What this process has stored last. */
+/** What this process has stored last, or found stored when it had stored nothing yet. */
 let newestMicros = 0;
+let askedAtMs = Number.NEGATIVE_INFINITY;
+const askEveryMs = 5_000;
 
 /** Notes that an insert of run events is stored. They are in the order of the log, so its ends tell enough. */
 export function noteVisible(records: readonly GoodRecord[]): void {
@@ -21,8 +23,12 @@ export function noteVisible(records: readonly GoodRecord[]): void {
  * stored none yet, of runs that began within the last day. `undefined` where there is none.
  */
 export async function ageOfNewestVisible(warehouse: Warehouse): Promise<number | undefined> {
-  const newest = newestMicros === 0 ? await newestStored(warehouse) : newestMicros;
-  return newest === 0 ? undefined : Math.max(0, Date.now() * 1_000 - newest) / 1_000_000;
+  if (newestMicros === 0 && performance.now() - askedAtMs >= askEveryMs) {
+    askedAtMs = performance.now();
+    const stored = await newestStored(warehouse);
+    newestMicros = Math.max(newestMicros, stored);
+  }
+  return newestMicros === 0 ? undefined : Math.max(0, Date.now() * 1_000 - newestMicros) / 1_000_000;
 }
 
 async function newestStored(warehouse: Warehouse): Promise<number> {

@@ -1,0 +1,84 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { openDatabase } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { registry } from '../../../../infra/telemetry/metrics.ts';
+import { ageOfOldestNote, oldestNoteAge } from '../../../../pipelines/usage/usage-metrics.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let hide: () => void;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  hide = oldestNoteAge.showing(() => ageOfOldestNote(api.database), 0);
+});
+afterAll(async () => {
+  hide();
+  await api.close();
+});
+
+/** The value of the sample whose line begins so. */
+async function sample(begin: string): Promise<number | undefined> {
+  const answer = await api.server.inject('/metrics');
+  expect(answer.statusCode).toBe(200);
+  const line = answer.body.split('\n').find((text) => text.startsWith(`${begin} `));
+  return line === undefined ? undefined : Number(line.slice(begin.length + 1));
+}
+
+function post(url: string, payload: object) {
+  return api.server.inject({ method: 'POST', url, headers: { 'x-api-key': acme.adminKey }, payload });
+}
+
+it('a run leaves its traces on the whole path', async () => {
+  expect(await sample('runlake_usage_oldest_note_age_seconds')).toBe(0);
+  const run = { id: randomUUID(), name: 'counted', run_type: 'chain', inputs: {} };
+  expect((await post('/runs', run)).statusCode).toBe(202);
+  expect((await post('/runs', { id: 'no uuid' })).statusCode).toBe(422);
+
+  expect(await sample('runlake_event_log_produced_events_total{topic="run-events"}')).toBe(1);
+  expect(await sample('runlake_event_log_produced_bytes_total{topic="run-events"}')).toBeGreaterThan(100);
+  expect(await sample('runlake_event_log_publish_seconds_count{topic="run-events",outcome="taken"}')).toBe(1);
+  expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
+  expect(await sample('runlake_event_log_lag_events{topic="run-events",partition="0"}')).toBe(0);
+  expect(await sample('runlake_sink_cut_rows_sum{table="runs"}')).toBe(1);
+  expect(await sample('runlake_sink_cut_bytes_sum{table="runs"}')).toBeGreaterThan(100);
+  expect(await sample('runlake_sink_insert_seconds_count{table="runs"}')).toBe(1);
+  expect(await sample('runlake_run_visible_seconds_count')).toBe(1);
+  expect(await sample('runlake_newest_visible_run_age_seconds')).toBeLessThan(60);
+  expect(await sample('runlake_dead_letters_waiting{topic="run-events"}')).toBe(0);
+  expect(await sample('runlake_parked_events')).toBe(0);
+  expect(await sample('runlake_usage_oldest_note_age_seconds')).toBeGreaterThan(0);
+  expect(await sample('runlake_http_errors_total{operation="createRun",code="INVALID_RUN"}')).toBe(1);
+});
+
+it('a store that is down leaves its gauge out; the rest is shown', async () => {
+  const gone = openDatabase({
+    url: 'postgres://nobody:nothing@127.0.0.1:1/gone',
+    logger: createLogger('silent', 'test'),
+    timeoutMs: 500,
+  });
+  const end = oldestNoteAge.showing(() => ageOfOldestNote(gone), 0);
+  try {
+    expect(await sample('runlake_usage_oldest_note_age_seconds')).toBeUndefined();
+    expect(await sample('runlake_event_log_pending_bytes')).toBe(0);
+    expect(
+      await sample('runlake_scrape_failures_total{metric="runlake_usage_oldest_note_age_seconds"}'),
+    ).toBeGreaterThan(0);
+  } finally {
+    end();
+    await gone.close();
+  }
+});
+
+it('names end with their unit or with _total, and each says what it means', async () => {
+  const metrics = (await registry.getMetricsAsJSON()).filter(({ name }) => !/^runlake_(process|nodejs)_/.test(name));
+  for (const { name, type, help } of metrics) {
+    expect(name).toMatch(/^runlake_[a-z_]+$/);
+    expect(name.endsWith('_total'), name).toBe(String(type) === 'counter');
+    if (String(type) === 'histogram') expect(name).toMatch(/_(seconds|bytes|rows)$/);
+    expect(help).toMatch(/\.$/);
+  }
+});

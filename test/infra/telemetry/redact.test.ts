@@ -1,0 +1,123 @@
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, expect, it } from 'vitest';
+import { isSecretName, scrubText } from '../../../infra/telemetry/redact.ts';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** Calls of the log that hold the secret `hunter2-hunter2` somewhere, and what must be left of the line. */
+const calls: readonly (readonly [name: string, code: string, left?: string])[] = [
+  ['an API key in a field', `logger.info({ apiKey: secret }, 'm')`],
+  ['an API key in headers', `logger.info({ headers: { 'X-Api-Key': secret, host: 'h' } }, 'm')`, '"host":"h"'],
+  ['Authorization in headers', `logger.info({ request: { headers: { Authorization: 'Bearer ' + secret } } }, 'm')`],
+  ['cookies', `logger.info({ headers: { 'set-cookie': [secret], cookie: secret } }, 'm')`],
+  ['a field five levels deep', `logger.info({ a: { b: { c: { d: { password: secret } } } } }, 'm')`],
+  ['a field in a list', `logger.info({ keys: [{ key: secret }, { secret_key: secret }] }, 'm')`],
+  ['SASL as kafkajs takes it', `logger.info({ sasl: { mechanism: 'plain', username: 'u', password: secret } }, 'm')`],
+  [
+    'S3 credentials',
+    `logger.info({ destination: { secretAccessKey: secret, sessionToken: secret, bucket: 'b' } }, 'm')`,
+    '"bucket":"b"',
+  ],
+  ['a secret that is no text', `logger.info({ credentials: { any: [secret] }, password: Buffer.from(secret) }, 'm')`],
+  [
+    'a password in an address',
+    `logger.info({ url: 'postgres://me:' + secret + '@db:5432/x?a=b' }, 'm')`,
+    'postgres://***@db:5432/x?a=b',
+  ],
+  [
+    'a password with @ in an address',
+    `logger.info({ url: 'redis://:p@' + secret + '@cache:6379/0' }, 'm')`,
+    'redis://***@cache:6379/0',
+  ],
+  [
+    'an address in the message',
+    `logger.info('cannot reach http://me:' + secret + '@ch:8123/x')`,
+    'http://***@ch:8123/x',
+  ],
+  ['an argument of the message', `logger.info('cannot reach %s', 'http://me:' + secret + '@ch/')`, 'http://***@ch/'],
+  ['a bearer token in the message', `logger.info('sent Authorization: Bearer ' + secret + ' to it')`, 'to it'],
+  [
+    'a key of our own in the message',
+    `logger.info('the key rlk_' + secret + ' is unknown')`,
+    'the key rlk_*** is unknown',
+  ],
+  [
+    'an error',
+    `logger.error({ err: new Error('connect to postgres://me:' + secret + '@db/ failed') }, 'm')`,
+    'postgres://***@db/',
+  ],
+  ['an error alone', `logger.error(new Error('password=' + secret + ', user=me'))`],
+  ['a cause', `logger.error({ err: new Error('x', { cause: new Error('sasl.password: ' + secret) }) }, 'm')`],
+  [
+    'a cause of a cause',
+    `logger.error({ err: new Error('x', { cause: new Error('y', { cause: new Error('api_key=' + secret) }) }) }, 'm')`,
+  ],
+  [
+    'the text of an error of the catalogue',
+    `logger.error({ err: fault('BAD_REQUEST', { reason: 'secret=' + secret }) }, 'm')`,
+    '"code":"BAD_REQUEST"',
+  ],
+  ['an error under another name', `logger.warn({ reason: new Error('password: ' + secret), n: 1 }, 'm')`, '"n":1'],
+  ['an error in a list', `logger.warn({ failures: [new Error('password: ' + secret)] }, 'm')`],
+  [
+    'properties of an error',
+    `logger.error({ err: Object.assign(new Error('x'), { config: { password: secret } }) }, 'm')`,
+    '"message":"x"',
+  ],
+  ['what is thrown and no error', `logger.error({ err: 'password=' + secret }, 'm')`],
+  ['a JSON text', `logger.info({ body: JSON.stringify({ user: 'me', password: secret }) }, 'm')`],
+  ['a query string', `logger.info({ path: '/x?access_token=' + secret + '&page=2' }, 'm')`, '&page=2'],
+  [
+    'a child',
+    `logger.child({ authorization: secret, part: 'p' }).child({ token: secret }).info({ secret }, 'm')`,
+    '"part":"p"',
+  ],
+  ['line breaks', `logger.info({ text: 'a\\nb' }, 'one\\ntwo\\r\\nthree ' + 'password=' + secret)`, 'one\\ntwo'],
+  ['a circle', `const circle = { password: secret }; circle.self = circle; logger.info(circle, 'm')`],
+];
+
+let lines: readonly string[];
+beforeAll(() => {
+  const program = `
+    import { createLogger } from './infra/telemetry/logger.ts';
+    import { fault } from './infra/errors/runlake-error.ts';
+    const logger = createLogger('debug', 'test');
+    const secret = 'hunter2-hunter2';
+    ${calls.map(([, code]) => `{ ${code} }`).join('\n')}`;
+  const ended = spawnSync(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', program], { cwd: root });
+  lines = ended.stderr.toString().trimEnd().split('\n');
+});
+
+it('every event is one line of JSON', () => {
+  expect(lines.map((line) => Object.keys(JSON.parse(line)).includes('msg'))).toEqual(calls.map(() => true));
+});
+
+it.each(calls.map(([name, code, left], index) => ({ name, code, left, index })))('$name', ({ index, left }) => {
+  expect(lines[index]).not.toContain('hunter2');
+  expect(lines[index]).toContain(left ?? '***');
+});
+
+it.each([
+  ['password', true],
+  ['RUNLAKE_SECRET_KEY', true],
+  ['x-api-key', true],
+  ['saslPassword', true],
+  ['key', true],
+  ['prompt_tokens', false],
+  ['keyId', false],
+  ['partition', false],
+  ['monkey', false],
+])('%s is a secret: %s', (name, secret) => {
+  expect(isSecretName(name)).toBe(secret);
+});
+
+it.each([
+  'https://example.com/a@b',
+  'see http://localhost:1984/docs?x=user@example.com',
+  'the insert of run-events 3:100-200 took 20 ms',
+  'RUNLAKE_SECRET_KEY is required where both stores have addresses',
+  'admin@runlake.local signed in',
+])('%s stays as it is', (text) => {
+  expect(scrubText(text)).toBe(text);
+});
