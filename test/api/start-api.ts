@@ -23,6 +23,8 @@ export interface ApiUnderTest {
   readonly database: Database;
   /** Projects whose runs were handed to the deletion job. */
   readonly deletions: { workspaceId: string; projectId: string }[];
+  /** Resolves when everything that was sent is stored; requests that read wait for that by themselves. */
+  settled(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -73,6 +75,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     services,
     database,
     deletions,
+    settled: () => settling.before('GET', '/'),
     async close() {
       await server.close();
       await settling.close();

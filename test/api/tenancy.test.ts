@@ -246,6 +246,7 @@ beforeAll(async () => {
   expect((await ask('POST', { url: '/runs', payload }, key)).statusCode).toBe(202);
   const feedback = { id: victim.feedbackId, run_id: victim.runId, key: 'okapi', comment: 'okapi' };
   expect((await ask('POST', { url: '/feedback', payload: feedback }, key)).statusCode).toBe(200);
+  await api.settled();
   await rollUpPass(api.services);
   before = await victimNow();
   expect(before).toMatchObject({
