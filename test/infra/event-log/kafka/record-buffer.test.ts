@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest';
+import { RecordBuffer } from '../../../../infra/event-log/kafka/record-buffer.ts';
+import { recordOf } from '../../../../infra/event-log/kafka/record-of.ts';
+
+const records = (first: number, last: number, bytes = 10) =>
+  Array.from({ length: last - first + 1 }, (_, index) =>
+    recordOf(0, {
+      key: null,
+      value: Buffer.alloc(bytes),
+      offset: String(first + index),
+      timestamp: '0',
+      attributes: 0,
+      headers: {},
+    }),
+  );
+const offsetsOf = (taken: readonly { offset: number }[] | undefined) => taken?.map(({ offset }) => offset);
+
+test('what comes twice is there once', () => {
+  const buffer = new RecordBuffer();
+  buffer.begin(2);
+  buffer.add(records(0, 5));
+  buffer.add(records(4, 7));
+  expect(offsetsOf(buffer.take({ rows: 100, bytes: 10_000 }))).toEqual([2, 3, 4, 5, 6, 7]);
+  expect(buffer.nextOffset).toBe(8);
+  expect(buffer.bytes).toBe(0);
+});
+
+test.each([
+  ['rows', { rows: 2, bytes: 10_000 }, [0, 1]],
+  ['bytes', { rows: 100, bytes: 35 }, [0, 1, 2]],
+  ['a record above the bytes comes alone', { rows: 100, bytes: 5 }, [0]],
+])('a batch is bounded: %s', (_what, limits, expected) => {
+  const buffer = new RecordBuffer();
+  buffer.add(records(0, 9));
+  expect(offsetsOf(buffer.take(limits))).toEqual(expected);
+});
+
+test.each<[string, [number, number], [number, number], number[] | undefined]>([
+  ['whole', [5, 9], [5, 7], [5, 6, 7]],
+  ['its beginning is gone', [6, 9], [5, 7], undefined],
+  ['its end is not there', [5, 6], [5, 7], undefined],
+])('exactly a cut: %s', (_what, [first, last], [from, to], expected) => {
+  const buffer = new RecordBuffer();
+  buffer.add(records(first, last));
+  expect(offsetsOf(buffer.takeExactly(from, to))).toEqual(expected);
+  expect(buffer.firstOffset).toBe(expected ? 8 : first);
+});
+
+test('records before the beginning are forgotten, also those that were there already', () => {
+  const buffer = new RecordBuffer();
+  buffer.add(records(0, 9));
+  const before = buffer.bytes;
+  buffer.begin(8);
+  expect(offsetsOf(buffer.take({ rows: 100, bytes: 10_000 }))).toEqual([8, 9]);
+  expect(buffer.bytes).toBeLessThan(before);
+});
+
+test('a record without a value or with binary header and key is no crash', () => {
+  const raw = { headers: { a: Buffer.from([0xff]), b: [Buffer.from('1'), Buffer.from('2')], c: undefined } };
+  const record = recordOf(3, {
+    key: Buffer.from([0xff]),
+    value: null,
+    offset: '7',
+    timestamp: '0',
+    attributes: 0,
+    ...raw,
+  });
+  expect(record).toMatchObject({ partition: 3, offset: 7, value: Buffer.alloc(0), headers: { b: '2' } });
+  expect(record.raw.key).toEqual(Buffer.from([0xff]));
+});

@@ -1,0 +1,99 @@
+import { expect, test } from 'vitest';
+import { type OffsetNote, readNote, writeNote } from '../../../../infra/event-log/kafka/offset-note.ts';
+import { startingPoint } from '../../../../infra/event-log/kafka/starting-point.ts';
+
+const salt = () => 'new';
+const replay = { salt: 'old', until: 100 };
+const anew = (offset: number, because: string, until: number, lostEvents = 0) => ({
+  offset,
+  because,
+  lostEvents,
+  replay: { salt: 'new', until },
+});
+
+test.each<[string, { committed: number; low: number; high: number; note?: OffsetNote | string }, object]>([
+  ['a new group on an empty topic', { committed: -1, low: 0, high: 0 }, { offset: 0, lostEvents: 0 }],
+  ['a new group where all was deleted', { committed: -1, low: 9, high: 9 }, { offset: 9, lostEvents: 0 }],
+  ['no position and events', { committed: -1, low: 3, high: 9 }, anew(3, 'no position', 9)],
+  ['everything before is done', { committed: 5, low: 0, high: 9, note: { next: 5 } }, { offset: 5, lostEvents: 0 }],
+  ['done up to the end', { committed: 9, low: 0, high: 9, note: { next: 9 } }, { offset: 9, lostEvents: 0 }],
+  [
+    'a cut was begun',
+    { committed: 5, low: 0, high: 9, note: { cut: [5, 7] } },
+    { offset: 5, lostEvents: 0, exact: [5, 7] },
+  ],
+  [
+    'a cut was begun in a replay',
+    { committed: 5, low: 0, high: 200, note: { cut: [5, 7], replay } },
+    { offset: 5, lostEvents: 0, exact: [5, 7], replay },
+  ],
+  [
+    'in the middle of a replay',
+    { committed: 99, low: 0, high: 200, note: { next: 99, replay } },
+    { offset: 99, lostEvents: 0, replay },
+  ],
+  [
+    'a replay is over',
+    { committed: 100, low: 0, high: 200, note: { next: 100, replay } },
+    { offset: 100, lostEvents: 0 },
+  ],
+  ['set by hand', { committed: 5, low: 0, high: 9, note: '' }, anew(5, 'a position of somebody else', 9)],
+  [
+    'set by hand to before the log',
+    { committed: 1, low: 4, high: 9, note: '' },
+    anew(4, 'a position of somebody else', 9, 3),
+  ],
+  [
+    'a note of another version',
+    { committed: 5, low: 0, high: 9, note: '{"runlake":2,"next":5}' },
+    anew(5, 'a position of somebody else', 9),
+  ],
+  [
+    'a note for another offset',
+    { committed: 5, low: 0, high: 9, note: { next: 4 } },
+    anew(5, 'a position of somebody else', 9),
+  ],
+  [
+    'set by hand to the end',
+    { committed: 9, low: 0, high: 9, note: 'me' },
+    { offset: 9, lostEvents: 0, because: 'a position of somebody else' },
+  ],
+  ['events were deleted', { committed: 2, low: 4, high: 9, note: { next: 2 } }, anew(4, 'events were deleted', 9, 2)],
+  [
+    'part of a cut was deleted',
+    { committed: 2, low: 4, high: 9, note: { cut: [2, 6] } },
+    anew(4, 'events were deleted', 9, 2),
+  ],
+  [
+    'the topic was made anew',
+    { committed: 50, low: 0, high: 9, note: { next: 50 } },
+    anew(0, 'the log is another one', 9),
+  ],
+  [
+    'made anew and shorter than the cut',
+    { committed: 5, low: 0, high: 7, note: { cut: [5, 8] } },
+    anew(5, 'the log is another one', 7),
+  ],
+])('%s', (_what, { note, ...found }, expected) => {
+  const metadata = typeof note === 'object' ? writeNote(note) : note;
+  expect(startingPoint({ ...found, metadata }, salt)).toEqual(expected);
+});
+
+test.each<[string, string | null | undefined]>([
+  ['nothing', undefined],
+  ['null', null],
+  ['no JSON', '{'],
+  ['another value', '7'],
+  ['a list', '[1]'],
+  ['a cut that ends before it begins', '{"runlake":1,"cut":[7,5]}'],
+  ['a cut of one number', '{"runlake":1,"cut":[7]}'],
+  ['a negative offset', '{"runlake":1,"next":-1}'],
+  ['a broken number', '{"runlake":1,"next":1.5}'],
+])('a note that is %s is none', (_what, metadata) => {
+  expect(readNote(metadata)).toBeUndefined();
+});
+
+test('a note stays within what Kafka keeps of it', () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  expect(writeNote({ cut: [most - 1, most], replay: { salt: 'x'.repeat(12), until: most } }).length).toBeLessThan(200);
+});
