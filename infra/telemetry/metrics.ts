@@ -1,15 +1,15 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
 
 /**
  * The metrics of this process, as `/metrics` shows them. A module makes its own with the functions below, once, at its top.
  * Names begin with `runlake_` and end with their unit, or with `_total` for counters (Prometheus: "Metric and label naming").
- * A gauge whose value is looked up when it is scraped is a {@link scrapedGauge} of `scraped-gauge.ts`.
+ * Gauges are looked up when they are scraped: `scraped-gauge.ts`.
  */
 export const registry = new Registry();
 
 type Name = `runlake_${string}`;
-export type CounterName = `${Name}_total`;
-export type HistogramName = `${Name}_${'seconds' | 'bytes' | 'rows'}`;
+type CounterName = `${Name}_total`;
+type HistogramName = `${Name}_${'seconds' | 'bytes' | 'rows'}`;
 /** A number of things has the name of the things and no unit. */
 export type GaugeName = Name;
 
@@ -28,11 +28,6 @@ export function histogram<Label extends string>(
   buckets: readonly number[],
 ): Histogram<Label> {
   return new Histogram({ name, help, labelNames: [...labelNames], buckets: [...buckets], registers: [registry] });
-}
-
-/** For modules that set the value themselves. Without labels it begins at 0. */
-export function gauge<Label extends string>(name: GaugeName, help: string, labelNames: readonly Label[]): Gauge<Label> {
-  return new Gauge({ name, help, labelNames: [...labelNames], registers: [registry] });
 }
 
 /** Adds memory, CPU, event loop and garbage collection of the process; calling it again changes nothing. */
