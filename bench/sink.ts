@@ -1,0 +1,103 @@
+/**
+ * What the sink costs: runs a second from topic to visible, as a share of consuming the same records bare plus inserting them as
+ * Avro that was built before, in cuts of the product's mean size.
+ *
+ * 200,000 records of 1.1 KB on four partitions a turn, in the topic before `runlake ingest` is started on it. Its time runs from
+ * the first rows that are visible to the last, over the rows that came in between; so does the share of the floor's consumer.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { startRole } from '../test/role-process.ts';
+import { median, round } from './figures.ts';
+import { makeRuns } from './ingest-load/bodies.ts';
+import { insertRecords } from './ingest-load/floor.ts';
+import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
+import { encodeParsed, parsed } from './ingest-load/records.ts';
+import { openBareTopic } from './ingest-load/topic.ts';
+import { withStack } from './stack.ts';
+
+const turns = 3;
+const recordsPerTurn = 200_000;
+const batchRows = 1_000;
+
+await withStack(async (stack) => {
+  const { warehouse, environment } = stack;
+  // Makes tables, topics and schemas.
+  await (await startRole('ingest', environment)).end();
+  const topic = await openBareTopic(stack);
+  const results: { product: number; floor: number; cut: number; cpu: number; mib: number }[] = [];
+  for (let turn = 0; turn < turns; turn++) {
+    const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: topic.schemaId };
+    for (let sent = 0; sent < recordsPerTurn; sent += batchRows) {
+      const runs = parsed(makeRuns(batchRows));
+      await topic.produce(runs, encodeParsed(runs, owner), owner.tenantId);
+    }
+    const product = await store(owner.tenantId);
+    const consumeMs = await topic.consume(recordsPerTurn * (turn + 1));
+    const floorOwner = { ...owner, tenantId: randomUUID() };
+    const cutRows = Math.round(product.cut);
+    let insertMs = 0;
+    for (let done = 0; done < recordsPerTurn; done += cutRows) {
+      const records = encodeParsed(parsed(makeRuns(Math.min(cutRows, recordsPerTurn - done))), floorOwner);
+      const began = performance.now();
+      await insertRecords(records, warehouse);
+      insertMs += performance.now() - began;
+    }
+    const floor = recordsPerTurn / (consumeMs / (turn + 1) + insertMs);
+    results.push({ ...product, floor: floor * 1_000 });
+  }
+  await topic.close();
+
+  /** Starts the sink and watches rows appear until all are there. */
+  async function store(tenantId: string) {
+    const visible = async () => {
+      const rows = await warehouse.query<{ n: number }>({
+        name: 'bench-visible',
+        sql: 'SELECT count() AS n FROM runs WHERE tenant_id = {tenantId:UUID}',
+        params: { tenantId },
+      });
+      return rows[0]!.n;
+    };
+    const ingest = await startRole('ingest', environment);
+    let [firstMs, firstRows, cpuBefore] = [0, 0, 0];
+    for (;;) {
+      const rows = await visible();
+      if (rows > 0 && firstRows === 0) {
+        [firstMs, firstRows, cpuBefore] = [performance.now(), rows, cpuSeconds(ingest.pid)];
+      }
+      if (rows >= recordsPerTurn) break;
+      await pause(20);
+    }
+    const handled = recordsPerTurn - firstRows;
+    const product = (handled / (performance.now() - firstMs)) * 1_000;
+    const text = await (await fetch(`${ingest.url}/metrics`)).text();
+    const value = (name: string) =>
+      Number(new RegExp(`^runlake_sink_cut_rows_${name}\\{table="runs"\\} (\\S+)`, 'm').exec(text)?.[1] ?? 0);
+    const figures = {
+      product,
+      cut: value('sum') / value('count'),
+      cpu: ((cpuSeconds(ingest.pid) - cpuBefore) / handled) * 1e6,
+      mib: memoryMib(ingest.pid, 'VmHWM'),
+    };
+    await ingest.end();
+    return figures;
+  }
+
+  const of = (figure: (result: (typeof results)[number]) => number, digits = 0) =>
+    round(median(results.map(figure)), digits);
+  console.log(
+    JSON.stringify({
+      bench: 'sink',
+      ratio: of(({ product, floor }) => product / floor, 3),
+      target: 0.8,
+      higher_is_better: true,
+      runs_per_second: of(({ product }) => product),
+      floor_runs_per_second: of(({ floor }) => floor),
+      mean_cut_rows: of(({ cut }) => cut),
+      sink_cpu_us_per_run: of(({ cpu }) => cpu, 1),
+      peak_memory_mib: of(({ mib }) => mib),
+      records_per_turn: recordsPerTurn,
+      turns,
+    }),
+  );
+});

@@ -1,0 +1,58 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openWarehouse, type Warehouse } from '../infra/clickhouse/client.ts';
+import { loadStackSettings } from '../infra/config/stack-settings.ts';
+import { bringUp } from '../infra/native/bring-up.ts';
+import { takeDown } from '../infra/native/take-down.ts';
+import { createLogger } from '../infra/telemetry/logger.ts';
+
+/** Kafka, a schema registry, ClickHouse and Postgres as servers of their own, for one bench. */
+export interface BenchStack {
+  readonly brokers: string;
+  readonly registryUrl: string;
+  readonly apiKey: string;
+  /** What the roles are started with. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly warehouse: Warehouse;
+}
+
+export const benchPartitions = 4;
+
+/** Runs `work` on a stack of its own, which is taken down afterwards; what is there beside it stays. */
+export async function withStack<T>(work: (stack: BenchStack) => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
+  const parts = ['kafka', 'registry', 'clickhouse', 'postgres'] as const;
+  const ports = { kafka: 0, registry: 0, redis: 0, s3: 0, clickhouse: 0, postgres: 0 };
+  try {
+    const state = await bringUp({ ...loadStackSettings(), folder, parts, ports, isCi: true }, () => {});
+    const exports: Record<string, string> = {};
+    for (const part of Object.values(state.parts)) Object.assign(exports, part.status === 'up' ? part.exports : {});
+    const apiKey = `bench-${randomBytes(16).toString('hex')}`;
+    const warehouse = openWarehouse({
+      url: exports.RUNLAKE_CLICKHOUSE_URL ?? '',
+      logger: createLogger('warn', 'bench'),
+      timeoutMs: 60_000,
+    });
+    try {
+      return await work({
+        brokers: exports.RUNLAKE_KAFKA_BROKERS ?? '',
+        registryUrl: exports.RUNLAKE_SCHEMA_REGISTRY_URL ?? '',
+        apiKey,
+        environment: {
+          ...exports,
+          RUNLAKE_KAFKA_PARTITIONS: String(benchPartitions),
+          RUNLAKE_SECRET_KEY: randomBytes(24).toString('hex'),
+          RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
+        },
+        warehouse,
+      });
+    } finally {
+      await warehouse.close();
+    }
+  } finally {
+    await takeDown(folder);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
