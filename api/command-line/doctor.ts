@@ -5,10 +5,12 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import type { PartHealth } from '../../infra/telemetry/check-health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
+import { serverChecks } from './ask-servers.ts';
+import { type AskedServer, explainPart } from './explain-part.ts';
 import { inspections, lastEngineLines } from './inspect-installation.ts';
-import { findStores, openStores, type Stores } from './open-stores.ts';
+import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { partRemedy } from './part-remedy.ts';
-import { requireVersion } from './require-store-versions.ts';
+import { embedsEngines } from './role.ts';
 
 const answerWithinMs = 5_000;
 
@@ -22,7 +24,8 @@ export async function diagnose(): Promise<void> {
     say(false, variable, 'is no setting of Runlake', 'Check the spelling with `runlake config`.');
 
   const running = await readRunFile(config.dataDir).catch((error: unknown) => error);
-  if (isRunning(running)) {
+  if (!embedsEngines(config)) await askHere(config);
+  else if (isRunning(running)) {
     say(true, 'Process', `runlake runs as process ${running.pid} since ${running.startedAt}`);
     await askReady(running, config);
   } else {
@@ -33,9 +36,28 @@ export async function diagnose(): Promise<void> {
   if (addresses === undefined) return;
   const stores = openStores(addresses, { ...config, queryTimeoutMs: answerWithinMs }, createLogger('silent', 'doctor'));
   try {
-    await askStores(stores, config);
+    await askServers(stores, config, addresses);
   } finally {
     await stores.close();
+  }
+}
+
+/** Roles on addresses leave no trace in a folder, and may run elsewhere: what answers at our own address is asked. */
+async function askHere(config: Config): Promise<void> {
+  const { host, port, metricsHost, metricsPort } = config;
+  const places = [
+    ['API', host, port],
+    ['Ingest', metricsHost, metricsPort],
+  ] as const;
+  for (const [role, at, number] of places) {
+    const url = `http://${at.includes(':') ? `[${at}]` : at}:${number}`;
+    const answers = await fetch(`${url}/ok`, { signal: AbortSignal.timeout(answerWithinMs) }).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (answers) await askReady({ url, pid: undefined }, config);
+    else
+      console.log(`note   ${role}: no runlake answers at ${url}; one that runs elsewhere is asked by GET /ready there`);
   }
 }
 
@@ -50,8 +72,11 @@ async function lookAtInstallation(config: Config, reason: unknown): Promise<void
   say(false, 'Process', wordsOf(reason), remedy);
 }
 
-async function askReady({ url, pid }: RunningInstance, config: Config): Promise<void> {
-  const remedy = `See the log of process ${pid}; where it goes on, stop that process and start runlake again.`;
+async function askReady(
+  { url, pid }: { readonly url: string; readonly pid: number | undefined },
+  config: Config,
+): Promise<void> {
+  const remedy = `See the log of process ${pid ?? 'runlake'}; where it goes on, stop that process and start runlake again.`;
   try {
     const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(answerWithinMs) });
     const { parts = {} } = (await answer.json()) as { parts?: Record<string, PartHealth> };
@@ -66,16 +91,12 @@ async function askReady({ url, pid }: RunningInstance, config: Config): Promise<
   }
 }
 
-async function askStores(stores: Stores, config: Config): Promise<void> {
-  const up = [
-    await report(
-      'ClickHouse',
-      () => releaseOf('ClickHouse', stores.warehouse),
-      partRemedy('clickhouse', config, undefined),
-    ),
-    await report('Postgres', () => releaseOf('Postgres', stores.database), partRemedy('postgres', config, undefined)),
-  ];
-  if (up.includes(false)) return;
+async function askServers(stores: Stores, config: Config, addresses: StoreAddresses): Promise<void> {
+  const up: boolean[] = [];
+  for (const server of serverChecks(config, addresses, stores)) {
+    up.push(await report(server.name, server.check, { server, config }));
+  }
+  if (up.slice(0, 2).includes(false)) return;
   await report('Schema', async () => {
     const { pending } = await checkMigrations(stores);
     if (pending.length === 0) return 'is that of this release';
@@ -84,24 +105,35 @@ async function askStores(stores: Stores, config: Config): Promise<void> {
   });
 }
 
-async function releaseOf(store: 'ClickHouse' | 'Postgres', asked: { version(): Promise<string> }): Promise<string> {
-  const release = await asked.version();
-  requireVersion(store, release);
-  return `release ${release}`;
-}
-
-/** Says how a check ended; one that resolves with nothing has spoken itself. `remedy` is for faults that pass by themselves. */
-async function report(part: string, check: () => Promise<string | undefined>, remedy?: string): Promise<boolean> {
+/** Says how a check ended; one that resolves with nothing has spoken itself. */
+async function report(
+  part: string,
+  check: () => Promise<string | undefined>,
+  asked?: { readonly server: AskedServer; readonly config: Config },
+): Promise<boolean> {
   try {
     const words = await check();
     if (words !== undefined) say(true, part, words);
     return true;
   } catch (error) {
-    const own = isRunlakeError(error) ? error.remedy : undefined;
-    const passes = isRunlakeError(error) && error.class === 'transient';
-    say(false, part, wordsOf(error), (passes ? remedy : own) ?? own ?? remedy);
+    const why = asked && explainPart(error, asked.server);
+    if (why !== undefined && !isEmbedded(part, asked?.config)) say(false, part, why.words, why.remedy);
+    else {
+      const own = isRunlakeError(error) ? error.remedy : undefined;
+      const passes = isRunlakeError(error) && error.class === 'transient';
+      const remedy = asked && partRemedy(part.toLowerCase(), asked.config, undefined);
+      say(false, part, wordsOf(error), (passes ? remedy : own) ?? own ?? remedy);
+    }
     return false;
   }
+}
+
+/** An engine of our own is not reached by an address that somebody could correct. */
+function isEmbedded(part: string, config: Config | undefined): boolean {
+  return (
+    (part === 'ClickHouse' && config?.clickhouseUrl === undefined) ||
+    (part === 'Postgres' && config?.databaseUrl === undefined)
+  );
 }
 
 function wordsOf(error: unknown): string {

@@ -20,6 +20,13 @@ export function partRemedy(part: string, config: Config, pid: number | undefined
     case 'jobs':
       if (config.redisUrl !== undefined) return `Check that Redis runs at ${hostOf(config.redisUrl)} and lets us in.`;
       return 'The job queue is in Postgres: it comes back with it.';
+    case 'redis':
+      return `Check that Redis runs at ${hostOf(config.redisUrl ?? '')} and lets us in.`;
+    case 'kafka':
+      return `Check that Kafka runs at ${config.kafkaBrokers} and lets us in.`;
+    case 'schema registry':
+    case 'schema_registry':
+      return `Check that the schema registry runs at ${hostOf(config.schemaRegistryUrl ?? '')} and lets us in.`;
     default:
       return `It comes back with ClickHouse and Postgres. Where both are up, see the log of process ${pid ?? 'runlake'}.`;
   }

@@ -281,6 +281,7 @@ export const catalogue = {
     'The role {role} needs {variables}: only `runlake all` does without them.',
     'Set {variables}, or run `runlake all`.',
   ),
+  PART_UNFIT: terminal(500, '{reason}.', '{remedy}'),
   TLS_FILE_UNUSABLE: terminal(
     500,
     'The file {file}, named for TLS, cannot be used: {reason}.',

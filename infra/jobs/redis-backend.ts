@@ -40,7 +40,7 @@ export async function openRedisBackend(
 }
 
 /** For an address that begins with `rediss://`; the client would take its own list of authorities from there. */
-function redisTls(url: string, authorities: readonly string[] | undefined) {
+export function redisTls(url: string, authorities: readonly string[] | undefined) {
   return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
 }
 

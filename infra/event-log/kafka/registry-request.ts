@@ -28,10 +28,15 @@ export function registryAddress(url: string, ca: readonly string[] | undefined):
 }
 
 /**
- * `GET` of a path of the registry's API.
+ * `GET` of a path of the registry's API, or `POST` of `content`.
  * @throws REGISTRY_UNAVAILABLE where nothing answers within `timeoutMs`, in full.
  */
-export function askRegistry(address: RegistryAddress, path: string, timeoutMs: number): Promise<RegistryAnswer> {
+export function askRegistry(
+  address: RegistryAddress,
+  path: string,
+  timeoutMs: number,
+  content?: object,
+): Promise<RegistryAnswer> {
   const url = new URL(address.base + path);
   const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
   return new Promise((resolve, reject) => {
@@ -42,7 +47,11 @@ export function askRegistry(address: RegistryAddress, path: string, timeoutMs: n
     const request = send(
       url,
       {
-        headers: { accept: 'application/vnd.schemaregistry.v1+json, application/json' },
+        method: content === undefined ? 'GET' : 'POST',
+        headers: {
+          accept: 'application/vnd.schemaregistry.v1+json, application/json',
+          ...(content && { 'content-type': 'application/vnd.schemaregistry.v1+json' }),
+        },
         ...(address.auth ? { auth: `${address.auth.username}:${address.auth.password}` } : {}),
         ...(address.ca ? { ca: [...address.ca] } : {}),
       },
@@ -66,7 +75,7 @@ export function askRegistry(address: RegistryAddress, path: string, timeoutMs: n
       timeoutMs,
     );
     request.on('error', failed);
-    request.end();
+    request.end(content && JSON.stringify(content));
   });
 }
 

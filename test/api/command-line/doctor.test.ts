@@ -49,8 +49,12 @@ describe('while nothing runs', () => {
       RUNLAKE_DATABASE_URL: 'postgres://me:hunter2@127.0.0.1:9/runlake',
     });
     expect(code).toBe(1);
-    expect(text).toMatch(/FAULT {2}ClickHouse: .*\n {7}→ Check that the ClickHouse server at 127\.0\.0\.1:9 runs/);
-    expect(text).toMatch(/FAULT {2}Postgres: .*\n {7}→ Check that the Postgres server at 127\.0\.0\.1:9 runs/);
+    expect(text).toMatch(
+      /FAULT {2}ClickHouse: nothing listens at 127\.0\.0\.1:9\n {7}→ Start the server, or .* RUNLAKE_CLICKHOUSE_URL/,
+    );
+    expect(text).toMatch(
+      /FAULT {2}Postgres: nothing listens at 127\.0\.0\.1:9\n {7}→ Start the server, or .* RUNLAKE_DATABASE_URL/,
+    );
     expect(text).not.toContain('hunter2');
     expect(text).not.toContain('Package');
   });

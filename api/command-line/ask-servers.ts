@@ -1,0 +1,77 @@
+import { inspectWarehouseRights, warehouseClockMs } from '../../infra/clickhouse/inspect-warehouse.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { inspectKafka } from '../../infra/event-log/kafka/inspect-kafka.ts';
+import { inspectRegistry } from '../../infra/event-log/kafka/inspect-registry.ts';
+import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
+import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { AskedServer, ServerName } from './explain-part.ts';
+import type { StoreAddresses, Stores } from './open-stores.ts';
+import { requireVersion } from './require-store-versions.ts';
+
+/** One server: resolves with words where it is well, and throws the first thing that is wrong. */
+export interface ServerCheck extends AskedServer {
+  readonly check: () => Promise<string>;
+}
+
+/** Clocks of servers that decide which event is newer may not differ more than this. */
+const clockSlackMs = 5_000;
+
+/** Every server that this installation uses, in the order in which a start needs them. */
+export function serverChecks(config: Config, addresses: StoreAddresses, stores: Stores): ServerCheck[] {
+  const { warehouse, database } = stores;
+  const logger = createLogger('silent', 'doctor');
+  const { redisUrl, kafkaBrokers, schemaRegistryUrl } = config;
+  const checks: ServerCheck[] = [
+    {
+      name: 'Postgres',
+      address: addresses.databaseUrl,
+      check: async () => {
+        const release = await database.version();
+        requireVersion('Postgres', release);
+        await inspectDatabaseRights(database);
+        await compareClock('Postgres', () => databaseClockMs(database));
+        return `release ${release}`;
+      },
+    },
+    {
+      name: 'ClickHouse',
+      address: addresses.clickhouseUrl,
+      check: async () => {
+        const release = await warehouse.version();
+        requireVersion('ClickHouse', release);
+        await inspectWarehouseRights(warehouse);
+        await compareClock('ClickHouse', () => warehouseClockMs(warehouse));
+        return `release ${release}`;
+      },
+    },
+  ];
+  if (redisUrl !== undefined) {
+    const check = async () => `release ${await inspectRedis(redisUrl, trustedAuthorities(config))}`;
+    checks.push({ name: 'Redis', address: redisUrl, check });
+  }
+  if (kafkaBrokers !== undefined) {
+    checks.push({ name: 'Kafka', address: kafkaBrokers, check: () => inspectKafka({ config, topics, logger }) });
+  }
+  if (schemaRegistryUrl !== undefined) {
+    const check = () => inspectRegistry(config, topics);
+    checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });
+  }
+  return checks;
+}
+
+/** @throws PART_UNFIT */
+async function compareClock(name: ServerName, ask: () => Promise<number>): Promise<void> {
+  const askedMs = Date.now();
+  const theirsMs = await ask();
+  // Somewhere between question and answer the server looked at its clock.
+  const aheadMs = Math.max(askedMs - theirsMs, theirsMs - Date.now());
+  if (aheadMs <= clockSlackMs) return;
+  throw fault('PART_UNFIT', {
+    reason: `The clock of ${name} differs from the one here by ${Math.round(aheadMs / 1_000)} s`,
+    remedy: 'Keep both machines on time, by NTP for example: times decide in which hour usage is counted.',
+  });
+}

@@ -1,0 +1,28 @@
+import { randomBytes } from 'node:crypto';
+import type { Warehouse } from './warehouse.ts';
+
+/**
+ * Whether the user may do what Runlake does in its database: tries it on a table of its own, which is gone afterwards.
+ * @throws ACCESS_DENIED_BY_STORE, and what ClickHouse refuses otherwise.
+ */
+export async function inspectWarehouseRights(warehouse: Warehouse): Promise<void> {
+  const table = `runlake_inspection_${randomBytes(6).toString('hex')}`;
+  const name = 'inspect-rights';
+  await warehouse.command({ name, sql: `CREATE TABLE ${table} (n UInt8) ENGINE = MergeTree ORDER BY n` });
+  try {
+    await warehouse.command({ name, sql: `INSERT INTO ${table} VALUES (1)` });
+    await warehouse.command({ name, sql: `ALTER TABLE ${table} ADD COLUMN m UInt8` });
+    await warehouse.query({ name, sql: `SELECT n, m FROM ${table}` });
+  } finally {
+    await warehouse.command({ name, sql: `DROP TABLE ${table} SYNC` });
+  }
+}
+
+/** The clock of ClickHouse, in milliseconds since 1970. */
+export async function warehouseClockMs(warehouse: Warehouse): Promise<number> {
+  const [row] = await warehouse.query<{ ms: number }>({
+    name: 'inspect-clock',
+    sql: "SELECT toUnixTimestamp64Milli(now64(3, 'UTC')) AS ms",
+  });
+  return Number(row?.ms);
+}

@@ -1,0 +1,75 @@
+import kafkajs, { type Admin } from 'kafkajs';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Config } from '../../config/settings.ts';
+import { fault } from '../../errors/runlake-error.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { AdminLink } from './admin-link.ts';
+import { maxMessageBytes } from './ensure-topics.ts';
+import type { KafkaAddress } from './kafka-client.ts';
+import { topicNames } from './topic-names.ts';
+
+export interface KafkaInspection {
+  readonly config: KafkaAddress & Pick<Config, 'kafkaTopicPrefix' | 'maxRunBytes'>;
+  readonly topics: readonly Topic[];
+  readonly logger: Logger;
+}
+
+/**
+ * Asks Kafka for its brokers, for our topics and for what they are set to. Changes nothing.
+ * @returns words about what was found. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNFIT.
+ */
+export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
+  const link = new AdminLink(config, logger);
+  const names = topicNames(config.kafkaTopicPrefix);
+  const wanted = topics.flatMap((topic) => [
+    { name: names.of(topic), deadLetters: false },
+    { name: names.deadLettersOf(topic), deadLetters: true },
+  ]);
+  try {
+    const { brokers } = await link.ask((admin) => admin.describeCluster());
+    const there = new Set(await link.ask((admin) => admin.listTopics()));
+    const present = wanted.filter(({ name }) => there.has(name));
+    if (present.length > 0) {
+      const limits = await link.ask((admin) =>
+        limitsOf(
+          admin,
+          present.map(({ name }) => name),
+        ),
+      );
+      for (const topic of present) {
+        const needed = maxMessageBytes(topic, config);
+        const found = limits.get(topic.name) ?? needed;
+        if (found >= needed) continue;
+        const variable = 'RUNLAKE_MAX_RUN_BYTES';
+        throw fault('TOPIC_UNFIT', { topic: topic.name, property: 'max.message.bytes', found, needed, variable });
+      }
+      // What the sink does at every start; without the right it would wait for ever.
+      await link.ask((admin) => admin.describeGroups(topics.map((topic) => names.group(`sink-${topic.table}`))));
+    }
+    const missing = wanted.length - present.length;
+    const state =
+      missing === 0
+        ? 'all topics are there and large enough'
+        : `${missing} topics are not there yet; the start makes them`;
+    return `${brokers.length} broker(s) answer; ${state}`;
+  } finally {
+    await link.close();
+  }
+}
+
+async function limitsOf(admin: Admin, names: readonly string[]): Promise<Map<string, number>> {
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: names.map((name) => ({
+      type: kafkajs.ConfigResourceTypes.TOPIC,
+      name,
+      configNames: ['max.message.bytes'],
+    })),
+  });
+  return new Map(
+    resources.map(({ resourceName, configEntries }) => [
+      resourceName,
+      Number(configEntries[0]?.configValue ?? Number.NaN),
+    ]),
+  );
+}
