@@ -147,7 +147,7 @@ export class GroupConsumer {
       maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, mostFetchBytes / 2)),
       allowAutoTopicCreation: false,
       // A crashed client is replaced whole; it does not start itself again.
-      retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 8, restartOnFailure: async () => false },
+      retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 30, restartOnFailure: async () => false },
     });
     const { events } = consumer;
     for (const event of [events.FETCH, events.HEARTBEAT, events.GROUP_JOIN, events.REBALANCING] as const) {
