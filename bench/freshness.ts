@@ -1,0 +1,132 @@
+/**
+ * How soon what was accepted is visible: from the acknowledgement of Kafka to the first read that finds the run, at half of the
+ * sink's rate.
+ *
+ * A stack and a `runlake ingest` of their own. The sink's rate is measured first, as the time it takes for 100,000 records that
+ * come as fast as they can. Then half of it for a minute, every fiftieth of a second a batch, of which one run is looked for
+ * until it is there. Target: p50 at most 1 s, p99 at most 2 s (`ratio`: that of p99 to its target, or of p50, the worse).
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Warehouse } from '../infra/clickhouse/warehouse.ts';
+import { startRole } from '../test/role-process.ts';
+import { quantile, round } from './figures.ts';
+import { makeRuns } from './ingest-load/bodies.ts';
+import { memoryMib } from './ingest-load/process-figures.ts';
+import { encodeParsed, parsed, type RecordOwner } from './ingest-load/records.ts';
+import { type BareTopic, openBareTopic } from './ingest-load/topic.ts';
+import { withStack } from './stack.ts';
+
+const measuredRecords = 100_000;
+const seconds = 60;
+const batchesPerSecond = 50;
+const lookEveryMs = 20;
+const targets = { p50: 1_000, p99: 2_000 };
+
+await withStack(async (stack) => {
+  const { warehouse, environment } = stack;
+  const ingest = await startRole('ingest', environment);
+  const topic = await openBareTopic(stack);
+  try {
+    const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: topic.schemaId };
+    const rate = (await sinkRate(topic, owner, warehouse)) / 2;
+    const batchRows = Math.max(1, Math.round(rate / batchesPerSecond));
+    const probes = new Probes(warehouse, owner.tenantId);
+    const sends: Promise<void>[] = [];
+    const began = performance.now();
+    for (let batch = 0; batch < seconds * batchesPerSecond; batch++) {
+      const runs = parsed(makeRuns(batchRows));
+      const records = encodeParsed(runs, owner);
+      const sent = topic.produce(runs, records, owner.tenantId).then(() => probes.accepted(runs.at(-1)!.id));
+      sends.push(sent);
+      await pause(Math.max(0, began + ((batch + 1) * 1_000) / batchesPerSecond - performance.now()));
+    }
+    const perSecond = (seconds * batchesPerSecond * batchRows * 1_000) / (performance.now() - began);
+    await Promise.all(sends);
+    const times = await probes.finish();
+    const [p50, p99] = [quantile(times, 0.5), quantile(times, 0.99)];
+    console.log(
+      JSON.stringify({
+        bench: 'freshness',
+        ratio: round(Math.max(p50 / targets.p50, p99 / targets.p99), 3),
+        target: 1,
+        higher_is_better: false,
+        p50_ms: round(p50, 0),
+        p99_ms: round(p99, 0),
+        p50_target_ms: targets.p50,
+        p99_target_ms: targets.p99,
+        runs_per_second: round(perSecond, 0),
+        sink_runs_per_second: round(rate * 2, 0),
+        peak_memory_mib: round(memoryMib(ingest.pid, 'VmHWM'), 0),
+        looked_for: times.length,
+      }),
+    );
+  } finally {
+    await topic.close();
+    await ingest.end();
+  }
+});
+
+/** Records a second from the first send to the last one visible. */
+async function sinkRate(topic: BareTopic, owner: RecordOwner, warehouse: Warehouse): Promise<number> {
+  const batches = Array.from({ length: measuredRecords / 1_000 }, () => parsed(makeRuns(1_000)));
+  const encoded = batches.map((runs) => encodeParsed(runs, owner));
+  const began = performance.now();
+  for (const [index, runs] of batches.entries()) await topic.produce(runs, encoded[index]!, owner.tenantId);
+  for (;;) {
+    const [row] = await warehouse.query<{ n: number }>({
+      name: 'bench-visible',
+      sql: 'SELECT count() AS n FROM runs WHERE tenant_id = {tenant:UUID}',
+      params: { tenant: owner.tenantId },
+    });
+    if (row!.n >= measuredRecords) return (measuredRecords / (performance.now() - began)) * 1_000;
+    await pause(lookEveryMs);
+  }
+}
+
+/** Runs that were accepted and are looked for, all of them with one query at a time. */
+class Probes {
+  readonly #warehouse: Warehouse;
+  readonly #tenantId: string;
+  readonly #waiting = new Map<string, number>();
+  readonly #times: number[] = [];
+  readonly #looking: Promise<void>;
+  #last = false;
+
+  constructor(warehouse: Warehouse, tenantId: string) {
+    this.#warehouse = warehouse;
+    this.#tenantId = tenantId;
+    this.#looking = this.#look();
+  }
+
+  accepted(id: string): void {
+    this.#waiting.set(id, performance.now());
+  }
+
+  /** No more are accepted. @returns milliseconds from acceptance to the query that found each. */
+  async finish(): Promise<readonly number[]> {
+    this.#last = true;
+    await this.#looking;
+    return this.#times;
+  }
+
+  async #look(): Promise<void> {
+    while (!this.#last || this.#waiting.size > 0) {
+      const ids = [...this.#waiting.keys()];
+      const found =
+        ids.length === 0
+          ? []
+          : await this.#warehouse.query<{ id: string }>({
+              name: 'bench-look',
+              sql: 'SELECT DISTINCT id FROM run_locator WHERE tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)}',
+              params: { tenant: this.#tenantId, ids },
+            });
+      const now = performance.now();
+      for (const { id } of found) {
+        this.#times.push(now - (this.#waiting.get(id) ?? now));
+        this.#waiting.delete(id);
+      }
+      await pause(lookEveryMs);
+    }
+  }
+}
