@@ -1,0 +1,137 @@
+import { randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
+import { askClickhouse } from '../infra/embedded/processes.ts';
+import type { Pipeline } from './pipeline.ts';
+
+/** What was sent of one run. Whether it was accepted, and so has to be there, is known where an answer came. */
+export interface Entry {
+  readonly id: string;
+  readonly traceId: string;
+  readonly project: string;
+  readonly startMs: number;
+  readonly inputs: string;
+  accepted: boolean;
+  /** Of the patch, once one was sent. */
+  outputs?: string;
+  patchAccepted?: boolean;
+}
+
+const hourMs = 3_600_000;
+const projects = ['first', 'second', 'third'];
+
+/** The model of the crash tests: every run that was sent, what has to be stored of it, and what has to be counted. */
+export class Ledger {
+  readonly #entries = new Map<string, Entry>();
+  #made = 0;
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get acceptedCount(): number {
+    return [...this.#entries.values()].filter(({ accepted }) => accepted).length;
+  }
+
+  /** A new trace of one run, in one of a few hours of today's last ones and one of three projects. */
+  newRun(): Entry {
+    const id = randomUUID();
+    const number = this.#made++;
+    const entry: Entry = {
+      id,
+      traceId: id,
+      project: projects[number % projects.length] as string,
+      startMs: Date.now() - (number % 4) * hourMs - 60_000,
+      inputs: `run ${number} ${'x'.repeat((number * 37) % 500)}`,
+      accepted: false,
+    };
+    this.#entries.set(id, entry);
+    return entry;
+  }
+
+  /** Compares every run and every figure with what was sent, once the pipeline has settled. @returns runs that are there. */
+  async check(pipeline: Pipeline): Promise<number> {
+    await pipeline.settled();
+    const { clickhouseUrl } = pipeline.servers;
+    const rows = (sql: string) => askClickhouse(clickhouseUrl, `${sql} FORMAT TSV`);
+    expect(await rows('SELECT id, count() AS times FROM runs FINAL GROUP BY id HAVING times > 1'), 'twice').toBe('');
+    const stored = await this.#readRuns(pipeline);
+    const missing = [...this.#entries.values()].filter(({ id, accepted }) => accepted && !stored.has(id));
+    expect(missing, 'accepted and not there').toEqual([]);
+    for (const [id, run] of stored) this.#compare(this.#entries.get(id) as Entry, run);
+    const there = [...stored.keys()].map((id) => this.#entries.get(id) as Entry);
+    expect(Number(await rows('SELECT count() FROM runs FINAL')), 'runs that nobody sent').toBe(there.length);
+    await this.#checkUsage(pipeline, there);
+    return there.length;
+  }
+
+  #compare(entry: Entry, run: StoredRun): void {
+    const patched = run.outputs !== null && run.outputs !== undefined;
+    if (entry.patchAccepted) expect(patched, `the accepted patch of ${entry.id}`).toBe(true);
+    expect({ name: run.name, inputs: run.inputs, outputs: run.outputs ?? null }, entry.id).toEqual({
+      name: `of ${entry.project}`,
+      inputs: { text: entry.inputs },
+      outputs: patched ? { text: entry.outputs } : null,
+    });
+  }
+
+  async #readRuns(pipeline: Pipeline): Promise<Map<string, StoredRun>> {
+    const found = new Map<string, StoredRun>();
+    const ids = [...this.#entries.keys()];
+    for (let from = 0; from < ids.length; from += 100) {
+      const answer = await pipeline.ask('/runs/query', { id: ids.slice(from, from + 100), limit: 100 });
+      const { runs } = (await json(answer)) as { runs: StoredRun[] };
+      for (const run of runs) found.set(run.id, run);
+    }
+    return found;
+  }
+
+  /** Every hour and every day, by each grouping. */
+  async #checkUsage(pipeline: Pipeline, there: readonly Entry[]): Promise<void> {
+    const workspaces = (await json(await pipeline.ask('/workspaces'))) as { id: string }[];
+    const ids = workspaces.map(({ id }) => id).join(',');
+    const now = Date.now();
+    const from = Math.floor((now - 12 * hourMs) / hourMs) * hourMs;
+    for (const [days, strideMs] of [
+      [0, hourMs],
+      [4, 24 * hourMs],
+    ] as const) {
+      const startMs = days === 0 ? from : Math.floor(from / (24 * hourMs)) * 24 * hourMs - days * 24 * hourMs;
+      const iso = (ms: number) => new Date(ms).toISOString();
+      for (const groupBy of ['workspace', 'project', 'user', 'api_key'] as const) {
+        const query = `?start_time=${iso(startMs)}&end_time=${iso(now)}&workspace_ids=${ids}&group_by=${groupBy}`;
+        const answer = await pipeline.ask(`/api/v1/orgs/current/billing/granular-usage${query}`);
+        const { usage } = (await json(answer)) as { usage: UsageRow[] };
+        const figures = usage.map(({ time_bucket: bucket, dimensions, traces }) => [
+          `${Date.parse(bucket)} ${groupBy === 'project' ? dimensions.project_name : ''}`,
+          traces,
+        ]);
+        const expected = new Map<string, number>();
+        for (const { startMs: at, project } of there) {
+          const bucket = startMs + Math.floor((at - startMs) / strideMs) * strideMs;
+          const figure = `${bucket} ${groupBy === 'project' ? project : ''}`;
+          expected.set(figure, (expected.get(figure) ?? 0) + 1);
+        }
+        expect(Object.fromEntries(figures), `usage by ${groupBy}`).toEqual(Object.fromEntries(expected));
+      }
+    }
+  }
+}
+
+interface StoredRun {
+  readonly id: string;
+  readonly name: string;
+  readonly inputs: unknown;
+  readonly outputs: unknown;
+}
+
+interface UsageRow {
+  readonly time_bucket: string;
+  readonly dimensions: Readonly<Record<string, string | null>>;
+  readonly traces: number;
+}
+
+async function json(answer: Response): Promise<unknown> {
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${answer.url}: ${answer.status} ${text}`);
+  return JSON.parse(text);
+}

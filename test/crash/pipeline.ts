@@ -1,0 +1,163 @@
+import { randomBytes } from 'node:crypto';
+import { askPostgres } from '../infra/embedded/processes.ts';
+import { until } from '../infra/until.ts';
+import { type RoleProcess, startRole } from '../role-process.ts';
+import { type FaultProxy, openFaultProxy } from './fault-proxy.ts';
+import { type Positions, watchPositions } from './positions.ts';
+import { kafkaProtocol } from './protocol.ts';
+
+/** Addresses of the servers behind a pipeline. */
+export interface Servers {
+  readonly clickhouseUrl: string;
+  readonly databaseUrl: string;
+  readonly kafkaBrokers: string;
+  readonly schemaRegistryUrl: string;
+  readonly redisUrl?: string | undefined;
+}
+
+/** One role's own ways to the servers, each through a proxy. */
+export interface Ways {
+  readonly kafka: FaultProxy;
+  readonly registry: FaultProxy;
+  readonly clickhouse: FaultProxy;
+  readonly postgres: FaultProxy;
+}
+
+export type PipelineRole = 'api' | 'ingest';
+
+/** Time for a machine with much else to do: a group waits up to 15 s for a member that was killed. */
+export const deadlineMs = 120_000;
+
+/** `runlake api` and `runlake ingest` as processes, with proxies between each of them and each server. */
+export class Pipeline {
+  readonly topicPrefix = `crash-${randomBytes(6).toString('hex')}.`;
+  readonly apiKey = `test-${randomBytes(16).toString('hex')}`;
+  readonly servers: Servers;
+  readonly ways: Readonly<Record<PipelineRole, Ways>>;
+  readonly #environment: Readonly<Record<string, string>>;
+  readonly #running = new Map<PipelineRole, RoleProcess>();
+  readonly #positions: Positions;
+  /** Where the API answers, once it was started. */
+  url = 'http://127.0.0.1:0';
+
+  private constructor(
+    servers: Servers,
+    ways: Readonly<Record<PipelineRole, Ways>>,
+    environment: Readonly<Record<string, string>>,
+  ) {
+    this.servers = servers;
+    this.ways = ways;
+    this.#environment = environment;
+    this.#positions = watchPositions(servers.kafkaBrokers, this.topicPrefix);
+  }
+
+  /** Opens the ways; the roles are started by {@link Pipeline.start}. */
+  static async open(servers: Servers, environment: Readonly<Record<string, string>> = {}): Promise<Pipeline> {
+    const [api, ingest] = await Promise.all([openWays(servers), openWays(servers)]);
+    return new Pipeline(servers, { api, ingest }, environment);
+  }
+
+  /** Opens and starts both roles. */
+  static async started(servers: Servers, environment: Readonly<Record<string, string>> = {}): Promise<Pipeline> {
+    const pipeline = await Pipeline.open(servers, environment);
+    try {
+      await Promise.all([pipeline.start('api'), pipeline.start('ingest')]);
+    } catch (error) {
+      await pipeline.close();
+      throw error;
+    }
+    return pipeline;
+  }
+
+  process(role: PipelineRole): RoleProcess {
+    return this.#running.get(role) as RoleProcess;
+  }
+
+  /** Starts a role that does not run; the API always answers on the same port. */
+  async start(role: PipelineRole): Promise<void> {
+    const started = await startRole(role, this.environmentOf(role));
+    this.#running.set(role, started);
+    if (role === 'api') this.url = started.url;
+  }
+
+  async kill(role: PipelineRole): Promise<void> {
+    await this.#running.get(role)?.end('SIGKILL');
+    this.#running.delete(role);
+  }
+
+  environmentOf(role: PipelineRole): Record<string, string> {
+    const { clickhouseUrl, databaseUrl, schemaRegistryUrl, redisUrl } = this.servers;
+    const { kafka, registry, clickhouse, postgres } = this.ways[role];
+    return {
+      RUNLAKE_KAFKA_BROKERS: `127.0.0.1:${kafka.port}`,
+      RUNLAKE_SCHEMA_REGISTRY_URL: through(schemaRegistryUrl, registry),
+      RUNLAKE_CLICKHOUSE_URL: through(clickhouseUrl, clickhouse),
+      RUNLAKE_DATABASE_URL: through(databaseUrl, postgres),
+      ...(redisUrl === undefined ? {} : { RUNLAKE_REDIS_URL: redisUrl }),
+      RUNLAKE_KAFKA_TOPIC_PREFIX: this.topicPrefix,
+      RUNLAKE_KAFKA_PARTITIONS: '2',
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests, long enough',
+      RUNLAKE_BOOTSTRAP_API_KEY: this.apiKey,
+      RUNLAKE_DATA_DIR: '/dev/null/none',
+      RUNLAKE_CUT_MS: '100',
+      RUNLAKE_ROLLUP_INTERVAL_MS: '200',
+      RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
+      RUNLAKE_QUERY_TIMEOUT_MS: '10000',
+      RUNLAKE_PORT: new URL(this.url).port,
+      ...this.#environment,
+    };
+  }
+
+  ask(path: string, body?: object, method = body === undefined ? 'GET' : 'POST'): Promise<Response> {
+    return fetch(`${this.url}${path}`, {
+      method,
+      headers: { 'x-api-key': this.apiKey, 'content-type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  }
+
+  /** The value of a metric of a role, summed over its labels that contain `label`. */
+  async metric(role: PipelineRole, name: string, label = ''): Promise<number> {
+    const text = await (await fetch(`${this.process(role).url}/metrics`)).text();
+    return text
+      .split('\n')
+      .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(label))
+      .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+  }
+
+  /** Waits until everything in the topics is done with, and counted. */
+  async settled(): Promise<void> {
+    await until('all events to be stored', () => this.#positions.atEnd().catch(() => false), deadlineMs);
+    const noNotes = async () =>
+      (await askPostgres(this.servers.databaseUrl, 'SELECT count(*)::int FROM usage_notes'))[0] === 0;
+    await until('usage to be counted', noNotes, deadlineMs);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.kill('api'), this.kill('ingest')]);
+    await this.#positions.close();
+    const ways = Object.values(this.ways).flatMap((each) => Object.values(each) as FaultProxy[]);
+    await Promise.all(ways.map((way) => way.close()));
+  }
+}
+
+async function openWays(servers: Servers): Promise<Ways> {
+  const [kafka, registry, clickhouse, postgres] = await Promise.all([
+    openFaultProxy(target(`kafka://${servers.kafkaBrokers}`), kafkaProtocol),
+    openFaultProxy(target(servers.schemaRegistryUrl)),
+    openFaultProxy(target(servers.clickhouseUrl)),
+    openFaultProxy(target(servers.databaseUrl)),
+  ]);
+  return { kafka, registry, clickhouse, postgres };
+}
+
+function target(url: string): { host: string; port: number } {
+  const { hostname: host, port } = new URL(url);
+  return { host, port: Number(port) };
+}
+
+function through(url: string, { port }: FaultProxy): string {
+  const changed = new URL(url);
+  changed.host = `127.0.0.1:${port}`;
+  return changed.href;
+}

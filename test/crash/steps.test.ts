@@ -1,0 +1,183 @@
+/** The roles are killed (SIGKILL) at each step of the path, on real servers. */
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import { stackPart } from '../engines/stack.ts';
+import { askPostgres } from '../infra/embedded/processes.ts';
+import { patch, post, untilAccepted } from './client.ts';
+import { Ledger } from './ledger.ts';
+import { type OpenPipeline, openOnStack } from './on-stack.ts';
+import { deadlineMs, type Pipeline, type PipelineRole } from './pipeline.ts';
+import { isCutNote, isDoneNote, isProduce, says } from './protocol.ts';
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
+
+interface Step {
+  readonly name: string;
+  readonly role: PipelineRole;
+  /** Resolves when the role is at the step, where it is held. */
+  hold(pipeline: Pipeline): Promise<void>;
+  /** What leads there; default: posts. */
+  readonly sends?: 'patches first';
+  /** What the stores hold at that moment. */
+  found?(pipeline: Pipeline): Promise<void>;
+}
+
+const ingest = (pipeline: Pipeline) => pipeline.ways.ingest;
+const rowsOf = async ({ servers }: Pipeline, table: string) =>
+  Number((await askPostgres(servers.databaseUrl, `SELECT count(*)::int FROM ${table}`))[0]);
+
+const steps: readonly Step[] = [
+  {
+    name: 'api before Kafka has the events',
+    role: 'api',
+    hold: ({ ways, topicPrefix }) => ways.api.kafka.hold('before', isProduce(`${topicPrefix}run-events`)),
+  },
+  {
+    name: 'api after Kafka has the events, before it knows and answers',
+    role: 'api',
+    hold: ({ ways, topicPrefix }) => ways.api.kafka.hold('answered', isProduce(`${topicPrefix}run-events`)),
+  },
+  {
+    name: 'sink before it asks for the places of traces',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/trace_locator/)),
+  },
+  {
+    name: 'sink before an event is parked',
+    role: 'ingest',
+    sends: 'patches first',
+    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO parked_events/)),
+  },
+  {
+    name: 'sink while an event is parked, before that is committed',
+    role: 'ingest',
+    sends: 'patches first',
+    hold: (pipeline) => ingest(pipeline).postgres.hold('answered', says(/INSERT INTO parked_events/)),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'parked_events')).toBe(0),
+  },
+  {
+    name: 'sink after an event was parked, before its offset is committed',
+    role: 'ingest',
+    sends: 'patches first',
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isDoneNote),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'parked_events')).toBeGreaterThan(0),
+  },
+  {
+    name: 'sink before the cut is written down',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isCutNote),
+  },
+  {
+    name: 'sink after the cut is written down, before it knows',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isCutNote),
+  },
+  {
+    name: 'sink between cut and insert',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/INSERT INTO runs /)),
+  },
+  {
+    name: 'sink during the insert, half of it sent',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('half', says(/INSERT INTO runs /)),
+  },
+  {
+    name: 'sink during the insert, all of it sent',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('sent', says(/INSERT INTO runs /)),
+  },
+  {
+    name: 'sink after the insert, before it knows',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('answered', says(/INSERT INTO runs /)),
+  },
+  {
+    name: 'sink between insert and the note of its hours',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO usage_notes/)),
+  },
+  {
+    name: 'sink between insert and commit',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).kafka.hold('before', isDoneNote),
+  },
+  {
+    name: 'sink after the commit, before it knows',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).kafka.hold('answered', isDoneNote),
+  },
+  {
+    name: 'roll-up while hours are counted',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('sent', says(/INSERT INTO usage_hourly/)),
+  },
+  {
+    name: 'roll-up half-way, hours counted and days not',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/INSERT INTO usage_daily/)),
+  },
+  {
+    name: 'roll-up after the count, before its notes are deleted',
+    role: 'ingest',
+    hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/DELETE FROM usage_notes/)),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'usage_notes')).toBeGreaterThan(0),
+  },
+];
+
+/** After a kill a consumer group waits for its dead member, so several pipelines wait side by side. */
+const lanes = 5;
+
+describe.runIf(stackPart('kafka') && stackPart('registry'))('killed at a step', () => {
+  const opened = new Map<number, Promise<OpenPipeline>>();
+  const ends = new Map<number, Promise<unknown>>();
+  const ledgers = new Map<number, Ledger>();
+  afterAll(async () => {
+    const found = await Promise.allSettled(opened.values());
+    await Promise.all(found.map((each) => (each.status === 'fulfilled' ? each.value.close() : undefined)));
+  });
+
+  /** One step after the other in each lane, on the same stores and topics. */
+  function inLane(index: number, work: (pipeline: Pipeline, ledger: Ledger) => Promise<void>): Promise<void> {
+    const lane = index % lanes;
+    const turn = (ends.get(lane) ?? Promise.resolve()).then(async () => {
+      const open = opened.get(lane) ?? openOnStack();
+      opened.set(lane, open);
+      const ledger = ledgers.get(lane) ?? new Ledger();
+      ledgers.set(lane, ledger);
+      await work((await open).pipeline, ledger);
+    });
+    ends.set(
+      lane,
+      turn.catch(() => undefined),
+    );
+    return turn;
+  }
+
+  test.concurrent.each(steps.map((step, index) => ({ ...step, index })))('killed: $name', async (step) => {
+    await inLane(step.index, async (pipeline, ledger) => {
+      const runs = Array.from({ length: 40 }, () => ledger.newRun());
+      const reached = step.hold(pipeline);
+      const first = step.sends === 'patches first' ? patch : post;
+      const sending = untilAccepted(() => first(pipeline, runs), deadlineMs);
+      sending.catch(() => undefined);
+      await withDeadline(reached, step.name);
+      await step.found?.(pipeline);
+      await pipeline.kill(step.role);
+      await pipeline.start(step.role);
+      const answers = await sending;
+      // Whoever was held at the API heard nothing, so nothing was acknowledged that might not be durable.
+      if (step.role === 'api') expect(answers[0]).toBeUndefined();
+      await untilAccepted(() => post(pipeline, runs));
+      await untilAccepted(() => patch(pipeline, runs));
+      await ledger.check(pipeline);
+    });
+  });
+});
+
+async function withDeadline(reached: Promise<void>, what: string): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`never came to: ${what}`)), deadlineMs);
+  });
+  await Promise.race([reached, late]).finally(() => clearTimeout(timer));
+}
