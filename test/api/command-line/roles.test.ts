@@ -1,5 +1,6 @@
 /** The roles, each in a process of its own, on real servers: Kafka, registry, ClickHouse, Postgres. */
 import { randomBytes, randomUUID } from 'node:crypto';
+import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ownKafka } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
@@ -151,6 +152,32 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
     const { code, text } = await runCommand(['keys', 'list'], environment);
     expect(text).toContain('Bootstrap admin key');
     expect(code).toBe(0);
+  });
+
+  it('what cannot be stored is put aside in Kafka, listed, shown and replayed from there', async () => {
+    const client = new Kafka({ brokers: String(kafkaPart?.brokers).split(','), logLevel: logLevel.NOTHING });
+    const producer = client.producer({ allowAutoTopicCreation: false });
+    await producer.connect();
+    const topic = `${environment.RUNLAKE_KAFKA_TOPIC_PREFIX}run-events`;
+    await producer.send({
+      topic,
+      acks: -1,
+      messages: [{ key: 'k', value: 'not a record', headers: { from: 'a test' } }],
+    });
+    await producer.disconnect();
+    const letters = async () => {
+      const { text } = await runCommand(['dlq', 'list', '--json'], environment);
+      return text.split('\n').flatMap((line) => (line.startsWith('{"id"') ? [JSON.parse(line) as { id: string }] : []));
+    };
+    await until('the letter', async () => (await letters()).length === 1, 60_000);
+    const [{ id } = { id: '' }] = await letters();
+    expect(id).toMatch(/^run-events\/\d\/0$/);
+    expect((await runCommand(['dlq', 'show', id], environment)).text).toMatch(/Header from +a test|not a record/);
+    const refused = await runCommand(['dlq', 'replay', id], environment);
+    expect(refused).toMatchObject({ code: 1, text: expect.stringContaining('not replayed: its bytes cannot be read') });
+    const forced = await runCommand(['dlq', 'replay', id, '--force'], environment);
+    expect(forced).toMatchObject({ code: 0, text: expect.stringContaining(`${id}: replayed.`) });
+    await until('the letter of the replay', async () => (await letters()).length === 2, 60_000);
   });
 
   it('api ends after what it accepted is in Kafka; ingest after what it began is stored; the next one goes on', async () => {
