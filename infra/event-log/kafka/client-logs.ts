@@ -8,9 +8,9 @@ const remembered = 200;
 
 /**
  * Brings the client's lines into our log: its errors as warnings, because whatever they mean for us is said by us; the rest
- * as debugging. While a broker is away it says the same at every attempt: a line comes at most each half minute.
+ * as debugging, and so is all that a client says after it was cut off. While a broker is away it says the same at every attempt: a line comes at most each half minute.
  */
-export function clientLogs(logger: Logger): logCreator {
+export function clientLogs(logger: Logger, isFenced: () => boolean): logCreator {
   const lastAtMs = new Map<string, number>();
   return () =>
     ({ namespace, level, log }) => {
@@ -24,7 +24,7 @@ export function clientLogs(logger: Logger): logCreator {
       const fields = Object.fromEntries(
         kept.filter((name) => log[name] !== undefined).map((name) => [name, log[name]]),
       );
-      if (level === logLevel.ERROR) logger.warn(fields, `kafka client: ${message}`.slice(0, 500));
+      if (level === logLevel.ERROR && !isFenced()) logger.warn(fields, `kafka client: ${message}`.slice(0, 500));
       else logger.debug(fields, `kafka client: ${message}`.slice(0, 500));
     };
 }

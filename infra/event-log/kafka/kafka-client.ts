@@ -65,7 +65,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 2 },
     socketFactory,
     logLevel: logLevel.WARN,
-    logCreator: clientLogs(logger),
+    logCreator: clientLogs(logger, () => fenced),
   });
   return {
     kafka,

@@ -64,6 +64,37 @@ describe.runIf(servers)('the sink on Kafka', () => {
     return { offset: Number(partition?.offset), note: JSON.parse(partition?.metadata || '{}') };
   }
 
+  function startStalling(stallsAt: StallingSink['stallsAt']) {
+    const fixture = fileURLToPath(new URL('./sink-and-stall.fixture.ts', import.meta.url));
+    const { clickhouseUrl, databaseUrl } = stores;
+    const stalling: StallingSink = { config: kafka.config, clickhouseUrl, databaseUrl, stallsAt };
+    return fork(fixture, [JSON.stringify(stalling)], { execArgv: ['--import', 'tsx'] });
+  }
+
+  test('asleep before its insert until another one has the partition, it inserts late and undoes nothing', async () => {
+    const run = runEvent({ values: { outputs: json('posted') } });
+    await publish(run, patchOf(run, 'older'));
+    const child = startStalling('before the insert, until it is told to go on');
+    try {
+      await once(child, 'message');
+      child.kill('SIGSTOP');
+      const next = await start();
+      await until('the cut to be repeated', async () => (await committed()).offset === 2, 60_000);
+      await publish(patchOf(run, 'newer'));
+      await until('the newer patch', async () => (await committed()).offset === 3, 30_000);
+      child.kill('SIGCONT');
+      child.send('go on');
+      expect((await once(child, 'message'))[0]).toEqual({ late: true });
+      expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
+      await publish(patchOf(run, 'newest'));
+      await until('the next one', async () => (await committed()).offset === 4, 60_000);
+      expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
+      await next.stop();
+    } finally {
+      child.kill('SIGKILL');
+    }
+  }, 150_000);
+
   test.each<[StallingSink['stallsAt'], number]>([
     ['before the insert', 0],
     ['after the insert', 50],
@@ -71,11 +102,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     'killed %s, the next one repeats the cut whole under its token',
     async (stallsAt, rowsBefore) => {
       await publish(...Array.from({ length: 50 }, () => runEvent()));
-      const fixture = fileURLToPath(new URL('./sink-and-stall.fixture.ts', import.meta.url));
-      const { config } = kafka;
-      const { clickhouseUrl, databaseUrl } = stores;
-      const stalling: StallingSink = { config, clickhouseUrl, databaseUrl, stallsAt };
-      const child = fork(fixture, [JSON.stringify(stalling)], { execArgv: ['--import', 'tsx'] });
+      const child = startStalling(stallsAt);
       const [{ token }] = (await once(child, 'message')) as [{ token: string }];
       // More arrives while the cut is under way: it must not get into it.
       await publish(...Array.from({ length: 7 }, () => runEvent()));
