@@ -6,6 +6,8 @@ const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
   'test/api/tenancy.test.ts',
   'test/e2e/*.test.ts',
+  // Those that are of the stack alone.
+  'test/**/*.stack.ts',
   'test/infra/{clickhouse,jobs,migrations,postgres}/*.test.ts',
   'test/pipelines/{attachments,feedback,projects,runs,streams,tenants,usage}/*.test.ts',
   'test/pipelines/ingest/sink/*.test.ts',

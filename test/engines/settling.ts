@@ -2,7 +2,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Kafka, logLevel } from 'kafkajs';
 import { topics } from '../../schemas/topics.ts';
 
-const deadlineMs = 45_000;
+/** A sink that was killed keeps its partitions until its session ends. */
+const deadlineMs = 90_000;
 const pollMs = 20;
 
 /** Lets reads wait for what was written before them, where Kafka lies in between. */

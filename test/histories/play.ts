@@ -13,10 +13,12 @@ export class Player {
   #runlake: RunlakeProcess;
   /** Pending while the server is being started again. */
   #up: Promise<void> = Promise.resolve();
+  readonly #mostKills: number;
   kills = 0;
 
-  constructor(runlake: RunlakeProcess) {
+  constructor(runlake: RunlakeProcess, mostKills = Number.POSITIVE_INFINITY) {
     this.#runlake = runlake;
+    this.#mostKills = mostKills;
   }
 
   get runlake(): RunlakeProcess {
@@ -36,7 +38,7 @@ export class Player {
     let sent = 0;
     const playLane = async (requests: readonly PlannedRequest[]) => {
       for (const request of requests) {
-        if (killAt.has(sent++)) this.#killSoon(pauses.pop() ?? 0);
+        if (killAt.has(sent++) && this.kills < this.#mostKills) this.#killSoon(pauses.pop() ?? 0);
         if (!(await this.#deliver(request, keys))) unknown.push(request);
       }
     };

@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+import { stackPart } from '../engines/stack.ts';
+import { playHistories } from './play-histories.ts';
+
+const isOverKafka = stackPart('kafka') !== undefined && stackPart('registry') !== undefined;
+
+/** Fewer than on embedded engines: after each kill the group waits until the session of the dead member has ended. */
+const traces = 160;
+const kills = 2;
+
+test.runIf(isOverKafka).each([{ seed: Math.floor(Math.random() * 2 ** 31) }])(
+  `over Kafka every run and every figure is what the model says: seed $seed, ${traces} traces`,
+  { timeout: 600_000 },
+  async ({ seed }) => {
+    console.info(`seed ${seed}`);
+    const played = await playHistories(seed, traces, kills);
+    console.info(`seed ${seed}:`, played);
+    expect(played.traces).toBeGreaterThanOrEqual(traces);
+    expect(played.kills).toBeGreaterThan(0);
+  },
+);
