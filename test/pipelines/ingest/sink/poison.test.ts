@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { noonMicros, runEvent } from '../../runs/run-events.ts';
-import { damaged, framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
+import { garbled, poisonCases } from './poison-cases.ts';
+import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
 
 let under: SinkUnderTest;
 beforeAll(async () => {
@@ -15,41 +15,8 @@ const deadLetters = () =>
     'SELECT value, headers, reason, step FROM dead_letters',
   );
 
-const garbled = 'zzzzzzzz-zzzz-4zzz-8zzz-zzzzzzzzzzzz';
-
 describe('a record that can never be stored goes to the dead letters alone', () => {
-  const cases: [what: string, step: string, make: (event: RunEvent) => Buffer][] = [
-    ['another framing', 'framing', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 0))],
-    ['no room for a schema id', 'framing', () => Buffer.from([0, 0, 0])],
-    ['nothing at all', 'framing', () => Buffer.alloc(0)],
-    ['a schema id that nobody knows', 'schema', (event) => damaged(event, (bytes) => void bytes.writeUInt8(99, 4))],
-    ['bytes after the record', 'walk', (event) => Buffer.concat([framed(event), Buffer.from('x')])],
-    ['an early end', 'walk', (event) => framed(event).subarray(0, -1)],
-    ['nothing after the frame', 'walk', (event) => framed(event).subarray(0, 5)],
-    [
-      'a union branch that the schema lacks',
-      'walk',
-      (event) => damaged(event, (bytes) => void bytes.writeUInt8(4, bytes.length - 1)),
-    ],
-    ['a length below zero', 'walk', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 5))],
-    [
-      'a start before the accepted years',
-      'key',
-      (event) => framed({ ...event, startTimeMicros: Date.UTC(2010, 1) * 1_000 }),
-    ],
-    ['a start ahead of time', 'key', (event) => framed({ ...event, startTimeMicros: Date.UTC(2090, 1) * 1_000 })],
-    ['a trace time of 1970', 'key', (event) => framed({ ...event, traceTimeMicros: 1 })],
-    ['an identifier that is too short', 'key', (event) => framed({ ...event, traceId: event.traceId.slice(1) })],
-    ['a tenant that is no UUID', 'key', (event) => framed({ ...event, tenantId: garbled })],
-    ['a trace that is no UUID', 'key', (event) => framed({ ...event, traceId: garbled })],
-    ['a run that is no UUID', 'key', (event) => framed({ ...event, runId: garbled })],
-    ['a project that is no UUID', 'key', (event) => framed({ ...event, projectId: garbled })],
-    ['a run in capitals', 'key', (event) => framed({ ...event, runId: event.runId.toUpperCase() })],
-    ['a user that is no UUID', 'insert', (event) => framed({ ...event, userId: garbled })],
-    ['a parent that is no UUID', 'insert', (event) => framed({ ...event, values: { parentRunId: garbled } })],
-  ];
-
-  test.each(cases)('%s', async (_what, step, make) => {
+  test.each(poisonCases)('%s', async (_what, step, make) => {
     await under.stores.database.query('DELETE FROM dead_letters');
     const [before, after] = [runEvent(), runEvent()];
     const poison = make(runEvent({ values: { name: 'poison' } }));

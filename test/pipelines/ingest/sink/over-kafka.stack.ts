@@ -1,0 +1,207 @@
+/** The sink on the real log: what the other suites show of it where the log is a table and the test decides its batches. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { DeadLetter } from '../../../../infra/event-log/dead-letters.ts';
+import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
+import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { nilUuid } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
+import { runEvents, topics } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import {
+  type KafkaServers,
+  type KafkaUnderTest,
+  kafkaServers,
+  kafkaUnderTest,
+} from '../../../infra/event-log/kafka/kafka-under-test.ts';
+import { until } from '../../../infra/until.ts';
+import { json, noonMicros, runEvent } from '../../runs/run-events.ts';
+import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
+import { framed, messageOf } from './sink-under-test.ts';
+
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
+
+const servers = kafkaServers();
+const logger = createLogger('silent', 'test');
+const patienceMs = 90_000;
+
+describe.runIf(servers)('the sink over Kafka', () => {
+  let stores: FreshStores;
+  let kafka: KafkaUnderTest;
+  let log: KafkaLog;
+  let sink: Sink;
+  let failAfterNextInsert = false;
+  beforeAll(async () => {
+    stores = await freshStores();
+  });
+  afterAll(() => stores?.close());
+  beforeEach(async () => {
+    kafka = await kafkaUnderTest(servers as KafkaServers, { maxRunAgeDays: 3_000, kafkaPartitions: 1 });
+    await start();
+  });
+  afterEach(async () => {
+    sink.stop();
+    await kafka.close();
+  });
+
+  async function start() {
+    const warehouse: Warehouse = {
+      ...stores.warehouse,
+      async insertBody(insert) {
+        await stores.warehouse.insertBody(insert);
+        const fails = failAfterNextInsert;
+        failAfterNextInsert = false;
+        if (fails) throw new Error('this insert was made to fail');
+      },
+    };
+    const { database } = stores;
+    log = await kafka.open();
+    sink = new Sink({ log, warehouse, database, config: kafka.config, logger, onHoursNoted: () => {} });
+    await sink.start(topics);
+  }
+
+  async function restart() {
+    sink.stop();
+    await log.close();
+    await start();
+  }
+
+  /** Events as the API puts them into the log; bytes that name this release's schema name it by its id in the registry. */
+  const publish = (...events: (RunEvent | Buffer)[]) => {
+    const messages = events.map((event) => {
+      const { value, ...message } = messageOf(event);
+      return { ...message, value: inRegistry(value) };
+    });
+    return log.publish(runEvents, messages);
+  };
+  const inRegistry = (bytes: Buffer): Buffer => {
+    const copy = Buffer.from(bytes);
+    if (copy.length >= 5 && copy[0] === 0 && copy.readUInt32BE(1) === 1) {
+      copy.writeUInt32BE(log.schemaId(runEvents), 1);
+    }
+    return copy;
+  };
+  const rows = <Row = { id: string }>(sql: string) => stores.warehouse.query<Row>({ name: 'test', sql });
+  const untilStored = async (events: readonly RunEvent[]) => {
+    const list = events.map(({ runId }) => `'${runId}'`).join();
+    const stored = () => rows(`SELECT DISTINCT id FROM runs WHERE id IN (${list})`);
+    await until('the runs to be stored', async () => (await stored()).length === events.length, patienceMs);
+  };
+  const letters = async (count: number): Promise<DeadLetter[]> => {
+    const dead = openKafkaDeadLetters({ config: kafka.config, topics, logger });
+    try {
+      let found = await dead.list({ topics: [runEvents] }, 1_000);
+      const enough = async () => {
+        found = await dead.list({ topics: [runEvents] }, 1_000);
+        return found.length >= count;
+      };
+      if (count > 0) await until(`${count} dead letters`, enough, patienceMs);
+      const whole: DeadLetter[] = [];
+      for (const { id } of found) whole.push((await dead.find(id)) as DeadLetter);
+      return whole;
+    } finally {
+      await dead.close();
+    }
+  };
+
+  test('poison of every kind goes to the dead letters as it came, and no good record of its batch with it', async () => {
+    const good: RunEvent[] = [];
+    const poison = poisonCases.map(([what, step, make], index) => {
+      good.push(runEvent({ startTimeMicros: noonMicros + index }));
+      return { what, step, bytes: make(runEvent({ values: { name: 'poison' } })) };
+    });
+    good.push(runEvent());
+    await publish(...good.flatMap((event, index) => [event, ...(poison[index] ? [poison[index].bytes] : [])]));
+    await untilStored(good);
+    const found = await letters(poison.length);
+    const seen = found.map(({ value, step }) => `${step} ${value.toString('hex')}`);
+    expect(seen.sort()).toEqual(poison.map(({ step, bytes }) => `${step} ${inRegistry(bytes).toString('hex')}`).sort());
+    for (const { headers, reason } of found) {
+      expect(headers).toMatchObject({ from: 'test' });
+      expect(reason).not.toBe('');
+    }
+    expect(await stores.database.query('SELECT FROM pending_cuts')).toEqual([]);
+  });
+
+  test('a patch before its trace waits over a restart and joins it', async () => {
+    const root = runEvent();
+    const patch: RunEvent = {
+      ...root,
+      kind: 'patch',
+      projectId: nilUuid,
+      receivedAtMicros: root.receivedAtMicros + 1,
+      values: { outputs: json('later') },
+    };
+    const parked = async () => (await stores.database.query('SELECT FROM parked_events')).length;
+    await publish(patch);
+    await until('the patch to be parked', async () => (await parked()) === 1, patienceMs);
+    await restart();
+    await publish(root);
+    await untilStored([root]);
+    await until('the patch to have joined', async () => (await parked()) === 0, patienceMs);
+    expect(await rows(`SELECT patch_outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([
+      { patch_outputs: '"later"' },
+    ]);
+  });
+
+  test('an insert that was done and failed comes again and is stored once', async () => {
+    const events = Array.from({ length: 20 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
+    failAfterNextInsert = true;
+    await publish(...events);
+    await untilStored(events);
+    const last = runEvent();
+    await publish(last);
+    await untilStored([last]);
+    expect(failAfterNextInsert).toBe(false);
+    const list = events.map(({ runId }) => `'${runId}'`).join();
+    expect(await rows(`SELECT count() AS count FROM runs WHERE id IN (${list})`)).toEqual([{ count: events.length }]);
+    expect(await letters(0)).toEqual([]);
+  });
+
+  test('records of an older and a newer release stand among ours; none is lost, none goes to the dead letters', async () => {
+    type Schema = { fields: unknown[] };
+    const schemaWith = (change: (fields: unknown[]) => unknown[]): string => {
+      const schema = JSON.parse(runEvents.schema) as Schema;
+      return JSON.stringify({ ...schema, fields: change(schema.fields) });
+    };
+    const register = async (schema: string): Promise<number> => {
+      const answer = await fetch(`${servers?.registryUrl}/subjects/${kafka.nameOf(runEvents)}-value/versions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/vnd.schemaregistry.v1+json' },
+        body: JSON.stringify({ schema }),
+      });
+      expect(answer.status, await answer.clone().text()).toBe(200);
+      return ((await answer.json()) as { id: number }).id;
+    };
+    const weather = { name: 'weather', type: ['null', 'string'], default: null };
+    const newer = await register(schemaWith((fields) => [...fields, weather]));
+    const older = await register(schemaWith((fields) => fields.slice(0, -1)));
+    await stores.warehouse.command({
+      name: 'test',
+      sql: 'ALTER TABLE runs ADD COLUMN IF NOT EXISTS weather Nullable(String)',
+    });
+    const as = (schemaId: number, bytes: Buffer) => {
+      const copy = Buffer.from(bytes);
+      copy.writeUInt32BE(schemaId, 1);
+      return copy;
+    };
+    const [present, fromNewer, fromOlder, after] = [runEvent(), runEvent(), runEvent(), runEvent()];
+    const sunny = Buffer.concat([Buffer.from([2, 10]), Buffer.from('sunny')]);
+    const unknown = as(unknownSchemaId, framed(runEvent({ userId: garbled })));
+    await publish(
+      present,
+      as(newer, Buffer.concat([framed(fromNewer), sunny])),
+      unknown,
+      as(older, framed(fromOlder).subarray(0, -1)),
+      after,
+    );
+    await untilStored([present, fromNewer, fromOlder, after]);
+    expect(await rows(`SELECT weather FROM runs FINAL WHERE id = '${fromNewer.runId}'`)).toEqual([
+      { weather: 'sunny' },
+    ]);
+    expect(await rows(`SELECT weather FROM runs FINAL WHERE id = '${fromOlder.runId}'`)).toEqual([{ weather: null }]);
+    expect(await letters(1)).toMatchObject([{ step: 'schema', value: unknown }]);
+  });
+});
