@@ -15,7 +15,7 @@ export interface AskedServer {
   readonly address: string;
 }
 
-const tls: Readonly<Record<ServerName, Pick<ServerAddress, 'variable' | 'withTls' | 'withoutTls'>>> = {
+const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'place'>>> = {
   ClickHouse: { variable: 'RUNLAKE_CLICKHOUSE_URL', withTls: 'https:// there', withoutTls: 'http:// there' },
   Postgres: { variable: 'RUNLAKE_DATABASE_URL', withTls: 'sslmode=verify-full there', withoutTls: 'no sslmode there' },
   Redis: { variable: 'RUNLAKE_REDIS_URL', withTls: 'rediss:// there', withoutTls: 'redis:// there' },
@@ -23,6 +23,7 @@ const tls: Readonly<Record<ServerName, Pick<ServerAddress, 'variable' | 'withTls
     variable: 'RUNLAKE_KAFKA_BROKERS',
     withTls: 'RUNLAKE_KAFKA_TLS=true',
     withoutTls: 'RUNLAKE_KAFKA_TLS=false',
+    signIn: 'It may ask who you are: set RUNLAKE_KAFKA_SASL_MECHANISM, RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD.',
   },
   'Schema registry': {
     variable: 'RUNLAKE_SCHEMA_REGISTRY_URL',

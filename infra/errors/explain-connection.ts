@@ -12,6 +12,8 @@ export interface ServerAddress {
   /** How TLS is asked for, and how it is not, in words that follow "use". */
   readonly withTls: string;
   readonly withoutTls: string;
+  /** What to do where the server says nothing to strangers, as a sentence. */
+  readonly signIn?: string;
 }
 
 type Rule = readonly [pattern: RegExp, explain: (address: ServerAddress) => Explanation];
@@ -63,6 +65,13 @@ const rules: readonly Rule[] = [
     }),
   ],
   [
+    /before secure TLS connection was established/i,
+    ({ place, withoutTls }) => ({
+      words: `${place} ends the connection where TLS should begin`,
+      remedy: `It may not speak TLS: then use ${withoutTls}. Else see the log of that server.`,
+    }),
+  ],
+  [
     /no encryption|\bHPE_\w+|socket hang up|Parse Error|HTTP request to an HTTPS|TLS required/i,
     ({ place, variable, withTls }) => ({
       words: `${place} does not answer as this kind of server; it may speak TLS`,
@@ -78,9 +87,9 @@ const rules: readonly Rule[] = [
   ],
   [
     /\bECONNRESET\b|closed|terminated unexpectedly|socket disconnected/i,
-    ({ place, variable, withTls }) => ({
+    ({ place, variable, withTls, signIn }) => ({
       words: `${place} ends the connection without an answer`,
-      remedy: `It may speak TLS only: use ${withTls}. Else check the port in ${variable}.`,
+      remedy: `It may speak TLS only: use ${withTls}. ${signIn ? `${signIn} ` : ''}Else check the port in ${variable}.`,
     }),
   ],
 ];

@@ -22,6 +22,8 @@ export function kindsOf(error: unknown): string[] {
 const accessKinds = [
   'KafkaJSSASLAuthenticationError',
   'SASL_AUTHENTICATION_FAILED',
+  'UNSUPPORTED_SASL_MECHANISM',
+  'ILLEGAL_SASL_STATE',
   'TOPIC_AUTHORIZATION_FAILED',
   'GROUP_AUTHORIZATION_FAILED',
   'CLUSTER_AUTHORIZATION_FAILED',

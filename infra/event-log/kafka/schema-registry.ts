@@ -36,7 +36,8 @@ export class Schemas {
       clientId: 'runlake',
       retry: { retries: 1, initialRetryTimeInSecs: 0.1, maxRetryTimeInSecs: 1 },
       ...(auth ? { auth } : {}),
-      ...(ca ? { agent: new Agent({ ca: [...ca] }) } : {}),
+      // The authorities may be meant for other servers: a plain address takes no agent of TLS.
+      ...(ca && host.startsWith('https:') ? { agent: new Agent({ ca: [...ca] }) } : {}),
     });
     for (let attempt = 1; ; attempt++) {
       try {
