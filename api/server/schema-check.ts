@@ -6,6 +6,7 @@ import { type FieldFault, fault } from '../../infra/errors/runlake-error.ts';
 /** What `Errors` of a compiled schema yields; at most eight a value, so that a hostile body cannot make millions. */
 interface SchemaFault {
   readonly keyword: string;
+  readonly schemaPath: string;
   readonly instancePath: string;
   readonly message: string;
   readonly params: Readonly<Record<string, unknown>>;
@@ -23,18 +24,48 @@ export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart 
   return (value: unknown) =>
     check.Check(value)
       ? { value }
-      : { error: fault('INVALID_REQUEST', {}, { fields: fieldFaults(check.Errors(value), place) }) };
+      : { error: fault('INVALID_REQUEST', {}, { fields: fieldFaults(check.Errors(value), schema, place) }) };
 };
 
-function fieldFaults(faults: readonly SchemaFault[], place: string): FieldFault[] {
-  return faults.flatMap(({ keyword, instancePath, message, params }) => {
+function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, place: string): FieldFault[] {
+  const listed = new Set<string>();
+  return faults.flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [place, ...segmentsOf(instancePath)];
+    // Of a list of words each word is a fault by itself, and only the first few are told: one says them all.
+    if (listed.has(instancePath)) return [];
+    const words = wordsAt(schema, schemaPath);
+    if (words !== undefined) {
+      listed.add(instancePath);
+      const msg = words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
+      return [{ loc: path, msg, type: 'enum' }];
+    }
     if (keyword === 'required') {
       const missing = Array.isArray(params.requiredProperties) ? params.requiredProperties : [];
       return missing.map((name) => ({ loc: [...path, String(name)], msg: 'Field required', type: 'missing' }));
     }
     return [{ loc: path, msg: message, type: typeOf(keyword, params) }];
   });
+}
+
+/** What may stand at `schemaPath`, where that is a list of words and nothing else but null. */
+function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
+  let at: unknown = schema;
+  for (const segment of segmentsOf(schemaPath.replace(/(?:\/anyOf\/\d+)+$/, ''))) {
+    at = (at as Record<string, unknown> | undefined)?.[segment];
+  }
+  const leaves = leavesOf(at as Leaf | undefined).filter(({ type }) => type !== 'null');
+  const words = leaves.filter((leaf) => 'const' in leaf).map((leaf) => String(leaf.const));
+  return words.length > 0 && words.length === leaves.length ? words : undefined;
+}
+
+interface Leaf {
+  readonly type?: unknown;
+  readonly const?: unknown;
+  readonly anyOf?: readonly Leaf[];
+}
+
+function leavesOf(schema: Leaf = {}): Leaf[] {
+  return schema.anyOf?.flatMap(leavesOf) ?? [schema];
 }
 
 /** The parts of a JSON pointer; numbers are indices. */

@@ -35,6 +35,34 @@ describe('compileCheck', () => {
     expect((check(schema, many) as unknown[]).length).toBeLessThan(20);
   });
 
+  const word = Type.Union(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'].map((name) => Type.Literal(name)));
+  const words = Type.Object({
+    one: Type.Optional(word),
+    none: Type.Optional(Type.Union([word, Type.Null()])),
+    some: Type.Optional(Type.Array(word)),
+    only: Type.Optional(Type.Union([Type.Literal(1), Type.Null()])),
+    number: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
+  });
+  const oneOf = (...place: (string | number)[]) => ({
+    loc: ['body', ...place],
+    msg: 'must be one of a, b, c, d, e, f, g, h, i, j',
+    type: 'enum',
+  });
+
+  it.each([
+    [{ one: 'x' }, [oneOf('one')]],
+    [{ one: 1 }, [oneOf('one')]],
+    [{ none: 'x' }, [oneOf('none')]],
+    [{ some: ['a', 'x'] }, [oneOf('some', 1)]],
+    [{ only: 2 }, [{ loc: ['body', 'only'], msg: 'must be 1', type: 'enum' }]],
+  ])('lists the words that there are, once: %j', (value, result) => {
+    expect(check(words, value)).toEqual(result);
+  });
+
+  it('leaves what is more than a list of words as it is', () => {
+    expect(check(words, { number: 0 })).toMatchObject([{ msg: 'must be >= 1' }, {}, {}]);
+  });
+
   it('says in which part of the request', () => {
     expect(check(Type.Object({ limit: Type.Integer() }), { limit: 'x' }, 'querystring')).toMatchObject([
       { loc: ['query', 'limit'] },
