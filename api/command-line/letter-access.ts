@@ -1,7 +1,5 @@
 import { loadConfig } from '../../infra/config/load.ts';
 import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import { storedDeadLetters } from '../../infra/event-log/in-process/stored-dead-letters.ts';
-import { openKafkaDeadLetters } from '../../infra/event-log/kafka/kafka-dead-letters.ts';
 import { registryAddress } from '../../infra/event-log/kafka/registry-request.ts';
 import { Schemas } from '../../infra/event-log/kafka/schema-registry.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
@@ -10,6 +8,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { replayThroughJob } from '../../pipelines/dead-letters/replay-through-job.ts';
 import { topics } from '../../schemas/topics.ts';
 import { Ends } from './ends.ts';
+import { openDeadLetters } from './open-dead-letters.ts';
 import { openEventLog } from './open-event-log.ts';
 import { findStores, openStores, type Stores } from './open-stores.ts';
 
@@ -30,6 +29,7 @@ export async function withLetters(work: (access: LetterAccess) => Promise<void>)
   const ends = new Ends();
   ends.add('stores', () => stores.close());
   try {
+    const letters = openDeadLetters({ config, logger, stores }, ends);
     if (config.kafkaBrokers === undefined) {
       const jobs = async () => {
         const { redisUrl } = config;
@@ -40,7 +40,7 @@ export async function withLetters(work: (access: LetterAccess) => Promise<void>)
       };
       let opened: ReturnType<typeof jobs> | undefined;
       await work({
-        letters: storedDeadLetters(stores.database),
+        letters,
         stores,
         schemaOf: async (schemaId) => topics[schemaId - 1]?.schema,
         publish: async (letter) => {
@@ -50,8 +50,6 @@ export async function withLetters(work: (access: LetterAccess) => Promise<void>)
       });
       return;
     }
-    const letters = openKafkaDeadLetters({ config, topics, logger });
-    ends.add('dead letters', () => letters.close());
     const schemas = new Schemas(registryAddress(config.schemaRegistryUrl as string, trustedAuthorities(config)));
     let log: ReturnType<typeof openEventLog> | undefined;
     await work({

@@ -42,7 +42,12 @@ export interface LetterFilter {
 export interface DeadLetters {
   /** The newest that fit, newest first. Values are not read where the store can leave them out. */
   list(filter: LetterFilter, limit: number): Promise<DeadLetterHead[]>;
+  /** How many of the topic there are, also those that were replayed; no more than {@link mostCounted} are counted. */
+  count(topic: Topic): Promise<number>;
   /** `undefined` where there is none of that id, or no longer. */
   find(id: string): Promise<DeadLetter | undefined>;
   close(): Promise<void>;
 }
+
+/** So that counting stays cheap. */
+export const mostCounted = 100_000;

@@ -36,3 +36,12 @@ export async function replaysOf(database: Database, letterIds: readonly string[]
   );
   return new Map(rows.map((row) => [row.letter_id, row.replayed_at]));
 }
+
+/** How many letters of each topic were replayed. */
+export async function countReplays(database: Pick<Database, 'query'>): Promise<Map<string, number>> {
+  const rows = await database.query<{ topic: string; replays: number }>(
+    `SELECT split_part(letter_id, '/', 1) AS topic, count(*) AS replays
+     FROM letter_replays WHERE replayed_at IS NOT NULL GROUP BY 1`,
+  );
+  return new Map(rows.map(({ topic, replays }) => [topic, replays]));
+}

@@ -1,4 +1,3 @@
-import type { Topic } from '../../../schemas/topics.ts';
 import type { Sql } from '../../postgres/pool.ts';
 import type { LogRecord } from '../event-log.ts';
 
@@ -27,18 +26,4 @@ export async function insertDeadLetter(database: Sql, letter: DeadLetter): Promi
       step,
     ],
   );
-}
-
-/** How many letters of each topic wait to be looked at. Past 100,000 in all nothing more is counted, so that it stays cheap. */
-export async function countWaitingDeadLetters(
-  database: Sql,
-  topics: readonly Topic[],
-): Promise<{ labels: { topic: string }; value: number }[]> {
-  const rows = await database.query<{ topic: string; letters: number }>(
-    `SELECT topic, count(*) AS letters
-     FROM (SELECT topic FROM dead_letters WHERE replayed_at IS NULL LIMIT 100000) AS waiting
-     GROUP BY topic`,
-  );
-  const letters = new Map(rows.map((row) => [row.topic, row.letters]));
-  return topics.map(({ name }) => ({ labels: { topic: name }, value: letters.get(name) ?? 0 }));
 }

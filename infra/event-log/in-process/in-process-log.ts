@@ -16,9 +16,9 @@ import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { Cut, EventLog, LogBatch, LogMessage, LogRecord, Subscription, TouchedHour } from '../event-log.ts';
-import { consumerLag, pendingBytes, waitingDeadLetters } from '../event-log-metrics.ts';
+import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { bytesOf, observePublish } from '../observe-publish.ts';
-import { countWaitingDeadLetters, insertDeadLetter } from './dead-letters.ts';
+import { insertDeadLetter } from './dead-letters.ts';
 
 export interface InProcessLogOptions {
   readonly database: Database;
@@ -93,7 +93,6 @@ export class InProcessLog implements EventLog {
 
   /** The gauges of the event log show this log until it is closed. */
   showMetrics(): void {
-    const { database, topics } = this.#options;
     this.#hideMetrics = [
       pendingBytes.showing(() => this.#pendingBytes, 0),
       consumerLag.showing(
@@ -104,7 +103,6 @@ export class InProcessLog implements EventLog {
           })),
         0,
       ),
-      waitingDeadLetters.showing(() => countWaitingDeadLetters(database, topics)),
     ];
   }
 

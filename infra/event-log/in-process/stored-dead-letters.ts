@@ -1,5 +1,5 @@
 import type { Database } from '../../postgres/pool.ts';
-import type { DeadLetter, DeadLetterHead, DeadLetters } from '../dead-letters.ts';
+import { type DeadLetter, type DeadLetterHead, type DeadLetters, mostCounted } from '../dead-letters.ts';
 
 interface HeadRow {
   readonly id: number;
@@ -31,6 +31,13 @@ export function storedDeadLetters(database: Database): DeadLetters {
         [topics.map(({ name }) => name), step ?? null, sinceMs ?? null, untilMs ?? null, limit],
       );
       return rows.map(toHead);
+    },
+    async count({ name }) {
+      const [row] = await database.query<{ letters: number }>(
+        'SELECT count(*) AS letters FROM (SELECT FROM dead_letters WHERE topic = $1 LIMIT $2) AS counted',
+        [name, mostCounted],
+      );
+      return row?.letters ?? 0;
     },
     async find(id) {
       const [, topic, number] = idPattern.exec(id) ?? [];

@@ -8,8 +8,8 @@
  *   2. The group is balanced anew: every term ends, and one begins for each partition that was assigned. It is asked from
  *      Kafka once for all of them where they begin.
  *   3. Where memory is spent, fetching pauses for partitions that have enough to go on with.
- *   4. A client that crashed, or has given no sign of life for a while, is cut off with its sockets; its terms end, and another
- *      client joins.
+ *   4. A request that runs into its limit takes its connection with it. A client that crashed, or has given no sign of life for
+ *      a while, is cut off with its sockets; its terms end, and another client joins.
  *   5. At the end terms take no further batch, what is under way is finished and committed, then the client leaves the group.
  */
 import { randomBytes } from 'node:crypto';
@@ -155,6 +155,10 @@ export class GroupConsumer {
         this.#lastSignMs = performance.now();
       });
     }
+    // Fetches have a connection of their own and may go on, while commits and heartbeats would run into the limit time and again.
+    consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
+      client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
+    });
     consumer.on(events.GROUP_JOIN, ({ payload }) => {
       if (!over.signal.aborted) this.#assign(payload.memberAssignment[this.#options.topicName] ?? []);
     });

@@ -13,7 +13,13 @@ import type { Admin, KafkaMessage } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { DeadLetter, DeadLetterHead, DeadLetters, LetterFilter } from '../dead-letters.ts';
+import {
+  type DeadLetter,
+  type DeadLetterHead,
+  type DeadLetters,
+  type LetterFilter,
+  mostCounted,
+} from '../dead-letters.ts';
 import { AdminLink } from './admin-link.ts';
 import { readLetter } from './dead-letter.ts';
 import type { KafkaAddress } from './kafka-client.ts';
@@ -55,6 +61,12 @@ class KafkaDeadLetters implements DeadLetters {
       if (newest.length > 2 * limit + 100) newest.sort(newestFirst).splice(limit);
     });
     return newest.sort(newestFirst).slice(0, limit);
+  }
+
+  async count(topic: Topic): Promise<number> {
+    const offsets = await this.#admin.ask((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const letters = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
+    return Math.min(letters, mostCounted);
   }
 
   async find(id: string): Promise<DeadLetter | undefined> {

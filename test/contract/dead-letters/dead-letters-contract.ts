@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DeadLetters } from '../../../infra/event-log/dead-letters.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
+import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 
 export interface LettersUnderTest {
   readonly letters: DeadLetters;
@@ -60,6 +60,13 @@ export function deadLettersContract(name: string, open: () => Promise<LettersUnd
     it.each([1, 2, 3])('lists at most %i', async (limit) => {
       const heads = await under.letters.list(all, limit);
       expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1'].slice(0, limit));
+    });
+
+    it('counts those of a topic', async () => {
+      const counts = await Promise.all(
+        [runEvents, feedbackEvents, attachmentEvents].map((topic) => under.letters.count(topic)),
+      );
+      expect(counts).toEqual([3, 1, 0]);
     });
 
     it('lists by topic, step and time, both ends included', async () => {

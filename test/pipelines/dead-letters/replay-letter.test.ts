@@ -5,6 +5,7 @@ import type { DeadLetter } from '../../../infra/event-log/dead-letters.ts';
 import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
 import { replaysOf } from '../../../pipelines/dead-letters/letter-replays.ts';
 import { type ReplayPorts, replayLetter } from '../../../pipelines/dead-letters/replay-letter.ts';
+import { waitingLetters } from '../../../pipelines/dead-letters/waiting-letters.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
@@ -58,7 +59,13 @@ describe('a letter', () => {
   it('goes back with its original key, bytes and headers, once', async () => {
     const event = eventOf(at(0), { values: { name: 'from the letter' } });
     const letter = await letterOf(framed(event));
+    const topic = topics.find(({ name }) => name === letter.topic) as Topic;
+    const waiting = async () =>
+      (await waitingLetters({ letters: storedDeadLetters(ports.database), database: ports.database }, [topic]))[0]
+        ?.value ?? 0;
+    const before = await waiting();
     expect(await replayLetter(letter, ports, { force: false })).toEqual({ outcome: 'replayed' });
+    expect(await waiting()).toBe(before - 1);
     expect(published).toEqual([letter]);
     expect(letter).toMatchObject({ key: 'the key', headers: { from: 'a test' } });
     expect(await nameOf(event.runId)).toBe('from the letter');

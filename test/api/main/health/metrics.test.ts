@@ -37,6 +37,7 @@ it('a run leaves its traces on the whole path', async () => {
   const run = { id: randomUUID(), name: 'counted', run_type: 'chain', inputs: {} };
   expect((await post('/runs', run)).statusCode).toBe(202);
   expect((await post('/runs', { id: 'no uuid' })).statusCode).toBe(422);
+  await api.settled();
 
   expect(await sample('runlake_event_log_produced_events_total{topic="run-events"}')).toBe(1);
   expect(await sample('runlake_event_log_produced_bytes_total{topic="run-events"}')).toBeGreaterThan(100);
