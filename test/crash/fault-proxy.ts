@@ -22,6 +22,8 @@ export interface FaultProxy {
   readonly port: number;
   /** Resolves once a request was recognised and is held as told. Later requests pass. */
   hold(at: GateAt, recognises: (message: Buffer) => boolean): Promise<void>;
+  /** Gates that nothing has reached are forgotten. */
+  letPass(): void;
   /** Nothing moves while on. */
   stall(on: boolean): void;
   /** Nobody is there while on. */
@@ -112,6 +114,9 @@ export async function openFaultProxy({ host, port }: Target, protocolOf = plain)
   return {
     port: own,
     hold: (at, recognises) => new Promise<void>((reached) => gates.push({ at, recognises, reached })),
+    letPass() {
+      gates = [];
+    },
     stall(on) {
       stalled = on;
       for (const socket of sockets) {

@@ -3,11 +3,12 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
-import { load } from './client.ts';
+import { load, post, untilAccepted } from './client.ts';
 import { expectHonestAnswers } from './honest-answers.ts';
 import { Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
 import { deadlineMs, type PipelineRole, type Ways } from './pipeline.ts';
+import { isDoneNote, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000 });
 
@@ -28,6 +29,19 @@ const stalls: readonly Stall[] = [
   { name: 'sink and ClickHouse, longer than an insert may take', role: 'ingest', way: 'clickhouse', stallMs: 12_000 },
   { name: 'sink and Postgres, longer than a query may take', role: 'ingest', way: 'postgres', stallMs: 12_000 },
 ];
+
+/** Each on a connection that stays open and tells nothing more, while others to the same server work. */
+const lostAnswers: readonly {
+  readonly name: string;
+  readonly way: keyof Ways;
+  readonly recognises: (message: Buffer) => boolean;
+}[] = [
+  { name: 'a commit of the sink', way: 'kafka', recognises: isDoneNote },
+  { name: 'an insert of the sink', way: 'clickhouse', recognises: says(/INSERT INTO runs /) },
+  { name: 'a note of hours', way: 'postgres', recognises: says(/INSERT INTO usage_notes/) },
+];
+/** The longest limit on a request is 15 s, and a group may wait as long for a member that it took for dead. */
+const recoveredWithinMs = 75_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('the network stalls', () => {
   test.concurrent.each(stalls)('stalled between $name', async ({ role, way, stallMs }) => {
@@ -52,6 +66,24 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the network stalls'
       else expect(loading.answers.some((answer) => answer?.status === 503)).toBe(true);
       expect(await ledger.check(pipeline)).toBeGreaterThan(0);
       expect(pipeline.process(role).output()).not.toMatch(/unhandled|uncaught/i);
+    } finally {
+      await close();
+    }
+  });
+
+  test.concurrent.each(lostAnswers)('the answer to $name never comes', async ({ way, recognises }) => {
+    const { pipeline, close } = await openOnStack(limits);
+    try {
+      const ledger = new Ledger();
+      const runs = Array.from({ length: 20 }, () => ledger.newRun());
+      const lost = pipeline.ways.ingest[way].hold('sent', recognises);
+      await untilAccepted(() => post(pipeline, runs));
+      await lost;
+      const lostAtMs = performance.now();
+      const more = Array.from({ length: 20 }, () => ledger.newRun());
+      await untilAccepted(() => post(pipeline, more));
+      await ledger.check(pipeline);
+      expect(performance.now() - lostAtMs).toBeLessThan(recoveredWithinMs);
     } finally {
       await close();
     }
