@@ -1,9 +1,11 @@
 # The front door. `make` or `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo start test stack stack-down stack-status check build install format bench docs clean
+.PHONY: help demo start test chaos stack stack-down stack-status check build install format bench docs clean
 
 NODE_MODULES := node_modules/.package-lock.json
 STACK := node --import tsx infra/native/stack-command.ts
+MINUTES ?= 10
+SEED ?=
 SOURCES := $(shell find api infra pipelines schemas -type f 2>/dev/null)
 
 help: ## List the targets
@@ -17,6 +19,9 @@ start: dist/.built ## Run everything in the foreground, with the environment as 
 
 test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, which is taken down again
 	@$(STACK) during npm test --silent
+
+chaos: dist/.built ## Random faults under load on servers of its own; MINUTES=10, and SEED=... to repeat a run
+	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) $(STACK) during npx vitest run --project embedded test/crash/chaos.test.ts
 
 stack: $(NODE_MODULES) ## Bring up Kafka, a schema registry, Redis, S3, ClickHouse and Postgres, without Docker
 	@$(STACK) up

@@ -1,5 +1,6 @@
 import { configurationPage } from './configuration.ts';
 import { errorsPage } from './errors.ts';
+import { guaranteesPage } from './guarantees.ts';
 import type { Page } from './markdown.ts';
 import { metricsPage } from './metrics.ts';
 import { operationsPage } from './operations.ts';
@@ -7,5 +8,12 @@ import { permissionsPage } from './permissions.ts';
 
 /** Every page of `docs/reference`, as the code is now. */
 export async function referencePages(): Promise<Page[]> {
-  return [configurationPage(), errorsPage(), operationsPage(), permissionsPage(), await metricsPage()];
+  return [
+    configurationPage(),
+    errorsPage(),
+    operationsPage(),
+    permissionsPage(),
+    guaranteesPage(),
+    await metricsPage(),
+  ];
 }

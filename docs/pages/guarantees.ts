@@ -1,0 +1,70 @@
+import { type CrashRow, embeddedRows, serverRows, stepRows } from './crash-table.ts';
+import { code, type Page, page, table } from './markdown.ts';
+
+const tableOf = (rows: readonly CrashRow[]) =>
+  table(
+    ['Where', 'What', 'What happens', 'Proof'],
+    rows.map(({ where, what, happens, proofs }) => [
+      where,
+      what,
+      happens,
+      proofs.map(({ file, name }) => `${code(file)}: ${name}`).join('<br>'),
+    ]),
+  );
+
+export function guaranteesPage(): Page {
+  return page(
+    'guarantees.md',
+    'Guarantees',
+    'docs/pages/crash-table.ts',
+    'What Runlake promises about traces and their usage when processes die, servers go away and networks stall, what it does not ' +
+      'promise, and the test behind each line.',
+    '## Promised',
+    [
+      '- **Nothing accepted is lost.** A 2xx is answered only after all events of the request are in all in-sync replicas of Kafka. ' +
+        'Without Kafka: after ClickHouse has them, or Postgres has those that wait for their trace.',
+      '- **Nothing is counted twice.** A trace counts once: however often it is sent, accepted, read from the log, inserted or ' +
+        'counted, by however many processes.',
+      '- **Values are those of the newest event.** Of one run, in the order in which its events were accepted. A repeat never undoes ' +
+        'a later patch.',
+      '- **Nothing is acknowledged that is not durable.** An answer that never came, or a 503, promises nothing: the runs may be ' +
+        'there or not. Whoever sends them again, under the same ids, gets each of them once.',
+      '- **Nobody waits for ever.** Each request is answered: taken, refused for what it is (4xx), or told to come back (503 with ' +
+        '`Retry-After`), within `RUNLAKE_PUBLISH_TIMEOUT_MS` for Kafka and `RUNLAKE_QUERY_TIMEOUT_MS` for each query.',
+      '- **Memory is bounded** while servers are away: by `RUNLAKE_MAX_COLLECTING_BYTES` and `RUNLAKE_MAX_PENDING_BYTES` in the API, ' +
+        'by `RUNLAKE_MAX_FETCHED_BYTES` in the sink.',
+    ].join('\n'),
+    '## Not promised',
+    [
+      '- **What clients give up.** The stock SDKs repeat a refused batch for about 15 s: JavaScript four times, 1, 2, 4 and 8 s ' +
+        'apart, each of them stretched at random up to twofold; Python up to three times at each of three attempts, as ' +
+        '`Retry-After` tells. An outage of Kafka (or, without it, of ClickHouse) that lasts longer loses the runs that they held, in ' +
+        'the client; both write that to their log, and keep the runs in a folder of yours where `LANGSMITH_FAILED_TRACES_DIR` is ' +
+        'set. The API has counted every refusal in `runlake_runs_rejected_total`, by error code: `EVENT_LOG_UNAVAILABLE` where the ' +
+        'log did not take it, `OVERLOADED` where too much waited. A run that was refused and delivered later is in that count too.',
+      '- **Power loss.** Kafka and ClickHouse answer when data is with the operating system, not when it is on disk. A machine that ' +
+        'loses power can lose its last seconds. Against that: three brokers or more in places of their own ' +
+        '(`RUNLAKE_KAFKA_REPLICATION=3`; topics that Runlake creates then want two in-sync replicas), and a replicated ClickHouse. ' +
+        'What a ClickHouse lost can be stored anew while Kafka still has it: end the `ingest` processes, set the offsets of the ' +
+        'group `sink-runs` back, start them again. One broker, as in `make stack`, survives the death of every process, not that ' +
+        'of the machine.',
+      '- **What Kafka deletes.** Events that are older than the retention of the topic before a sink stored them are gone; they are ' +
+        'counted in `runlake_event_log_lost_events_total`. Keep the retention longer than the longest outage of ClickHouse.',
+      '- **Order between traces.** Events of a trace keep their order; those of two traces have none.',
+      '- **A moment.** What was accepted can be read a little later, usually within a second; usage follows. ' +
+        '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` say how much later.',
+      '- **A trace that nobody names a project for.** Its events wait for `RUNLAKE_PARKED_EVENT_HOURS`, then go to the dead letters.',
+    ].join('\n'),
+    '## Each step of the path, with Kafka',
+    'Each role is held at the step by a proxy and killed there with SIGKILL. After that, and after everything below: every accepted ' +
+      'run is there once with the values that were sent, every usage figure equals a count of what was sent, and requests that were ' +
+      'held heard nothing.',
+    tableOf(stepRows),
+    '## Each server, and the way to it',
+    tableOf(serverRows),
+    '## Without Kafka',
+    tableOf(embeddedRows),
+    'The tests on servers run where `make stack` can run. `make chaos` plays random faults for longer: ' +
+      '`make chaos MINUTES=30`, and again with the printed `SEED`.',
+  );
+}

@@ -1,0 +1,102 @@
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { loadStackSettings, type StackPartName } from '../../infra/config/stack-settings.ts';
+import { freePorts } from '../../infra/embedded/free-port.ts';
+import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
+import type { LaunchOptions, PartValues } from '../../infra/native/part.ts';
+import { allParts } from '../../infra/native/parts/all-parts.ts';
+import { openTools } from '../../infra/native/tools.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+
+/** A server of the test's own, made as those of the native stack are: to be stopped, killed and starved of disk. */
+export interface OwnServer {
+  readonly values: PartValues;
+  /** SIGKILL, where its process is known; else it is told to end. It stays away until {@link OwnServer.start}. */
+  kill(): Promise<void>;
+  /** On the same data and ports. */
+  start(): Promise<void>;
+  /** Takes all that is left of its disk; undefined where it could not be given a disk of its own. */
+  readonly fillDisk?: (() => void) | undefined;
+  freeDisk(): void;
+  remove(): Promise<void>;
+}
+
+export async function ownServer(name: StackPartName, { diskMiB }: { readonly diskMiB?: number } = {}) {
+  const part = allParts[name];
+  const folder = mkdtempSync(join(tmpdir(), `runlake-crash-${name}-`));
+  // Postgres runs as another user where this one is root.
+  chmodSync(folder, 0o711);
+  const hasDisk = diskMiB !== undefined && mount(folder, diskMiB);
+  const secrets = new Map<string, string>();
+  const secret = (of: string) => {
+    const made = secrets.get(of) ?? randomBytes(24).toString('base64url');
+    secrets.set(of, made);
+    return made;
+  };
+  const options: LaunchOptions = {
+    folder,
+    installation: await part.install(openTools(loadStackSettings(), () => {})),
+    ports: await freePorts(part.portCount),
+    secret,
+    log: () => {},
+    logger: createLogger('silent', 'test'),
+  };
+  let running: EngineProcess | undefined;
+  const note = (started: EngineProcess) => {
+    running = started;
+    void started.exited.then(() => {
+      running = undefined;
+    });
+  };
+  const filler = join(folder, 'filler');
+  const remove = async () => {
+    await running?.stop();
+    if (hasDisk) execFileSync('umount', ['-l', folder]);
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
+  try {
+    note(await part.launch(options));
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+  const server: OwnServer = {
+    values: part.values(options),
+    async kill() {
+      const file = join(folder, name, 'process.json');
+      // The others start again by themselves where nobody told them to end.
+      const isBare = name !== 'clickhouse' && name !== 'postgres';
+      if (running && isBare) process.kill((JSON.parse(readFileSync(file, 'utf8')) as [number])[0], 'SIGKILL');
+      else await running?.stop();
+      await running?.exited;
+    },
+    async start() {
+      if (running === undefined) note(await part.launch(options));
+    },
+    ...(hasDisk
+      ? {
+          fillDisk() {
+            const { bavail, bsize } = statfsSync(folder);
+            writeFileSync(filler, Buffer.alloc(Math.max(0, bavail - 1) * bsize));
+          },
+        }
+      : {}),
+    freeDisk: () => rmSync(filler, { force: true }),
+    remove,
+  };
+  return server;
+}
+
+/** A small disk of its own at `folder`. @returns false, with the reason printed, where this user may not have one. */
+function mount(folder: string, sizeMiB: number): boolean {
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeMiB}m,mode=711`, 'tmpfs', folder], { stdio: 'pipe' });
+    return true;
+  } catch (error) {
+    console.log(`No disk of a server's own, because ${error instanceof Error ? error.message.trim() : error}`);
+    return false;
+  }
+}

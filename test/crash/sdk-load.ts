@@ -1,0 +1,77 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Client } from 'langsmith';
+import type { Entry, Ledger } from './ledger.ts';
+import type { Pipeline } from './pipeline.ts';
+
+export interface SdkLoad {
+  stop(): Promise<void>;
+}
+
+/**
+ * Posts and patches through the stock SDK as it comes: from several sides one by one, where each call tells whether it was
+ * taken, and from one side in batches behind the caller's back, as programs use it, where nobody is told.
+ */
+export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pauseMs = 30 } = {}): SdkLoad {
+  const options = { apiUrl: pipeline.url, apiKey: pipeline.apiKey };
+  const direct = new Client({ ...options, autoBatchTracing: false });
+  const batching = new Client(options);
+  let stopped = false;
+  const told = async () => {
+    while (!stopped) {
+      const entry = ledger.newRun();
+      await direct.createRun(createdRun(entry)).then(
+        () => {
+          entry.accepted = true;
+        },
+        () => undefined,
+      );
+      entry.outputs = `out of ${entry.id}`;
+      await direct.updateRun(entry.id, updatedRun(entry)).then(
+        () => {
+          // Without its post a patch waits: it is stored with the post, if that ever came.
+          entry.patchAccepted = entry.accepted;
+        },
+        () => undefined,
+      );
+      await pause(pauseMs);
+    }
+  };
+  const untold = async () => {
+    while (!stopped) {
+      const entry = ledger.newRun();
+      entry.outputs = `out of ${entry.id}`;
+      await batching.createRun(createdRun(entry));
+      await batching.updateRun(entry.id, updatedRun(entry));
+      await pause(pauseMs);
+    }
+  };
+  const running = [...Array.from({ length: senders }, told), untold()];
+  return {
+    async stop() {
+      stopped = true;
+      await Promise.all(running);
+      await batching.awaitPendingTraceBatches();
+    },
+  };
+}
+
+export function createdRun(entry: Entry) {
+  return {
+    ...placeOf(entry),
+    name: `of ${entry.project}`,
+    run_type: 'chain',
+    project_name: entry.project,
+    start_time: entry.startMs,
+    inputs: { text: entry.inputs },
+  };
+}
+
+function updatedRun(entry: Entry) {
+  const { id: _id, ...place } = placeOf(entry);
+  return { ...place, outputs: { text: entry.outputs }, end_time: entry.startMs + 1_000 };
+}
+
+function placeOf({ id, traceId, startMs }: Entry) {
+  const order = `${new Date(startMs).toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
+  return { id, trace_id: traceId, dotted_order: order };
+}

@@ -1,0 +1,88 @@
+/** What the stock SDK does while Kafka is away: within its retries nothing is lost; what comes after is counted. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { pythonEnvironment } from '../e2e/python/environment.ts';
+import { stackPart } from '../engines/stack.ts';
+import { until } from '../infra/until.ts';
+import { post } from './client.ts';
+import { Ledger } from './ledger.ts';
+import { type OpenPipeline, openOnStack } from './on-stack.ts';
+import { deadlineMs } from './pipeline.ts';
+import { createdRun } from './sdk-load.ts';
+
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 300_000 });
+
+const script = fileURLToPath(new URL('../e2e/python/send_runs.py', import.meta.url));
+const python = pythonEnvironment();
+if ('missing' in python && process.env.CI === 'true') throw new Error(python.missing);
+if ('missing' in python) console.warn(`skipped: ${python.missing}`);
+
+describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and an outage of Kafka', () => {
+  const ledger = new Ledger();
+  let opened: OpenPipeline;
+  beforeAll(async () => {
+    opened = await openOnStack({ RUNLAKE_PUBLISH_TIMEOUT_MS: '1000' });
+  });
+  afterAll(async () => {
+    await opened?.close();
+  });
+  const rejected = () => opened.pipeline.metric('api', 'runlake_runs_rejected_total', 'EVENT_LOG_UNAVAILABLE');
+  const sendBatch = async (client: Client, count: number) => {
+    const entries = Array.from({ length: count }, () => ledger.newRun());
+    for (const entry of entries) await client.createRun(createdRun(entry));
+    return entries;
+  };
+
+  test('an outage that fits its retries: it delivers once Kafka is back', async () => {
+    const { pipeline } = opened;
+    const client = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey });
+    pipeline.ways.api.kafka.away(true);
+    const entries = await sendBatch(client, 50);
+    await until('the batch to be refused', async () => (await rejected()) >= 50, deadlineMs);
+    const probe = await post(pipeline, [ledger.newRun()]);
+    expect(probe).toMatchObject({ status: 503 });
+    expect(probe?.retryAfterSeconds).toBeGreaterThan(0);
+    pipeline.ways.api.kafka.away(false);
+    await client.awaitPendingTraceBatches();
+    for (const entry of entries) entry.accepted = true;
+    await ledger.check(pipeline);
+  });
+
+  test.skipIf('missing' in python)('an outage that fits the retries of the Python SDK: it delivers too', async () => {
+    const { pipeline } = opened;
+    const before = await rejected();
+    const entries = Array.from({ length: 20 }, () => ledger.newRun());
+    pipeline.ways.api.kafka.away(true);
+    const program = 'python' in python ? python.python : '';
+    const child = spawn(program, [script], {
+      env: { PATH: process.env.PATH, LANGSMITH_ENDPOINT: pipeline.url, LANGSMITH_API_KEY: pipeline.apiKey },
+      stdio: ['pipe', 'ignore', 'inherit'],
+    });
+    child.stdin?.end(JSON.stringify(entries.map(createdRun)));
+    const exited = once(child, 'exit');
+    await until('a batch to be refused', async () => (await rejected()) > before, deadlineMs);
+    pipeline.ways.api.kafka.away(false);
+    expect((await exited)[0]).toBe(0);
+    for (const entry of entries) entry.accepted = true;
+    await ledger.check(pipeline);
+  });
+
+  test('a longer outage: the SDK gives up, the API has counted each refusal, and later runs are taken', async () => {
+    const { pipeline } = opened;
+    const impatient = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey, callerOptions: { maxRetries: 1 } });
+    const before = await rejected();
+    pipeline.ways.api.kafka.away(true);
+    const lost = await sendBatch(impatient, 20);
+    await impatient.awaitPendingTraceBatches();
+    expect(await rejected()).toBeGreaterThanOrEqual(before + 2 * lost.length);
+    pipeline.ways.api.kafka.away(false);
+    const client = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey });
+    const entries = await sendBatch(client, 20);
+    await client.awaitPendingTraceBatches();
+    for (const entry of entries) entry.accepted = true;
+    await ledger.check(pipeline);
+  });
+});

@@ -1,0 +1,167 @@
+/** The servers themselves are killed, stopped and starved of disk under load; all of them are the test's own. */
+import { readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { stackPart } from '../engines/stack.ts';
+import { until } from '../infra/until.ts';
+import { type Load, load, patch, post, untilAccepted } from './client.ts';
+import { expectHonestAnswers } from './honest-answers.ts';
+import { Ledger } from './ledger.ts';
+import { type OwnServers, ownServers } from './own-servers.ts';
+import { deadlineMs, Pipeline } from './pipeline.ts';
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+/** `CLICKHOUSE_AWAY_MS`: how long ClickHouse stays away under load. */
+const clickhouseAwayMs = Number(process.env.CLICKHOUSE_AWAY_MS ?? 15_000);
+const longestAnswerMs = 20_000;
+
+describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))('servers of our own', () => {
+  let own: OwnServers;
+  let pipeline: Pipeline;
+  const ledger = new Ledger();
+  let loading: Load;
+  beforeAll(async () => {
+    own = await ownServers({ diskMiB: 768 });
+    pipeline = await Pipeline.started(own.addresses);
+  });
+  afterAll(async () => {
+    await pipeline?.close();
+    await own?.remove();
+  });
+  beforeEach(async () => {
+    loading = load(pipeline, ledger, { senders: 2, batch: 5, pauseMs: 100 });
+    await accepted(20);
+  });
+
+  const accepted = async (more: number) => {
+    const enough = ledger.acceptedCount + more;
+    await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);
+  };
+  const refused = async () => {
+    const before = loading.answers.length;
+    const isRefused = () => loading.answers.slice(before).some((answer) => answer?.status === 503);
+    await until('a request to be refused', isRefused, deadlineMs);
+  };
+  const storingFails = () => {
+    const { length } = pipeline.process('ingest').output();
+    const fails = () => pipeline.process('ingest').output().slice(length).includes('a batch could not be stored');
+    return () => until('storing to fail', fails, deadlineMs);
+  };
+  const allIsThere = async () => {
+    await accepted(50);
+    await loading.stop();
+    expectHonestAnswers(loading.answers, longestAnswerMs);
+    await ledger.check(pipeline);
+    for (const role of ['api', 'ingest'] as const) {
+      expect(pipeline.process(role).output()).not.toMatch(/unhandled|uncaught/i);
+    }
+  };
+
+  test('Kafka is killed and started again', async () => {
+    await own.kafka.kill();
+    await refused();
+    await own.kafka.start();
+    await allIsThere();
+  });
+
+  test('ClickHouse is away under load: the API goes on accepting, memory stays bounded, lag drains', async () => {
+    await own.clickhouse.kill();
+    const before = loading.answers.length;
+    const memoryBefore = { api: rssMiB(pipeline, 'api'), ingest: rssMiB(pipeline, 'ingest') };
+    await pause(clickhouseAwayMs);
+    const meanwhile = loading.answers.slice(before);
+    expect(meanwhile.length).toBeGreaterThan(10);
+    expect(meanwhile.every((answer) => answer?.status === 202)).toBe(true);
+    const lag = await pipeline.metric('ingest', 'runlake_event_log_lag_events', 'run-events');
+    expect(lag).toBeGreaterThan(0);
+    for (const role of ['api', 'ingest'] as const) {
+      expect(rssMiB(pipeline, role), `memory of ${role}`).toBeLessThan(memoryBefore[role] + 200);
+    }
+    await own.clickhouse.start();
+    await allIsThere();
+    const noLag = async () => (await pipeline.metric('ingest', 'runlake_event_log_lag_events')) === 0;
+    await until('no lag', noLag, deadlineMs);
+  });
+
+  test('Postgres is restarted', async () => {
+    await own.postgres.kill();
+    await pause(2_000);
+    await own.postgres.start();
+    await allIsThere();
+  });
+
+  test('the registry is gone while everything runs, and nobody notices', async () => {
+    await own.registry.kill();
+    await accepted(100);
+    await loading.stop();
+    expect(loading.answers.every((answer) => answer?.status === 202)).toBe(true);
+    await ledger.check(pipeline);
+  });
+
+  test('the registry is gone at the start: a role that starts says so and ends, and starts once it is there', async () => {
+    await pipeline.kill('api');
+    await own.registry.kill();
+    await expect(pipeline.start('api')).rejects.toThrow(/ended with 1:[\s\S]*schema registry/i);
+    await own.registry.start();
+    await pipeline.start('api');
+    await allIsThere();
+  });
+
+  test('the disk of Kafka is full for a while', async () => {
+    if (own.kafka.fillDisk === undefined) return loading.stop();
+    own.kafka.fillDisk();
+    await refused();
+    own.kafka.freeDisk();
+    // It ends for that, and is started again as whoever runs it would.
+    await own.kafka.kill();
+    await own.kafka.start();
+    await allIsThere();
+  });
+
+  test('the disk of ClickHouse is full for a while', async () => {
+    if (own.clickhouse.fillDisk === undefined) return loading.stop();
+    const failed = storingFails();
+    own.clickhouse.fillDisk();
+    await failed();
+    own.clickhouse.freeDisk();
+    await allIsThere();
+  });
+
+  test('the disk of Postgres is full for a while', async () => {
+    if (own.postgres.fillDisk === undefined) return loading.stop();
+    const failed = storingFails();
+    own.postgres.fillDisk();
+    // Patches whose traces nobody knows are parked there.
+    const parked = Array.from({ length: 20 }, () => ledger.newRun());
+    for (const entry of parked) entry.outputs = 'y'.repeat(300_000);
+    await untilAccepted(() => patch(pipeline, parked));
+    await failed();
+    own.postgres.freeDisk();
+    await untilAccepted(() => post(pipeline, parked));
+    await allIsThere();
+  });
+
+  test('Redis is killed and started again: a job that was taken is done', async () => {
+    await loading.stop();
+    const gone = new Ledger();
+    const doomed = Array.from({ length: 20 }, () => ({ ...gone.newRun(), project: 'doomed' }));
+    await untilAccepted(() => post(pipeline, doomed));
+    await pipeline.settled();
+    const projects = (await (await pipeline.ask('/sessions?limit=100')).json()) as { id: string; name: string }[];
+    const { id } = projects.find(({ name }) => name === 'doomed') as { id: string };
+    await own.redis.kill();
+    const deleting = pipeline.ask(`/sessions/${id}`, undefined, 'DELETE').catch(() => undefined);
+    await pause(1_000);
+    await own.redis.start();
+    await deleting;
+    const left = async () =>
+      Number(await own.clickhouseRows("SELECT count() FROM runs FINAL WHERE post_name = 'of doomed'"));
+    await until('runs of the deleted project to go', async () => (await left()) === 0, deadlineMs);
+  });
+});
+
+function rssMiB(pipeline: Pipeline, role: 'api' | 'ingest'): number {
+  const status = readFileSync(`/proc/${pipeline.process(role).pid}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
+}

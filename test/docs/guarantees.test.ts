@@ -1,0 +1,31 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { embeddedRows, serverRows, stepRows } from '../../docs/pages/crash-table.ts';
+
+const root = new URL('../../', import.meta.url);
+const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
+const proofs = [...stepRows, ...serverRows, ...embeddedRows].flatMap((row) => row.proofs);
+
+/** Titles of the tests in a file; of a test over a table whose title is its rows' names, those names. */
+function testsOf(file: string): string[] {
+  const text = read(file);
+  const titles = [...text.matchAll(/\btest(?:\.\w+)*(?:<.*>)?(?:\(.*\))?\(\s*'((?:[^'\\]|\\.)+)'/g)];
+  const ownTitles = titles.filter(([, title]) => !title?.includes('$name'));
+  const rows = ownTitles.length < titles.length ? [...text.matchAll(/\bname: '((?:[^'\\]|\\.)+)'/g)] : [];
+  return [...ownTitles, ...rows].map(([, title]) => String(title));
+}
+
+describe('the table of guarantees', () => {
+  it('names tests that exist', () => {
+    const missing = proofs.filter(({ file, name }) => !read(file).includes(`'${name}'`));
+    expect(missing).toEqual([]);
+  });
+
+  it('names every crash test, once', () => {
+    const files = readdirSync(new URL('test/crash/', root)).filter((file) => file.endsWith('.test.ts'));
+    const tests = files.flatMap((file) => testsOf(`test/crash/${file}`).map((name) => `test/crash/${file}: ${name}`));
+    const named = proofs.map(({ file, name }) => `${file}: ${name}`);
+    expect(tests.length).toBeGreaterThan(30);
+    expect(named.filter((name) => name.startsWith('test/crash/')).sort()).toEqual(tests.sort());
+  });
+});
