@@ -20,35 +20,33 @@ export interface ServerCheck extends AskedServer {
 /** Clocks of servers that decide which event is newer may not differ more than this. */
 const clockSlackMs = 5_000;
 
-/** Every server that this installation uses, in the order in which a start needs them. */
-export function serverChecks(config: Config, addresses: StoreAddresses, stores: Stores): ServerCheck[] {
+/** Every server whose address is known, in the order in which a start needs them. */
+export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
   const { warehouse, database } = stores;
   const logger = createLogger('silent', 'doctor');
   const { redisUrl, kafkaBrokers, schemaRegistryUrl } = config;
-  const checks: ServerCheck[] = [
-    {
-      name: 'Postgres',
-      address: addresses.databaseUrl,
-      check: async () => {
-        const release = await database.version();
-        requireVersion('Postgres', release);
-        await inspectDatabaseRights(database);
-        await compareClock('Postgres', () => databaseClockMs(database));
-        return `release ${release}`;
-      },
-    },
-    {
-      name: 'ClickHouse',
-      address: addresses.clickhouseUrl,
-      check: async () => {
-        const release = await warehouse.version();
-        requireVersion('ClickHouse', release);
-        await inspectWarehouseRights(warehouse);
-        await compareClock('ClickHouse', () => warehouseClockMs(warehouse));
-        return `release ${release}`;
-      },
-    },
-  ];
+  const { databaseUrl, clickhouseUrl } = addresses;
+  const checks: ServerCheck[] = [];
+  if (databaseUrl !== undefined) {
+    const check = async () => {
+      const release = await database.version();
+      requireVersion('Postgres', release);
+      await inspectDatabaseRights(database);
+      await compareClock('Postgres', () => databaseClockMs(database));
+      return `release ${release}`;
+    };
+    checks.push({ name: 'Postgres', address: databaseUrl, check });
+  }
+  if (clickhouseUrl !== undefined) {
+    const check = async () => {
+      const release = await warehouse.version();
+      requireVersion('ClickHouse', release);
+      await inspectWarehouseRights(warehouse);
+      await compareClock('ClickHouse', () => warehouseClockMs(warehouse));
+      return `release ${release}`;
+    };
+    checks.push({ name: 'ClickHouse', address: clickhouseUrl, check });
+  }
   if (redisUrl !== undefined) {
     const check = async () => `release ${await inspectRedis(redisUrl, trustedAuthorities(config))}`;
     checks.push({ name: 'Redis', address: redisUrl, check });

@@ -14,6 +14,9 @@ import { embedsEngines } from './role.ts';
 
 const answerWithinMs = 5_000;
 
+/** Stands where an address is not known. */
+const neverAsked: StoreAddresses = { clickhouseUrl: 'http://none.invalid', databaseUrl: 'postgres://none.invalid' };
+
 /**
  * `runlake doctor`: one line a part, in words: up, or what is wrong and what to do. Ends with status 1 where anything is wrong.
  */
@@ -32,9 +35,10 @@ export async function diagnose(): Promise<void> {
     await lookAtInstallation(config, running);
   }
 
-  const addresses = await findStores(config).catch(() => undefined);
-  if (addresses === undefined) return;
-  const stores = openStores(addresses, { ...config, queryTimeoutMs: answerWithinMs }, createLogger('silent', 'doctor'));
+  // Of embedded engines that do not run there is no address; servers that have one are asked all the same.
+  const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => configuredStores(config));
+  const patient = { ...config, queryTimeoutMs: answerWithinMs };
+  const stores = openStores({ ...neverAsked, ...addresses }, patient, createLogger('silent', 'doctor'));
   try {
     await askServers(stores, config, addresses);
   } finally {
@@ -91,12 +95,17 @@ async function askReady(
   }
 }
 
-async function askServers(stores: Stores, config: Config, addresses: StoreAddresses): Promise<void> {
+function configuredStores({ clickhouseUrl, databaseUrl }: Config): Partial<StoreAddresses> {
+  return { ...(clickhouseUrl !== undefined && { clickhouseUrl }), ...(databaseUrl !== undefined && { databaseUrl }) };
+}
+
+async function askServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<void> {
   const up: boolean[] = [];
   for (const server of serverChecks(config, addresses, stores)) {
     up.push(await report(server.name, server.check, { server, config }));
   }
-  if (up.slice(0, 2).includes(false)) return;
+  const bothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
+  if (!bothKnown || up.slice(0, 2).includes(false)) return;
   await report('Schema', async () => {
     const { pending } = await checkMigrations(stores);
     if (pending.length === 0) return 'is that of this release';

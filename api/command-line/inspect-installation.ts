@@ -64,10 +64,13 @@ function tailOf(path: string): string[] {
       const tail = Buffer.alloc(Math.min(size, tailBytes));
       readSync(file, tail, 0, tail.length, size - tail.length);
       const lines = tail.toString('utf8').split('\n');
-      return lines
-        .filter((line) => line.trim() !== '')
-        .slice(-shownLines)
-        .map((line) => line.slice(0, longestLine));
+      return (
+        lines
+          // Where in the engine it happened helps nobody here.
+          .filter((line) => line.trim() !== '' && !/^\d+\. .* @ 0x/.test(line))
+          .slice(-shownLines)
+          .map((line) => line.slice(0, longestLine))
+      );
     } finally {
       closeSync(file);
     }

@@ -1,3 +1,4 @@
+import Format from 'typebox/format';
 import { loadConfig } from '../../infra/config/load.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -38,6 +39,9 @@ export async function listKeys(): Promise<void> {
 
 /** `runlake keys create` prints the key, and nothing else on standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
+  if (options.email !== undefined && !Format.Test('email', options.email)) {
+    throw fault('BAD_REQUEST', { reason: `'${options.email}' is no email address.` });
+  }
   await asOperator(async (database, operator) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
     const made = await makeKey(database, operator, {

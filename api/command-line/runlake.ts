@@ -45,7 +45,7 @@ keys
   .option('--description <text>', 'what the key is for', 'Made on the command line')
   .option('--workspace <id>', 'workspace that the key belongs to; default: the first one')
   .option('--organization', 'a key for the whole organisation: requests then name the workspace in X-Tenant-Id')
-  .option('--email <email>', 'user that the key belongs to; default: the first user')
+  .option('--email <email>', 'user that the key belongs to, made where there is none; default: the first user')
   .option('--read-only', 'a key that cannot write')
   .action(createKey);
 keys.command('revoke <id>').description('end a key; it stops working within seconds everywhere').action(revokeKey);

@@ -174,7 +174,8 @@ function readOnlyJson(server: FastifyInstance, config: Config): void {
     { parseAs: 'buffer' },
     async (request: FastifyRequest, body: Buffer) => {
       const encoding = request.headers['content-encoding'] ?? 'identity';
-      if (encoding !== 'identity') throw fault('UNSUPPORTED_ENCODING', { encoding });
+      if (encoding !== 'identity')
+        throw fault('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
       return parseJsonBody(body, config.maxJsonDepth);
     },
   );

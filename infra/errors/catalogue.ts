@@ -67,11 +67,7 @@ export const catalogue = {
     'The {encoding} body cannot be decompressed: {reason}.',
     'Send a whole, intact stream.',
   ),
-  UNSUPPORTED_ENCODING: caller(
-    415,
-    "The Content-Encoding '{encoding}' is not supported.",
-    'Send the body plain, with gzip or with zstd.',
-  ),
+  UNSUPPORTED_ENCODING: caller(415, "The Content-Encoding '{encoding}' is not supported.", 'Send the body {accepted}.'),
   UNSUPPORTED_MEDIA_TYPE: caller(415, "The Content-Type '{type}' is not supported here.", 'Send {expected}.'),
   BODY_TOO_LARGE: caller(413, 'The body is larger than {limitBytes} bytes ({limit}).', 'Send smaller batches.'),
   RUN_TOO_LARGE: caller(

@@ -28,6 +28,8 @@ const maxEncodings = 2;
 /** Each chunk is a trip to the thread pool. */
 const chunkBytes = 128 * 1024;
 
+const accepted = 'plain, with gzip or with zstd';
+
 /** What a Content-Encoding names, in the order in which it has to be undone. @throws UNSUPPORTED_ENCODING */
 export function encodingsOf(header: string | undefined): Encoding[] {
   const names = (header ?? '')
@@ -37,9 +39,10 @@ export function encodingsOf(header: string | undefined): Encoding[] {
   const encodings = names.map((name): Encoding => {
     if (name === 'gzip' || name === 'x-gzip') return 'gzip';
     if (name === 'deflate' || name === 'zstd') return name;
-    throw fault('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64) });
+    throw fault('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64), accepted });
   });
-  if (encodings.length > maxEncodings) throw fault('UNSUPPORTED_ENCODING', { encoding: names.join(', ').slice(0, 64) });
+  if (encodings.length > maxEncodings)
+    throw fault('UNSUPPORTED_ENCODING', { encoding: names.join(', ').slice(0, 64), accepted });
   return encodings.reverse();
 }
 

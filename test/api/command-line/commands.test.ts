@@ -148,6 +148,14 @@ describe('a first start without a key of the operator', () => {
     expect((await fetch(`${runlake.url}/ok`)).status).toBe(200);
   }, 30_000);
 
+  it('makes no user whose email is none', async () => {
+    const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
+    const { code, errors } = await command(['keys', 'create', '--email', 'nobody'], environment);
+    expect(code).toBe(1);
+    expect(errors).toContain("'nobody' is no email address");
+    expect((await command(['keys', 'list'], environment)).output).not.toContain('nobody');
+  });
+
   it.each(['nonsense', '00000000-0000-4000-8000-000000000000'])('revokes no key %s', async (id) => {
     const { code, errors } = await command(['keys', 'revoke', id], { RUNLAKE_DATA_DIR: runlake.dataDir });
     expect(code).toBe(1);

@@ -22,7 +22,10 @@ describe('while nothing runs', () => {
   test('says whether a start could work, what the engines said last, and how to start', async () => {
     const dataDir = folder();
     mkdirSync(join(dataDir, 'clickhouse'));
-    writeFileSync(join(dataDir, 'clickhouse', 'error.log'), 'first\nsecond\nthird\n<Fatal> the last line\n');
+    writeFileSync(
+      join(dataDir, 'clickhouse', 'error.log'),
+      'first\nsecond\nthird\n<Fatal> the last line\n\n0. ? @ 0x1c8fa4b3\n1. start_thread @ 0x891f5\n',
+    );
     const { code, text } = await doctor(dataDir);
     expect(code).toBe(1);
     expect(text).toMatch(/ok {5}Package chdb/);
@@ -41,6 +44,18 @@ describe('while nothing runs', () => {
     const { code, text } = await doctor(dataDir);
     expect(code).toBe(1);
     expect(text).toMatch(/FAULT {2}Data folder: .* cannot be used: it is a file\.\n {7}→ Make it a folder/);
+  });
+
+  test.each([
+    ['ClickHouse', { RUNLAKE_CLICKHOUSE_URL: 'http://127.0.0.1:9/runlake' }],
+    ['Postgres', { RUNLAKE_DATABASE_URL: 'postgres://127.0.0.1:9/runlake' }],
+    ['Redis', { RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9' }],
+  ])('asks %s where it alone has an address', async (name, environment) => {
+    const { code, text } = await doctor(folder(), environment);
+    expect(code).toBe(1);
+    expect(text).toMatch(/FAULT {2}Process: No runlake is running/);
+    expect(text).toContain(`FAULT  ${name}: nothing listens at 127.0.0.1:9\n`);
+    expect(text.match(/nothing listens|invalid/g)).toHaveLength(1);
   });
 
   test('names the host of a store with an address, and no secret', async () => {

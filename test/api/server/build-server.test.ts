@@ -219,7 +219,10 @@ describe('bodies and parameters', () => {
       server.inject({ method: 'POST', url: '/echo/x', headers, payload: '{}' });
     expect((await send({ 'content-type': 'text/plain' })).statusCode).toBe(415);
     expect((await send({ 'content-type': 'nonsense' })).statusCode).toBe(400);
-    expect((await send({ ...json, 'content-encoding': 'br' })).json()).toMatchObject({ code: 'UNSUPPORTED_ENCODING' });
+    expect((await send({ ...json, 'content-encoding': 'br' })).json()).toMatchObject({
+      code: 'UNSUPPORTED_ENCODING',
+      remedy: 'Send the body plain.',
+    });
     expect((await send({ 'content-type': 'application/merge-patch+json; charset=utf-8' })).statusCode).toBe(200);
   });
 

@@ -111,7 +111,11 @@ describe('faults', () => {
     async (encoding) => {
       const stream = new PassThrough();
       const answer = collectBody(stream, { ...options, contentEncoding: encoding });
-      await expect(answer).rejects.toMatchObject({ code: 'UNSUPPORTED_ENCODING', status: 415 });
+      await expect(answer).rejects.toMatchObject({
+        code: 'UNSUPPORTED_ENCODING',
+        status: 415,
+        remedy: 'Send the body plain, with gzip or with zstd.',
+      });
       // The rest is read and dropped.
       for (let chunk = 0; chunk < 100; chunk++) stream.write(Buffer.alloc(65_536));
       stream.end();
