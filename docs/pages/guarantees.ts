@@ -64,7 +64,7 @@ export function guaranteesPage(): Page {
     tableOf(serverRows),
     '## Without Kafka',
     tableOf(embeddedRows),
-    'The tests on servers run where `make stack` can run. `make chaos` plays random faults for longer: ' +
-      '`make chaos MINUTES=30`, and again with the printed `SEED`.',
+    'The tests on servers run where `make stack` can run. `make chaos` runs those of this page that take their time for longer: ' +
+      'ClickHouse is away for a minute, random faults go on for `MINUTES=10`, and a printed `SEED` brings the same ones again.',
   );
 }
