@@ -1,7 +1,7 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { namesOf } from './dimension-names.ts';
+import { allNames, type Names, namesOf } from './dimension-names.ts';
 import type { Grouping } from './grouping.ts';
 import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
 import { type UsageCount, usageQuery } from './usage-query.ts';
@@ -51,12 +51,17 @@ export async function granularUsage(
   request: GranularUsageRequest,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
-  const query = usageQuery(plan, request.workspaceIds, request.groupBy);
-  const counted = query ? await ports.warehouse.query<UsageCount>(query) : [];
+  const { organizationId, groupBy } = request;
+  const query = usageQuery(plan, request.workspaceIds, groupBy);
+  if (query === undefined) return { stride: plan.stride, dimensions: [], buckets: [] };
+  const [counted, all] = await Promise.all([
+    ports.warehouse.query<UsageCount>(query),
+    allNames(ports.database, organizationId, groupBy),
+  ]);
   const ids = counted.map(({ id }) => id);
   const known = ids.filter((id) => id !== nilUuid);
-  const names = await namesOf(ports.database, request.organizationId, request.groupBy, known);
-  const { dimensions, rankOf } = rank(request.groupBy, ids, names);
+  const names = all ?? (await namesOf(ports.database, organizationId, groupBy, known));
+  const { dimensions, rankOf } = rank(groupBy, ids, names);
   const buckets = bucketsOf(counted, rankOf, dimensions.length);
   return {
     stride: plan.stride,
@@ -92,7 +97,7 @@ function bucketsOf(counted: readonly UsageCount[], rankOf: ReadonlyMap<string, n
 }
 
 /** What the reader sees of each id, in order, once each, and where in that order an id is found. */
-function rank(groupBy: Grouping, ids: readonly string[], names: ReadonlyMap<string, string>) {
+function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
   const labelOf = new Map<string, string>();
   for (const id of ids) {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { allNames, fewNames } from '../../../pipelines/usage/dimension-names.ts';
 import { granularUsage, type UsageRow, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { type Grouping, groupings } from '../../../pipelines/usage/grouping.ts';
 import { noteHours } from '../../../pipelines/usage/note-hours.ts';
@@ -214,6 +215,23 @@ describe('names', () => {
       expect(rows).toEqual(labelled.sort((a, b) => (byId(a) < byId(b) ? -1 : 1)));
     });
   }
+
+  it.each(groupings)('are the same where there are too many to read them all, by %s', async (groupBy) => {
+    const before = await ask(organizationId, [workspaceId], range, groupBy);
+    const many: Readonly<Record<Grouping, string>> = {
+      workspace: `INSERT INTO workspaces (id, organization_id, display_name) SELECT gen_random_uuid(), $1, n::text FROM n`,
+      project: `INSERT INTO projects (id, workspace_id, name) SELECT gen_random_uuid(), $2, n::text FROM n`,
+      user: `INSERT INTO users (id, organization_id, email) SELECT gen_random_uuid(), $1, n || '@example.org' FROM n`,
+      api_key: `INSERT INTO api_keys (id, organization_id, user_id, hash, short_key, description, permissions)
+        SELECT gen_random_uuid(), $1, $3, sha256(n::text::bytea), n::text, '', '{}' FROM n`,
+    };
+    const ids = [organizationId, workspaceId, user];
+    const needed = ids.filter((_, index) => many[groupBy].includes(`$${index + 1}`));
+    const sql = needed.reduce((text, id) => text.replace(`$${ids.indexOf(id) + 1}`, `'${id}'`), many[groupBy]);
+    await stores.database.query(`WITH n AS (SELECT generate_series(1, ${fewNames}) AS n) ${sql}`);
+    expect(await allNames(stores.database, organizationId, groupBy)).toBeUndefined();
+    expect(await ask(organizationId, [workspaceId], range, groupBy)).toEqual(before);
+  });
 });
 
 describe('against a model', () => {
