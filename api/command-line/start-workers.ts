@@ -9,7 +9,7 @@ import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts'
 import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
 import type { Stores } from './open-stores.ts';
 
-const expireEveryMs = 10 * 60_000;
+const tidyEveryMs = 10 * 60_000;
 
 /** Runs background jobs in this process until `jobs` closes. @throws JOBS_UNAVAILABLE */
 export async function startWorkers(parts: {
@@ -28,6 +28,9 @@ export async function startWorkers(parts: {
     deleteProjectRuns({ warehouse, database }, { workspaceId, projectId, signal }),
   );
   jobs.work('replay-dead-letter', ({ letter_id: letterId }) => publishStoredLetter({ log, database }, letterId));
-  await jobs.every('expire-parked-events', expireEveryMs, {});
-  await requeueDeletions({ database, enqueueProjectDeletion: enqueueProjectDeletion(jobs) });
+  const enqueueDeletion = enqueueProjectDeletion(jobs);
+  jobs.work('requeue-deletions', () => requeueDeletions({ database, enqueueProjectDeletion: enqueueDeletion }));
+  await jobs.every('expire-parked-events', tidyEveryMs, {});
+  // The schedule starts with one at once.
+  await jobs.every('requeue-deletions', tidyEveryMs, {});
 }

@@ -253,7 +253,7 @@ export const settings = {
     'RUNLAKE_PUBLISH_TIMEOUT_MS',
     count(100, 600_000),
     10_000,
-    'Longest time in which Kafka has to take the events of a request, in milliseconds; beyond, it gets 503.',
+    'Longest time in which Kafka has to take the events of a request, in milliseconds for each 16 MiB begun; beyond, it gets 503.',
   ),
   maxFetchedBytes: required(
     'RUNLAKE_MAX_FETCHED_BYTES',

@@ -4,6 +4,8 @@ import type { Job, Queue, Worker, WorkerOptions } from 'bullmq';
 export interface JobBackend {
   openQueue(name: string): Queue;
   openWorker(name: string, run: (job: Job) => Promise<void>, limits: WorkerLimits): Worker;
+  /** Calls `listener` each time the store is there again after a loss; it may have come back empty. */
+  onReturn(listener: () => void): void;
   close(): Promise<void>;
 }
 

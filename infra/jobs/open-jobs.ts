@@ -6,6 +6,7 @@
  *   1. A worker takes the job under a lock, which it renews. Died: the lock runs out (30 s) and another worker takes it.
  *   2. The payload is checked and the handler runs, at most for the job's time.
  *   3. The outcome is written. Died before: as in 1, the job runs again.
+ * A Redis that comes back may have lost everything: schedules are written again then.
  */
 import type { Job, Queue, Worker } from 'bullmq';
 import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
@@ -50,6 +51,10 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       : await openRedisBackend({ url: redisUrl, authorities }, onLoss);
   const queues = new Map<string, Queue>();
   const workers: Worker[] = [];
+  const schedules: { readonly name: string; write(): Promise<unknown> }[] = [];
+  backend.onReturn(() => {
+    for (const { name, write } of schedules) write().catch((err: Error) => onLoss(err, name));
+  });
 
   function queueOf(name: string): Queue {
     const existing = queues.get(name);
@@ -82,14 +87,18 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
           ...(jobId === undefined ? {} : { deduplication: { id: jobId } }),
         }),
       ),
-    every: (name, intervalMs, payload) =>
-      add(name, payload, (queue) =>
-        queue.upsertJobScheduler(
-          name,
-          { every: intervalMs },
-          { name, data: payload, opts: rulesOf(entryOf(catalogue, name)) },
-        ),
-      ),
+    every: (name, intervalMs, payload) => {
+      const write = () =>
+        add(name, payload, (queue) =>
+          queue.upsertJobScheduler(
+            name,
+            { every: intervalMs },
+            { name, data: payload, opts: rulesOf(entryOf(catalogue, name)) },
+          ),
+        );
+      schedules.push({ name, write });
+      return write();
+    },
     work: (name, handler) => {
       const { timeoutMs, concurrency } = entryOf(catalogue, name);
       const run = async (job: Job) => {

@@ -32,6 +32,17 @@ export async function openRedisBackend(
   return {
     openQueue: (name) => new Queue(name, { connection: forQueues, prefix }),
     openWorker: (name, run, limits) => new Worker(name, run, { connection: forWorkers, prefix, ...limits }),
+    onReturn(listener) {
+      // `ready` alone comes after the first connection too.
+      let lost = false;
+      forQueues.on('close', () => {
+        lost = true;
+      });
+      forQueues.on('ready', () => {
+        if (lost) listener();
+        lost = false;
+      });
+    },
     close: async () => {
       forQueues.disconnect();
       forWorkers.disconnect();

@@ -1,7 +1,10 @@
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { DeletedProject } from './delete-projects.ts';
 
-/** Hands every deleted project whose runs are still there to its job again: a crash may have come before it was queued. */
+/**
+ * Hands every deleted project whose runs are still there to its job again: a crash, or queues that were away or came back empty,
+ * may have kept it from being there.
+ */
 export async function requeueDeletions({
   database,
   enqueueProjectDeletion,

@@ -39,6 +39,15 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
+  /** Looks for deleted projects whose runs are there and whose job was never queued, or got lost. */
+  'requeue-deletions': {
+    payload: Type.Object({}, closed),
+    timeoutMs: 60_000,
+    attempts: 3,
+    retryDelayMs: 10_000,
+    growing: false,
+    concurrency: 1,
+  },
   /** Deletes the runs of a project that was deleted. */
   'delete-project-runs': {
     payload: Type.Object({ workspace_id: uuid, project_id: uuid }, closed),

@@ -2,7 +2,7 @@
  * Hands the events of requests to Kafka.
  *
  * Invariant: a request is answered after all its events are in all in-sync replicas; what is held in memory is bounded; nobody
- * waits longer than the time limit.
+ * waits longer than the time limit, which a large request has several times: once for each 16 MiB.
  *
  *   1. A request's messages are divided by partition and join the queues of their lanes.
  *   2. A lane appends what waits at that moment as one batch, bounded in bytes, and only then the next (see `appender.ts`).
@@ -27,10 +27,13 @@ export interface PublisherOptions {
   readonly maxPendingBytes: number;
   /** Bytes at which a batch is full; one larger event goes alone. */
   readonly batchBytes: number;
+  /** What a request has for each {@link timedBytes} that it has begun. */
   readonly timeoutMs: number;
 }
 
 const retryAfterSeconds = 2;
+/** Else the largest bodies would get through only where Kafka is fast, and their repeats no better. */
+const timedBytes = 16 * 1024 * 1024;
 
 export class Publisher {
   readonly #options: PublisherOptions;
@@ -86,9 +89,12 @@ export class Publisher {
     if (shares.some(({ lane }) => lane.busyForMs > timeoutMs)) throw unavailable();
     this.#pendingBytes += bytes;
     const entries = shares.map(({ lane, messages, bytes: own }) => lane.add(messages, own));
-    const timer = setTimeout(() => {
-      for (const entry of entries) entry.giveUp(unavailable());
-    }, timeoutMs);
+    const timer = setTimeout(
+      () => {
+        for (const entry of entries) entry.giveUp(unavailable());
+      },
+      timeoutMs * Math.ceil(Math.max(1, bytes) / timedBytes),
+    );
     try {
       const ends = await Promise.allSettled(entries.map((entry) => entry.appended));
       const failed = ends.find((end) => end.status === 'rejected');

@@ -7,6 +7,7 @@ const id = '00000000-0000-4000-8000-000000000001';
 /** Payloads as released: a job that waits in a queue while a new release starts must still be read. */
 const released: readonly [keyof typeof jobCatalogue, unknown][] = [
   ['expire-parked-events', {}],
+  ['requeue-deletions', {}],
   ['delete-project-runs', { workspace_id: id, project_id: id }],
 ];
 

@@ -1,9 +1,14 @@
-/** Enqueues a job for later and dies the hardest way as soon as it is stored. Arguments: database address, payload number. */
+/** Enqueues a job for later and dies the hardest way as soon as it is stored. Arguments: database address, payload number, Redis or nothing. */
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
-const [, , databaseUrl = '', number = '0'] = process.argv;
-const jobs = await openJobs({ databaseUrl, logger: createLogger('silent', 'test'), catalogue: testCatalogue });
+const [, , databaseUrl = '', number = '0', redisUrl = ''] = process.argv;
+const jobs = await openJobs({
+  databaseUrl,
+  ...(redisUrl === '' ? {} : { redisUrl }),
+  logger: createLogger('silent', 'test'),
+  catalogue: testCatalogue,
+});
 await jobs.enqueue('quick', { n: Number(number) }, { delayMs: 700 });
 process.kill(process.pid, 'SIGKILL');

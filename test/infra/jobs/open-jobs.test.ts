@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
@@ -11,29 +13,51 @@ import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
 const logger = createLogger('silent', 'test');
+/** Queues live in Redis where the suite runs on the native stack. */
+let redisUrl: string | undefined;
 let stores: FreshStores;
+let redis: Redis | undefined;
 beforeAll(async () => {
   stores = await freshStores({ migrated: false });
+  redisUrl = stores.environment.RUNLAKE_REDIS_URL;
+  redis = redisUrl === undefined ? undefined : new Redis(redisUrl, { maxRetriesPerRequest: null });
 });
-afterAll(() => stores?.close());
+afterAll(async () => {
+  redis?.disconnect();
+  await stores?.close();
+});
 
 const opened: Jobs<typeof testCatalogue>[] = [];
 async function open() {
-  const jobs = await openJobs({ databaseUrl: stores.databaseUrl, logger, catalogue: testCatalogue });
+  const jobs = await openJobs({ databaseUrl: stores.databaseUrl, redisUrl, logger, catalogue: testCatalogue });
   opened.push(jobs);
   return jobs;
 }
 afterEach(async () => {
   for (const jobs of opened.splice(0)) await jobs.close();
-  await stores.database.execute('DELETE FROM bullmq.job');
+  if (redis) await redis.flushdb();
+  else await stores.database.execute('DELETE FROM bullmq.job');
 });
 
+interface StoredJob {
+  readonly state: string;
+  readonly attempts_made: number;
+}
+
 /** What BullMQ stores of the jobs of a kind. */
-const stored = (kind: string) =>
-  stores.database.query<{ state: string; attempts_made: number }>(
-    'SELECT state::text AS state, attempts_made FROM bullmq.job WHERE queue = $1',
-    [kind],
-  );
+async function stored(kind: string): Promise<StoredJob[]> {
+  if (redis === undefined) {
+    const sql = 'SELECT state::text AS state, attempts_made FROM bullmq.job WHERE queue = $1';
+    return stores.database.query<{ state: string; attempts_made: number }>(sql, [kind]);
+  }
+  const queue = new Queue(kind, { connection: redis, prefix: 'runlake' });
+  const found: StoredJob[] = [];
+  for (const { id = '', attemptsMade } of await queue.getJobs()) {
+    const state = await queue.getJobState(id);
+    if (state !== 'unknown') found.push({ state, attempts_made: attemptsMade });
+  }
+  return found;
+}
 
 describe('a job', () => {
   it('reaches its handler with its payload, and is gone when it succeeded', async () => {
@@ -104,7 +128,9 @@ describe('a job', () => {
 
   it('with a delay survives the death of the process that enqueued it', async () => {
     const fixture = fileURLToPath(new URL('./enqueue-and-die.fixture.ts', import.meta.url));
-    const child = spawn(process.execPath, ['--import', 'tsx', fixture, stores.databaseUrl, '42'], { stdio: 'inherit' });
+    const child = spawn(process.execPath, ['--import', 'tsx', fixture, stores.databaseUrl, '42', redisUrl ?? ''], {
+      stdio: 'inherit',
+    });
     expect(await once(child, 'exit')).toEqual([null, 'SIGKILL']);
     const jobs = await open();
     const seen: number[] = [];
@@ -248,10 +274,15 @@ describe('close', () => {
     jobs.work('quick', async () => {});
     await jobs.enqueue('quick', { n: 1 });
     await opened.pop()!.close();
-    const left = () =>
+    const inPostgres = () =>
       stores.database.query(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'runlake'",
       );
-    await until('they are closed', async () => (await left()).length === 0);
+    const inRedis = async (client: Redis) => {
+      const database = new URL(redisUrl ?? '').pathname.slice(1);
+      const lines = String(await client.client('LIST')).split('\n');
+      return lines.filter((line) => line.includes(` db=${database} `) && line.includes('runlake-'));
+    };
+    await until('they are closed', async () => (await (redis ? inRedis(redis) : inPostgres())).length === 0);
   });
 });
