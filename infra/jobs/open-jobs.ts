@@ -29,6 +29,8 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly catalogue?: Catalogue;
 }
 
+/** A queue that is opened while its store is away would wait for it without end. A job that gets in later is not one too many. */
+const answerWithinMs = 5_000;
 /** How often a job may take its whole process down before it counts as failed. */
 const maxStalledCount = 5;
 
@@ -72,7 +74,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   ) {
     checkPayload(catalogue, name, payload);
     try {
-      await send(queueOf(name));
+      await withinTime(answerWithinMs, () => send(queueOf(name)));
     } catch (cause) {
       throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
     }
@@ -112,11 +114,9 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     },
     check: async () => {
       const [name] = Object.keys(catalogue);
-      await queueOf(name!)
-        .count()
-        .catch((cause) => {
-          throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
-        });
+      await withinTime(answerWithinMs, () => queueOf(name!).count()).catch((cause) => {
+        throw fault('JOBS_UNAVAILABLE', where, { cause, retryAfterSeconds: 1 });
+      });
     },
     close: async () => {
       await Promise.all(workers.map((worker) => worker.close()));

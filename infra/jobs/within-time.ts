@@ -1,11 +1,11 @@
 import { fault } from '../errors/runlake-error.ts';
 
 /**
- * What `run` resolves to, within `timeoutMs`. At their end its signal is aborted.
+ * Waits for `run`, at most for `timeoutMs`. At their end its signal is aborted.
  *
  * @throws JOB_TIMED_OUT then, even if `run` does not heed the signal.
  */
-export async function withinTime(timeoutMs: number, run: (signal: AbortSignal) => Promise<void>): Promise<void> {
+export async function withinTime(timeoutMs: number, run: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
   const over = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { appendFileSync, chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadStackSettings, type StackPartName } from '../../infra/config/stack-settings.ts';
@@ -14,6 +14,8 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 /** A server of the test's own, made as those of the native stack are: to be stopped, killed and starved of disk. */
 export interface OwnServer {
   readonly values: PartValues;
+  /** Where its data lies. */
+  readonly folder: string;
   /** SIGKILL, where its process is known; else it is told to end. It stays away until {@link OwnServer.start}. */
   kill(): Promise<void>;
   /** On the same data and ports. */
@@ -65,6 +67,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   }
   const server: OwnServer = {
     values: part.values(options),
+    folder: join(folder, name),
     async kill() {
       const file = join(folder, name, 'process.json');
       // The others start again by themselves where nobody told them to end.
@@ -79,8 +82,15 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     ...(hasDisk
       ? {
           fillDisk() {
-            const { bavail, bsize } = statfsSync(folder);
-            writeFileSync(filler, Buffer.alloc(Math.max(0, bavail - 1) * bsize));
+            const chunk = Buffer.alloc(1024 * 1024);
+            // The server writes too, so that nobody knows how much is left.
+            for (let size = chunk.length; size >= 512; ) {
+              try {
+                appendFileSync(filler, chunk.subarray(0, size));
+              } catch {
+                size /= 2;
+              }
+            }
           },
         }
       : {}),

@@ -1,0 +1,109 @@
+/** Queues in a Redis that is killed under its workers. */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Jobs } from '../../../infra/jobs/jobs.ts';
+import { openJobs } from '../../../infra/jobs/open-jobs.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type OwnServer, ownServer } from '../../crash/own-server.ts';
+import { stackPart } from '../../engines/stack.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { askPostgres } from '../embedded/processes.ts';
+import { until } from '../until.ts';
+import { testCatalogue } from './test-catalogue.ts';
+
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
+
+const patienceMs = 60_000;
+
+describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () => {
+  let stores: FreshStores;
+  let redis: OwnServer;
+  let jobs: Jobs<typeof testCatalogue>;
+  beforeEach(async () => {
+    [stores, redis] = await Promise.all([freshStores(), ownServer('redis')]);
+    const logger = createLogger('silent', 'test');
+    const { databaseUrl } = stores;
+    jobs = await openJobs({ databaseUrl, redisUrl: redis.values.url, logger, catalogue: testCatalogue });
+  });
+  afterEach(async () => {
+    await redis?.start();
+    await jobs?.close();
+    await redis?.remove();
+    await stores?.close();
+  });
+
+  const forget = () => rmSync(join(redis.folder, 'appendonlydir'), { recursive: true });
+
+  test('with its data: the running job ends, those that wait run, and new ones do', async () => {
+    const seen = new Set<number>();
+    let begun = false;
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    jobs.work('single', async ({ n }) => {
+      if (n === 0) {
+        begun = true;
+        await held;
+      }
+      seen.add(n);
+    });
+    for (let n = 0; n < 20; n++) await jobs.enqueue('single', { n });
+    await until('the first to run', () => begun);
+    await redis.kill();
+    await expect(jobs.enqueue('single', { n: 98 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+    // Its queue is opened only now.
+    await expect(jobs.enqueue('quick', { n: 98 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+    await expect(jobs.check()).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+    release();
+    await redis.start();
+    const back = () =>
+      jobs.enqueue('single', { n: 99 }, { jobId: 'after' }).then(
+        () => true,
+        () => false,
+      );
+    await until('queues to take jobs again', back, patienceMs);
+    await until('all to run', () => Array.from({ length: 20 }, (_, n) => n).every((n) => seen.has(n)), patienceMs);
+    await until('the new one to run', () => seen.has(99), patienceMs);
+  });
+
+  test('without its data: what runs by schedule goes on', async () => {
+    let runs = 0;
+    jobs.work('quick', async () => {
+      runs += 1;
+    });
+    await jobs.every('quick', 200, { n: 1 });
+    await until('it to run', () => runs > 1, patienceMs);
+    await redis.kill();
+    forget();
+    await redis.start();
+    const before = runs;
+    await until('it to run again', () => runs > before + 2, patienceMs);
+  });
+
+  test('without its data: a project whose deletion nobody could be told of loses its runs', async () => {
+    let runlake: RunlakeProcess | undefined;
+    try {
+      runlake = await startRunlake({ environment: { RUNLAKE_REDIS_URL: redis.values.url ?? '' } });
+      const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
+      const ask = (method: string, path: string, body?: object) =>
+        fetch(`${runlake?.url}${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) });
+      const { id } = (await (await ask('POST', '/sessions', { name: 'gone soon' })).json()) as { id: string };
+      await redis.kill();
+      // Its queue was never opened before; the answer has to come while Redis is away.
+      expect((await ask('DELETE', `/sessions/${id}`)).status).toBe(503);
+      forget();
+      await redis.start();
+      const { databaseUrl } = runlake.stores();
+      const purged = async () =>
+        (await askPostgres(databaseUrl, `SELECT 1 FROM projects WHERE id = '${id}' AND purged_at IS NOT NULL`))
+          .length === 1;
+      await until('the deletion to be done', purged, patienceMs);
+    } finally {
+      await redis.start();
+      await runlake?.remove();
+    }
+  });
+});
