@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { pythonEnvironment } from '../e2e/python/environment.ts';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
@@ -29,6 +29,10 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and a
   afterAll(async () => {
     await opened?.close();
   });
+  // The SDK writes every failure there.
+  beforeEach(() => void vi.spyOn(console, 'error').mockImplementation(() => {}));
+  beforeEach(() => void vi.spyOn(console, 'warn').mockImplementation(() => {}));
+  afterEach(() => vi.restoreAllMocks());
   const rejected = () => opened.pipeline.metric('api', 'runlake_runs_rejected_total', 'EVENT_LOG_UNAVAILABLE');
   const sendBatch = async (client: Client, count: number) => {
     const entries = Array.from({ length: count }, () => ledger.newRun());

@@ -1,7 +1,7 @@
 /** The servers themselves are killed, stopped and starved of disk under load; all of them are the test's own. */
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { until } from '../infra/until.ts';
 import { type Load, load, patch, post, untilAccepted } from './client.ts';
@@ -33,6 +33,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     loading = load(pipeline, ledger, { senders: 2, batch: 5, pauseMs: 100 });
     await accepted(20);
   });
+  afterEach(() => loading.stop());
 
   const accepted = async (more: number) => {
     const enough = ledger.acceptedCount + more;
