@@ -1,6 +1,6 @@
-import { accessSync, constants, mkdirSync, realpathSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { fault, isRunlakeError } from '../errors/runlake-error.ts';
+import { accessSync, constants, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { fault, isRunlakeError, type RunlakeError } from '../errors/runlake-error.ts';
 import { lockFolder } from './folder-lock.ts';
 import { isSystemError } from './private-file.ts';
 import { type RunAddresses, removeRunFile, writeRunFile } from './run-file.ts';
@@ -23,7 +23,7 @@ export interface DataFolder {
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = makeFolder(resolve(path));
-  const lock = lockFolder(folder);
+  const lock = takeLock(folder);
   if (typeof lock === 'number') throw fault('DATA_FOLDER_IN_USE', { folder, pid: lock });
   // Left by a process that was killed.
   removeRunFile(folder);
@@ -42,14 +42,39 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
 
 function makeFolder(path: string): string {
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    makeMissing(path);
     const folder = realpathSync(path);
     if (!statSync(folder).isDirectory()) throw fault('DATA_FOLDER_UNUSABLE', { folder: path, reason: 'it is a file' });
     accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK);
     return folder;
   } catch (error) {
     if (isRunlakeError(error)) throw error;
-    throw fault('DATA_FOLDER_UNUSABLE', { folder: path, reason: reasonOf(error) }, { cause: error });
+    throw unusable(path, error);
+  }
+}
+
+/** The first write: here a full disk shows. */
+function takeLock(folder: string): ReturnType<typeof lockFolder> {
+  try {
+    return lockFolder(folder);
+  } catch (error) {
+    throw unusable(folder, error);
+  }
+}
+
+function unusable(folder: string, cause: unknown): RunlakeError {
+  return fault('DATA_FOLDER_UNUSABLE', { folder, reason: reasonOf(cause) }, { cause });
+}
+
+/** Not by `recursive` of Node, which tries for ever where the file system has no folders to make, as in /proc. */
+function makeMissing(path: string): void {
+  if (existsSync(path)) return;
+  if (dirname(path) !== path) makeMissing(dirname(path));
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    // Another process made it meanwhile; a file in its place is named by whoever looks into it.
+    if (!isSystemError(error, 'EEXIST')) throw error;
   }
 }
 
@@ -59,6 +84,7 @@ const reasons: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only',
   EEXIST: 'it, or a part of its path, is a file',
   ENOTDIR: 'a part of its path is a file',
+  ENOENT: 'no folder can be made there',
   ENOSPC: 'the disk is full',
   ENAMETOOLONG: 'the path is too long',
   ELOOP: 'the path is a loop of symbolic links',

@@ -39,6 +39,10 @@ describe('one process at a time', () => {
     await folder.close();
   });
 
+  it.runIf(process.platform === 'linux')('says at once where no folder can be made', async () => {
+    await expect(openDataFolder('/proc/none/inside')).rejects.toThrow('no folder can be made there');
+  });
+
   it('is free again after kill -9 of the holder', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
