@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 import { multipart, multipartType, postParts, rootRun, Wire } from './wire.ts';
@@ -51,6 +51,11 @@ test.each<[string, string, string, () => Buffer, number]>([
       order.push('the body is read');
       return publish(...messages);
     });
+    // Also where this case fails: the next one would wrap the spy in itself, and each request would be a 500.
+    onTestFinished(() => {
+      spy.mockRestore();
+      api.server.server.off('request', onRequest);
+    });
     const sent = wire.send('POST', path, body, { 'content-type': contentType });
     while (!order.includes('the body is read')) {
       const isAfter = order.includes('the body is there');
@@ -59,8 +64,6 @@ test.each<[string, string, string, () => Buffer, number]>([
       if (isAfter && !order.includes('the body is read')) order.push('another request is answered');
     }
     expect([200, 202]).toContain((await sent).status);
-    spy.mockRestore();
-    api.server.server.off('request', onRequest);
     expect(order.slice(0, 2)).toEqual(['the body is there', 'another request is answered']);
   },
   120_000,
