@@ -36,7 +36,9 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     const value = convert(raw.trim(), setting);
     const reason = value === undefined ? 'does not have the right form' : firstFault(setting, value);
     if (reason !== undefined)
-      faults.push(`${setting.variable}${setting.secret ? '' : `='${raw}'`}: ${reason}. ${setting.about}`);
+      faults.push(
+        `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.about}`,
+      );
     values[name] = value;
     sources[name] = 'environment';
   }
@@ -49,6 +51,11 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     sources: Object.freeze(sources) as LoadedConfig['sources'],
     unknownVariables: unknownVariables(environment),
   });
+}
+
+/** Somebody may have put a user and password where none belong. */
+function withoutSignIn(raw: string): string {
+  return raw.replace(/[^\s,/]+@/g, '***@');
 }
 
 function convert(raw: string, setting: Setting): unknown {

@@ -53,6 +53,7 @@ export const settings = {
     'RUNLAKE_PUBLIC_URL',
     web,
     'Address under which clients reach the main API, for links in answers. Unset: the host that a request names.',
+    true,
   ),
   logLevel: required(
     'RUNLAKE_LOG_LEVEL',
@@ -88,7 +89,7 @@ export const settings = {
   ),
   kafkaBrokers: optional(
     'RUNLAKE_KAFKA_BROKERS',
-    text,
+    Type.String({ pattern: '^[^\\s,@/]+:\\d{1,5}(?:,\\s*[^\\s,@/]+:\\d{1,5})*$' }),
     'Kafka brokers, as host:port,host:port. Unset: the in-process event log.',
   ),
   schemaRegistryUrl: optional(

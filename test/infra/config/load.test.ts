@@ -52,6 +52,15 @@ describe('loadConfig', () => {
     expect(message).not.toContain('secret');
   });
 
+  it.each(['u:secret@b:9092', 'b:9092,u:secret@c:9092', 'b:9092,,foo', 'kafka://b:9092', 'b'])(
+    'takes no list of brokers such as %s, and repeats no password of it',
+    (brokers) => {
+      const message = faultOf({ RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_SCHEMA_REGISTRY_URL: 'http://r:8081' });
+      expect(message).toContain('RUNLAKE_KAFKA_BROKERS=');
+      expect(message).not.toContain('secret');
+    },
+  );
+
   it.each([
     ['RUNLAKE_PORT', '1984', 'port', 1984],
     ['RUNLAKE_PORT', ' 8080 ', 'port', 8080],

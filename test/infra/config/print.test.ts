@@ -23,6 +23,7 @@ describe('printConfig', () => {
   it('marks every setting that holds an address of a store, a key or a credential as secret', () => {
     const secret = Object.values<Setting>(settings).filter((setting) => setting.secret);
     expect(secret.map(({ variable }) => variable)).toEqual([
+      'RUNLAKE_PUBLIC_URL',
       'RUNLAKE_CLICKHOUSE_URL',
       'RUNLAKE_DATABASE_URL',
       'RUNLAKE_REDIS_URL',
