@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
-import { endLeftover, noteProcess } from '../../../../infra/embedded/leftover.ts';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
+import { endLeftover, noteProcess } from '../../../../infra/embedded/leftover.ts';
 import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second; on a machine with much else to do, in many.
