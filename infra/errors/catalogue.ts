@@ -208,7 +208,11 @@ export const catalogue = {
     'The process that runs the event log did not say within {limitMs} ms that it has the event of {letter}.',
     'See the log of runlake; where none runs, the event is replayed when one starts. `runlake dlq list` shows what was replayed.',
   ),
-  LETTER_UNKNOWN: caller(404, 'There is no dead letter {letter}.', 'See `runlake dlq list` for those that there are.'),
+  LETTER_UNKNOWN: terminal(
+    500,
+    'There is no dead letter {letter}.',
+    'See `runlake dlq list` for those that there are.',
+  ),
   JOB_TIMED_OUT: transient(503, 'The job took longer than {timeoutMs} ms.', 'It is tried again by itself.'),
   INSERT_DATA_REFUSED: terminal(
     500,
