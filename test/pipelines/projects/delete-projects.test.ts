@@ -30,6 +30,7 @@ async function projectWithRun(): Promise<DeletedProject> {
     },
   });
   expect(answer.statusCode).toBe(202);
+  await api.settled();
   return { workspaceId, projectId };
 }
 
