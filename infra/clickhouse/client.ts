@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import type { Readable } from 'node:stream';
-import { ClickHouseLogLevel, type ClickHouseSettings, createClient } from '@clickhouse/client';
+import type { ClickHouseSettings } from '@clickhouse/client';
 import type { Logger } from '../telemetry/logger.ts';
+import { openConnection } from './connection.ts';
 import { externalTable } from './external-table.ts';
 import { type Statement, warehouseFault } from './faults.ts';
 import { readAnswer } from './read-answer.ts';
+import { searchOf } from './search-of.ts';
 import { newerInsertSettings, type Profile, profiles } from './settings.ts';
 import type { InsertBody, Query, Warehouse } from './warehouse.ts';
 
@@ -44,18 +45,8 @@ export function openWarehouse({
   maxConnections = 16,
 }: WarehouseOptions): Warehouse {
   const address = new URL(url);
-  const client = createClient({
-    url: address.origin,
-    username: decodeURIComponent(address.username) || 'default',
-    password: decodeURIComponent(address.password),
-    database: decodeURIComponent(address.pathname.slice(1)) || 'default',
-    application: 'runlake',
-    max_open_connections: maxConnections,
-    // Each exchange has a time of its own; this one is only the longest silence on a socket that Node can express.
-    request_timeout: 2 ** 31 - 1,
-    ...(authorities && address.protocol === 'https:' && { tls: { ca_cert: Buffer.from(authorities.join('\n')) } }),
-    log: { level: ClickHouseLogLevel.OFF },
-  });
+  const connection = openConnection({ address, authorities, maxConnections });
+  const database = decodeURIComponent(address.pathname.slice(1)) || 'default';
 
   async function exchange(request: Exchange): Promise<Buffer> {
     const queryId = randomUUID();
@@ -64,25 +55,21 @@ export function openWarehouse({
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
     try {
       request.signal?.throwIfAborted();
-      const answer = await client.exec({
-        query: request.sql,
-        query_id: queryId,
-        query_params: { ...request.params },
-        clickhouse_settings: {
+      const search = searchOf(
+        {
           ...profiles[request.profile],
+          database,
+          query_id: queryId,
           log_comment: request.name,
           max_execution_time: allowedMs / 1_000,
           ...request.settings,
+          ...(request.body !== undefined && { query: request.sql }),
         },
-        abort_signal: signal,
-        http_headers: headersOf(request),
-        // The client would keep the text of a failure only, and not all of them carry their number there.
-        ignore_error_response: true,
-        // One chunk, whose length is in the header: the server refuses a body that ends early.
-        ...(request.body === undefined ? {} : { values: request.body as unknown as Readable }),
-      });
-      const { stream, response_headers: headers, http_status_code: status = 0 } = answer;
-      return await readAnswer({ status, headers, stream }, signal);
+        request.params,
+      );
+      const { body = request.sql, contentType } = request;
+      const answer = await connection.send({ search, body, contentType, signal });
+      return await readAnswer(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
@@ -154,13 +141,6 @@ export function openWarehouse({
     },
     version: async () =>
       (await query<{ version: string }>({ name: 'version', sql: 'SELECT version() AS version' }))[0]!.version,
-    close: () => client.close(),
-  };
-}
-
-function headersOf({ body, contentType }: Exchange): Record<string, string> {
-  return {
-    ...(body === undefined ? {} : { 'Content-Length': String(body.length) }),
-    ...(contentType === undefined ? {} : { 'Content-Type': contentType }),
+    close: () => connection.close(),
   };
 }

@@ -16,7 +16,6 @@ export interface Answer {
  * @throws ClickHouseError, with ClickHouse's number or, where something between us answered, `HTTP <status>` as its code.
  */
 export async function readAnswer({ status, headers, stream }: Answer, signal: AbortSignal): Promise<Buffer> {
-  // Listens itself: the client forgets the signal as soon as the headers are there.
   const stop = () => stream.destroy(signal.reason);
   signal.addEventListener('abort', stop, { once: true });
   const chunks: Buffer[] = [];

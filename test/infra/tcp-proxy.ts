@@ -5,6 +5,10 @@ export interface TcpProxy {
   readonly port: number;
   /** What clients sent through it so far. */
   sent(): Buffer;
+  /** How many clients connected so far. */
+  connections(): number;
+  /** Ends the connections that there are; new ones pass. */
+  breakAll(): void;
   /** After so many further bytes from clients, connections break in both directions. */
   breakAfter(bytes: number): void;
   /** Accepts connections and passes nothing on, until called with false. */
@@ -21,8 +25,10 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
   let left = Number.POSITIVE_INFINITY;
   let frozen = false;
   let losing: string | undefined;
+  let connections = 0;
   const server = net.createServer((client) => {
     const upstream = net.connect(port, host);
+    connections++;
     let loses = false;
     for (const socket of [client, upstream]) {
       sockets.add(socket);
@@ -58,6 +64,10 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
   return {
     port: (server.address() as net.AddressInfo).port,
     sent: () => Buffer.concat(chunks),
+    connections: () => connections,
+    breakAll: () => {
+      for (const socket of sockets) socket.destroy();
+    },
     breakAfter: (bytes) => {
       left = bytes;
     },

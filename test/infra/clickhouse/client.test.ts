@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import type { QueryParameter } from '../../../infra/clickhouse/warehouse.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
@@ -36,12 +37,16 @@ describe('values', () => {
     expect(await one(`SELECT ${expression} AS v`)).toEqual(expected);
   });
 
-  it.each<[string, string | number | boolean | null | string[]]>([
+  it.each<[string, QueryParameter]>([
     ['String', "it's\t\\ \n ü"],
     ['Int64', 9_007_199_254_740_991],
     ['Nullable(String)', null],
     ['Array(String)', ["a'b", 'c\\d', 'é\n']],
     ['Bool', true],
+    ['Bool', false],
+    ['Array(Nullable(Int64))', [1, null]],
+    ['String', ''],
+    ['String', 'a\u0000b&c=d+e%20\r'],
   ])('a parameter of type %s goes in as it is', async (type, value) => {
     expect(await one(`SELECT {p:${type}} AS v`, { p: value })).toEqual(value);
   });
@@ -138,6 +143,54 @@ describe('failures', () => {
   });
 });
 
+describe('connections', () => {
+  let proxy: TcpProxy;
+  let proxied: Warehouse;
+  beforeAll(async () => {
+    const url = new URL(stores.clickhouseUrl);
+    proxy = await openTcpProxy(url.hostname, Number(url.port));
+    url.host = `127.0.0.1:${proxy.port}`;
+    proxied = openWarehouse({ url: url.href, logger, timeoutMs: 5_000, maxConnections: 2 });
+  });
+  afterAll(async () => {
+    await proxied?.close();
+    await proxy?.close();
+  });
+
+  it('more statements than connections wait for one, and all are answered', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, n) =>
+        proxied.query({ name: 'test', sql: 'SELECT {n:UInt8} AS n', params: { n } }),
+      ),
+    );
+    expect(answers.flat()).toEqual(Array.from({ length: 20 }, (_, n) => ({ n })));
+    expect(proxy.connections()).toBeLessThanOrEqual(2);
+  });
+
+  it('a connection that was aborted is not used again, those after it are', async () => {
+    const sql = 'SELECT sum(sleepEachRow(0.1)) FROM numbers(200) SETTINGS max_block_size = 1';
+    const controllers = [new AbortController(), new AbortController()];
+    const running = controllers.map(({ signal }) => proxied.query({ name: 'aborted-pair', sql, signal }));
+    await until('the queries run', async () => (await runningQueries('aborted-pair')) === 2);
+    const waiting = proxied.ping();
+    for (const controller of controllers) controller.abort(new Error('gone'));
+    await Promise.all(running.map((query) => expect(query).rejects.toThrow('gone')));
+    await waiting;
+  });
+
+  it('after all connections broke the next statement finds a new one', async () => {
+    await proxied.ping();
+    proxy.breakAll();
+    await until('an answer', () =>
+      proxied.ping().then(
+        () => true,
+        () => false,
+      ),
+    );
+    await proxied.ping();
+  });
+});
+
 describe('insertBody', () => {
   let proxy: TcpProxy;
   let proxied: Warehouse;
@@ -168,9 +221,10 @@ describe('insertBody', () => {
     const body = letters(0, 100);
     await insert(proxied, body, 'length');
     const sent = proxy.sent().toString('latin1');
-    const head = sent.slice(sent.lastIndexOf('POST /'));
-    expect(head).toContain(`Content-Length: ${body.length}\r\n`);
-    expect(head.toLowerCase()).not.toContain('transfer-encoding');
+    const start = sent.lastIndexOf('POST /');
+    const head = sent.slice(start, sent.indexOf('\r\n\r\n', start)).toLowerCase().split('\r\n');
+    expect(head).toContain(`content-length: ${body.length}`);
+    expect(head.join('\n')).not.toContain('transfer-encoding');
     expect(await stored(0)).toBe(100);
   });
 
