@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
+import { builtProgram } from './built-program.ts';
 
-const program = fileURLToPath(new URL('../dist/api/command-line/runlake.js', import.meta.url));
 const startWithinMs = 60_000;
 
 /** One role in a process of its own, out of the built code. */
@@ -28,7 +27,7 @@ export async function startRole(
     RUNLAKE_LOG_LEVEL: 'warn',
     ...environment,
   };
-  const child = spawn(process.execPath, [program, role], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [builtProgram, role], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   const exited = once(child, 'exit').then(([code]) => code as number | null);
   let output = '';
   const url = await new Promise<string>((resolve, reject) => {

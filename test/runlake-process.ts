@@ -3,9 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { builtProgram } from './built-program.ts';
 
-const program = fileURLToPath(new URL('../dist/api/command-line/runlake.js', import.meta.url));
 const startWithinMs = 60_000;
 
 /** A `runlake all` of its own: built code, a throw-away data folder, a free port. */
@@ -64,7 +63,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     ...servers?.environment,
     ...options.environment,
   };
-  const child = spawn(process.execPath, [program, 'all'], {
+  const child = spawn(process.execPath, [builtProgram, 'all'], {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],
   });

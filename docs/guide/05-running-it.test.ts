@@ -6,23 +6,14 @@
 //
 // In a shell, `runlake` is `node dist/api/command-line/runlake.js`.
 
-import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtCommand } from '../../test/built-program.ts';
 import { type RunlakeProcess, startRunlake } from '../../test/runlake-process.ts';
 
-const program = fileURLToPath(new URL('../../dist/api/command-line/runlake.js', import.meta.url));
-
 /** A command in another terminal. It finds the running Runlake through the data folder. */
-function command(words: readonly string[], environment: Record<string, string> = {}) {
-  return new Promise<{ code: number; output: string; errors: string }>((resolve) => {
-    const env = { PATH: process.env.PATH, RUNLAKE_DATA_DIR: runlake.dataDir, ...environment };
-    execFile(process.execPath, [program, ...words], { env }, (error, output, errors) =>
-      resolve({ code: typeof error?.code === 'number' ? error.code : 0, output, errors }),
-    );
-  });
-}
+const command = (words: readonly string[], environment: Record<string, string> = {}) =>
+  builtCommand(words, { RUNLAKE_DATA_DIR: runlake.dataDir, ...environment });
 
 let runlake: RunlakeProcess;
 beforeAll(async () => {

@@ -19,22 +19,13 @@
 // They may start at the same moment: one brings the stores to the schema of the release, the others wait for it. Topics and
 // schemas are made where they are missing. Nothing needs a disk: the data folder is for embedded engines only.
 
-import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtCommand } from '../../test/built-program.ts';
 import { askPostgres } from '../../test/infra/embedded/processes.ts';
 import { type RunlakeProcess, startRunlake } from '../../test/runlake-process.ts';
 
-const program = fileURLToPath(new URL('../../dist/api/command-line/runlake.js', import.meta.url));
-
-function command(words: readonly string[], environment: Record<string, string> = {}) {
-  return new Promise<{ code: number; output: string; errors: string }>((resolve) => {
-    const env = { PATH: process.env.PATH, RUNLAKE_DATA_DIR: runlake.dataDir, ...environment };
-    execFile(process.execPath, [program, ...words], { env }, (error, output, errors) =>
-      resolve({ code: typeof error?.code === 'number' ? error.code : 0, output, errors }),
-    );
-  });
-}
+const command = (words: readonly string[], environment: Record<string, string> = {}) =>
+  builtCommand(words, { RUNLAKE_DATA_DIR: runlake.dataDir, ...environment });
 
 let runlake: RunlakeProcess;
 beforeAll(async () => {

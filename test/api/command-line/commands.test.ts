@@ -1,14 +1,12 @@
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtCommand, builtProgram } from '../../built-program.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
-
-const program = fileURLToPath(new URL('../../../dist/api/command-line/runlake.js', import.meta.url));
 
 let folder: string;
 beforeAll(() => {
@@ -16,14 +14,8 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-function command(words: readonly string[], environment: Record<string, string> = {}) {
-  return new Promise<{ code: number; output: string; errors: string }>((resolve) => {
-    const env = { PATH: process.env.PATH, RUNLAKE_DATA_DIR: folder, ...environment };
-    execFile(process.execPath, [program, ...words], { env }, (error, output, errors) =>
-      resolve({ code: typeof error?.code === 'number' ? error.code : 0, output, errors }),
-    );
-  });
-}
+const command = (words: readonly string[], environment: Record<string, string> = {}) =>
+  builtCommand(words, { RUNLAKE_DATA_DIR: folder, ...environment });
 
 describe('runlake', () => {
   it('says that there is no such command', async () => {
@@ -88,7 +80,7 @@ describe('a start with a Redis that does not answer', () => {
       RUNLAKE_PORT: '0',
       RUNLAKE_REDIS_URL: `redis://127.0.0.1:${port}`,
     };
-    const child = spawn(process.execPath, [program, 'all'], { env, stdio: 'ignore' });
+    const child = spawn(process.execPath, [builtProgram, 'all'], { env, stdio: 'ignore' });
     const exited = once(child, 'exit');
     try {
       await Promise.race([asked, exited]);
