@@ -14,6 +14,7 @@ import { quantile, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed, type RecordOwner } from './ingest-load/records.ts';
+import { visibleRuns } from './ingest-load/stored.ts';
 import { type BareTopic, openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
 
@@ -74,12 +75,8 @@ async function sinkRate(topic: BareTopic, owner: RecordOwner, warehouse: Warehou
   const began = performance.now();
   for (const [index, runs] of batches.entries()) await topic.produce(runs, encoded[index]!, owner.tenantId);
   for (;;) {
-    const [row] = await warehouse.query<{ n: number }>({
-      name: 'bench-visible',
-      sql: 'SELECT count() AS n FROM runs WHERE tenant_id = {tenant:UUID}',
-      params: { tenant: owner.tenantId },
-    });
-    if (row!.n >= measuredRecords) return (measuredRecords / (performance.now() - began)) * 1_000;
+    const visible = await visibleRuns(warehouse, owner.tenantId);
+    if (visible >= measuredRecords) return (measuredRecords / (performance.now() - began)) * 1_000;
     await pause(lookEveryMs);
   }
 }

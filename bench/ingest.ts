@@ -16,6 +16,7 @@ import { insertFloor } from './ingest-load/floor.ts';
 import { otlpBody, otlpType } from './ingest-load/otlp-bodies.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { type SendOptions, sendAll } from './ingest-load/send.ts';
+import { cutsSoFar } from './ingest-load/stored.ts';
 import { zstdBodies } from './ingest-load/zstd-bodies.ts';
 
 const rounds = 5;
@@ -89,7 +90,7 @@ async function measure() {
   const prepared = bodies(bodiesPerRound);
   const spans = bodies(bodiesPerRound, otlpBody);
   const runs = bodiesPerRound * runsPerBody;
-  const before = await cuts();
+  const before = await cutsSoFar(runlake.url);
   const clientBefore = process.cpuUsage();
   const serverBefore = cpuSeconds(runlake.pid);
   const began = performance.now();
@@ -97,7 +98,7 @@ async function measure() {
   const seconds = (performance.now() - began) / 1_000;
   const clientCpu = process.cpuUsage(clientBefore);
   const server = ((cpuSeconds(runlake.pid) - serverBefore) / runs) * 1e6;
-  const after = await cuts();
+  const after = await cutsSoFar(runlake.url);
   const cut = (after.rows - before.rows) / (after.count - before.count);
   return {
     product: runs / seconds,
@@ -115,12 +116,4 @@ async function throughput(prepared: readonly Buffer[], options: SendOptions): Pr
   const began = performance.now();
   await sendAll(prepared, options);
   return ((prepared.length * runsPerBody) / (performance.now() - began)) * 1_000;
-}
-
-/** Rows and number of the product's inserts so far. */
-async function cuts(): Promise<{ rows: number; count: number }> {
-  const text = await (await fetch(`${runlake.url}/metrics`)).text();
-  const value = (name: string) =>
-    Number(new RegExp(`^runlake_sink_cut_rows_${name}\\{table="runs"\\} (\\S+)`, 'm').exec(text)?.[1] ?? 0);
-  return { rows: value('sum'), count: value('count') };
 }

@@ -10,17 +10,9 @@ import { noteHours } from '../pipelines/usage/note-hours.ts';
 import { rollUpPass } from '../pipelines/usage/roll-up-pass.ts';
 import { withEngines } from './engines.ts';
 import { median, round, timedMs } from './figures.ts';
-import { fillUsage, hoursOf, type UsageLoad } from './usage-load/fill.ts';
+import { fillUsage, hoursOf, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
 
-const load: UsageLoad = {
-  traces: 2_000_000,
-  runsPerTrace: 1,
-  startSeconds: Date.UTC(2025, 0, 1) / 1_000,
-  days: 365,
-  projects: 50,
-  users: 200,
-  keys: 400,
-};
+const load: UsageLoad = { ...yearOfUsage, traces: 2_000_000 };
 const lateHours = 1_000;
 const rounds = 7;
 

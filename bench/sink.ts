@@ -13,6 +13,7 @@ import { makeRuns } from './ingest-load/bodies.ts';
 import { insertRecords } from './ingest-load/floor.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
+import { cutsSoFar, visibleRuns } from './ingest-load/stored.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
 
@@ -50,18 +51,10 @@ await withStack(async (stack) => {
 
   /** Starts the sink and watches rows appear until all are there. */
   async function store(tenantId: string) {
-    const visible = async () => {
-      const rows = await warehouse.query<{ n: number }>({
-        name: 'bench-visible',
-        sql: 'SELECT count() AS n FROM runs WHERE tenant_id = {tenantId:UUID}',
-        params: { tenantId },
-      });
-      return rows[0]!.n;
-    };
     const ingest = await startRole('ingest', environment);
     let [firstMs, firstRows, cpuBefore] = [0, 0, 0];
     for (;;) {
-      const rows = await visible();
+      const rows = await visibleRuns(warehouse, tenantId);
       if (rows > 0 && firstRows === 0) {
         [firstMs, firstRows, cpuBefore] = [performance.now(), rows, cpuSeconds(ingest.pid)];
       }
@@ -70,12 +63,10 @@ await withStack(async (stack) => {
     }
     const handled = recordsPerTurn - firstRows;
     const product = (handled / (performance.now() - firstMs)) * 1_000;
-    const text = await (await fetch(`${ingest.url}/metrics`)).text();
-    const value = (name: string) =>
-      Number(new RegExp(`^runlake_sink_cut_rows_${name}\\{table="runs"\\} (\\S+)`, 'm').exec(text)?.[1] ?? 0);
+    const cuts = await cutsSoFar(ingest.url);
     const figures = {
       product,
-      cut: value('sum') / value('count'),
+      cut: cuts.rows / cuts.count,
       cpu: ((cpuSeconds(ingest.pid) - cpuBefore) / handled) * 1e6,
       mib: memoryMib(ingest.pid, 'VmHWM'),
     };

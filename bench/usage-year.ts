@@ -12,18 +12,10 @@ import { groupings } from '../pipelines/usage/grouping.ts';
 import { withEngines } from './engines.ts';
 import { median, quantile, round, timedMs } from './figures.ts';
 import { counting } from './usage-load/counting.ts';
-import { fillUsage, type UsageLoad } from './usage-load/fill.ts';
+import { fillUsage, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
 import { serveUsage } from './usage-load/servers.ts';
 
-const load: UsageLoad = {
-  traces: 10_000_000,
-  runsPerTrace: 1,
-  startSeconds: Date.UTC(2025, 0, 1) / 1_000,
-  days: 365,
-  projects: 50,
-  users: 200,
-  keys: 400,
-};
+const load: UsageLoad = { ...yearOfUsage, traces: 10_000_000 };
 /** Each ends with the load; the shortest has hourly buckets, the week and the month daily ones. */
 const ranges = { hours: 23 / 24, week: 7, month: 30, quarter: 90, year: 365 } as const;
 type Range = keyof typeof ranges;

@@ -18,6 +18,16 @@ export interface UsageLoad {
   readonly keys: number;
 }
 
+/** A year of 50 projects, 200 users and 400 keys, one run a trace. */
+export const yearOfUsage: Omit<UsageLoad, 'traces'> = {
+  runsPerTrace: 1,
+  startSeconds: Date.UTC(2025, 0, 1) / 1_000,
+  days: 365,
+  projects: 50,
+  users: 200,
+  keys: 400,
+};
+
 export interface FilledUsage {
   readonly key: string;
   readonly workspaceId: string;

@@ -12,5 +12,3 @@ export async function findJava(part: string, tools: Tools): Promise<string> {
   if (Number(major) < oldest) throw fault('STACK_TOOL_MISSING', { part, program: `java ${oldest}`, install });
   return java;
 }
-
-export const mavenInstall = 'Maven 3.8 or newer, as the package maven';

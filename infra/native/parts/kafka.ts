@@ -6,10 +6,11 @@ import { promisify } from 'node:util';
 import { readFileIfThere, writePrivateFile } from '../../embedded/private-file.ts';
 import { fault } from '../../errors/runlake-error.ts';
 import { fetchPinned } from '../fetch-pinned.ts';
-import { findJava, mavenInstall } from '../find-java.ts';
+import { findJava } from '../find-java.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { LaunchOptions, Part } from '../part.ts';
-import { kafkaPin, mavenDependencyPlugin } from '../pins.ts';
+import { kafkaPin } from '../pins.ts';
+import { downloadWithMaven } from '../run-maven.ts';
 import { checkKafka } from './kafka-metadata.ts';
 
 const title = `Kafka ${kafkaPin.version}`;
@@ -28,13 +29,7 @@ export const kafka: Part = {
       part: 'kafka',
       pin: kafkaPin,
       cacheFolder: tools.cacheFolder,
-      async download(draft) {
-        const maven = tools.need(title, ['mvn'], mavenInstall);
-        tools.say(`${title}: downloading`);
-        const goal = `org.apache.maven.plugins:maven-dependency-plugin:${mavenDependencyPlugin}:copy-dependencies`;
-        const args = ['-q', '-B', '-f', pom, goal, `-DoutputDirectory=${join(draft, 'files')}`];
-        await tools.run(title, maven, args, draft);
-      },
+      download: (draft) => downloadWithMaven(title, tools, draft, { goal: 'copy-dependencies', args: ['-f', pom] }),
     });
     return { java, classPath: join(folder, 'files', '*') };
   },

@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { fetchPinned } from '../fetch-pinned.ts';
-import { findJava, mavenInstall } from '../find-java.ts';
+import { findJava } from '../find-java.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { Part } from '../part.ts';
-import { mavenDependencyPlugin, registryPin } from '../pins.ts';
+import { registryPin } from '../pins.ts';
+import { downloadWithMaven } from '../run-maven.ts';
 
 const title = `Schema registry Apicurio ${registryPin.version}`;
 const artifact = `io.apicurio:apicurio-registry-app:${registryPin.version}:tar.gz:all`;
@@ -20,13 +21,7 @@ export const registry: Part = {
       part: 'registry',
       pin: registryPin,
       cacheFolder: tools.cacheFolder,
-      async download(draft) {
-        const maven = tools.need(title, ['mvn'], mavenInstall);
-        tools.say(`${title}: downloading`);
-        const goal = `org.apache.maven.plugins:maven-dependency-plugin:${mavenDependencyPlugin}:copy`;
-        const args = ['-q', '-B', goal, `-Dartifact=${artifact}`, `-DoutputDirectory=${join(draft, 'files')}`];
-        await tools.run(title, maven, args, draft);
-      },
+      download: (draft) => downloadWithMaven(title, tools, draft, { goal: 'copy', args: [`-Dartifact=${artifact}`] }),
       async unpack(draft) {
         const tar = tools.need(title, ['tar'], 'tar');
         const [archive = ''] = Object.keys(registryPin.files);
