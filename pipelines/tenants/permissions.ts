@@ -18,6 +18,8 @@ const table = {
   'runs:write': ['Send runs, which also makes the projects that they name.', 'workspace', false],
   'feedback:read': ['Read feedback.', 'workspace', true],
   'feedback:write': ['Send feedback.', 'workspace', false],
+  'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
+  'bulk-exports:manage': ['Make and cancel bulk exports, and make and change their destinations.', 'workspace', false],
 } as const satisfies Record<string, readonly [about: string, scope: 'organization' | 'workspace', reads: boolean]>;
 
 export type Permission = keyof typeof table;
