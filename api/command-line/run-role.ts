@@ -23,7 +23,6 @@ import { checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { checkRole, embedsEngines, type Role } from './role.ts';
-import { serveRole } from './serve-role.ts';
 
 /** `runlake all|api|ingest`. Resolves when the role was stopped. @throws what keeps it from starting. */
 export async function runRole(role: Role): Promise<void> {
@@ -39,7 +38,11 @@ export async function runRole(role: Role): Promise<void> {
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     ends.add('traces', () => tracing.stop());
     if (role !== 'ingest') await checkPort(config);
-    const { addresses, enginesGone } = await startEngines(folder, config, logger, ends);
+    // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
+    const [{ addresses, enginesGone }, { serveRole }] = await Promise.all([
+      startEngines(folder, config, logger, ends),
+      import('./serve-role.ts'),
+    ]);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());
     const started = serveRole({ role, config, logger, folder, addresses, stores, ends });

@@ -2,13 +2,11 @@
 import { Command } from 'commander';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
-import { printConfiguration } from './config.ts';
-import { listLetters, replayLetters, showLetter } from './dlq.ts';
-import { diagnose } from './doctor.ts';
-import { createKey, listKeys, revokeKey } from './keys.ts';
-import { migrateStores } from './migrate.ts';
+import type { LetterChoice } from './dlq.ts';
+import type { CreateKeyOptions } from './keys.ts';
 import type { Role } from './role.ts';
-import { runRole } from './run-role.ts';
+
+// What a command is made of is loaded when it runs: all of it together would take a second or two.
 
 const program = new Command('runlake')
   .description('Self-hosted backend for LLM agents: traces in, exact usage out.')
@@ -27,18 +25,27 @@ for (const [role, about] of roles) {
   program
     .command(role, { isDefault: role === 'all' })
     .description(about)
-    .action(() => runRole(role));
+    .action(async () => (await import('./run-role.ts')).runRole(role));
 }
 
-program.command('migrate').description('bring the stores to the schema of this release').action(migrateStores);
+program
+  .command('migrate')
+  .description('bring the stores to the schema of this release')
+  .action(async () => (await import('./migrate.ts')).migrateStores());
 program
   .command('config')
   .description('print every setting, redacted, with where its value comes from')
-  .action(printConfiguration);
-program.command('doctor').description('say what is up, what is not, and what to do').action(diagnose);
+  .action(async () => (await import('./config.ts')).printConfiguration());
+program
+  .command('doctor')
+  .description('say what is up, what is not, and what to do')
+  .action(async () => (await import('./doctor.ts')).diagnose());
 
 const keys = program.command('keys').description('API keys, also beside a running instance');
-keys.command('list').description('list the keys of the organisation').action(listKeys);
+keys
+  .command('list')
+  .description('list the keys of the organisation')
+  .action(async () => (await import('./keys.ts')).listKeys());
 keys
   .command('create')
   .description('make a key and print it once')
@@ -47,8 +54,11 @@ keys
   .option('--organization', 'a key for the whole organisation: requests then name the workspace in X-Tenant-Id')
   .option('--email <email>', 'user that the key belongs to, made where there is none; default: the first user')
   .option('--read-only', 'a key that cannot write')
-  .action(createKey);
-keys.command('revoke <id>').description('end a key; it stops working within seconds everywhere').action(revokeKey);
+  .action(async (options: CreateKeyOptions) => (await import('./keys.ts')).createKey(options));
+keys
+  .command('revoke <id>')
+  .description('end a key; it stops working within seconds everywhere')
+  .action(async (id: string) => (await import('./keys.ts')).revokeKey(id));
 
 const dlq = program
   .command('dlq')
@@ -66,12 +76,12 @@ const choosing = (command: Command, limit: string) =>
     .option('--limit <number>', 'at most so many, the newest; up to 1000', limit);
 choosing(dlq.command('list').description('list dead letters, newest first'), '20')
   .option('--json', 'one JSON object a line')
-  .action(listLetters);
+  .action(async (choice: LetterChoice) => (await import('./dlq.ts')).listLetters(choice));
 dlq
   .command('show <id>')
   .description('show one dead letter: why it is there, its headers, its record')
   .option('--json', 'as JSON')
-  .action(showLetter);
+  .action(async (id: string, options: object) => (await import('./dlq.ts')).showLetter(id, options));
 choosing(dlq.command('replay [ids...]').description('put events back at the end of their topics'), '100')
   .option('--all', 'every dead letter, up to the limit')
   .option('--force', 'also where the run has changed since, where it was replayed before, and where it cannot be read')
@@ -81,7 +91,7 @@ choosing(dlq.command('replay [ids...]').description('put events back at the end 
       'event win over those of patches that were stored before. An event whose run has changed since it was accepted is refused\n' +
       'without --force. The letter itself stays where it is. Ends with status 1 where any letter was not replayed.',
   )
-  .action(replayLetters);
+  .action(async (ids: string[], choice: LetterChoice) => (await import('./dlq.ts')).replayLetters(ids, choice));
 
 const [first] = process.argv.slice(2);
 const known = ['help', ...program.commands.map((command) => command.name())];
