@@ -22,6 +22,8 @@ export interface Entry {
 interface Waiting {
   readonly messages: readonly Message[];
   readonly bytes: number;
+  /** Found the lane idle, so that the batch under way is no older than its own waiting. */
+  readonly isFirst: boolean;
   /** Messages that are in a batch already. */
   begun: number;
   underWay: boolean;
@@ -39,14 +41,19 @@ export class Lane {
   readonly #queue: Waiting[] = [];
   #running: Promise<void> | undefined;
   #batchSince: number | undefined;
+  #overdue = false;
 
   constructor(options: LaneOptions) {
     this.#options = options;
   }
 
-  /** How long the batch that is under way has been so. */
-  get busyForMs(): number {
-    return this.#batchSince === undefined ? 0 : performance.now() - this.#batchSince;
+  /**
+   * Whether the batch that is under way has been so for `timeoutMs`. The request that began it was given up then, by a timer that
+   * may be a moment ahead of this clock: whoever comes in that moment is not to wait as long again.
+   */
+  isOverdue(timeoutMs: number): boolean {
+    if (this.#batchSince === undefined) return false;
+    return this.#overdue || performance.now() - this.#batchSince > timeoutMs;
   }
 
   async idle(): Promise<void> {
@@ -56,7 +63,8 @@ export class Lane {
   add(messages: readonly Message[], bytes: number): Entry {
     let waiting: Waiting | undefined;
     const appended = new Promise<void>((done, failed) => {
-      waiting = { messages, bytes, begun: 0, underWay: false, givenUp: false, done, failed };
+      const isFirst = this.#running === undefined;
+      waiting = { messages, bytes, isFirst, begun: 0, underWay: false, givenUp: false, done, failed };
       this.#queue.push(waiting);
     });
     this.#running ??= this.#run();
@@ -67,7 +75,10 @@ export class Lane {
     if (waiting.givenUp) return;
     waiting.givenUp = true;
     waiting.failed(reason);
-    if (waiting.underWay) return;
+    if (waiting.underWay) {
+      this.#overdue ||= waiting.isFirst;
+      return;
+    }
     const index = this.#queue.indexOf(waiting);
     if (index < 0) return;
     this.#queue.splice(index, 1);
@@ -97,6 +108,7 @@ export class Lane {
       for (const waiting of parts) this.#settle(waiting, error);
     } finally {
       this.#batchSince = undefined;
+      this.#overdue = false;
     }
   }
 

@@ -86,7 +86,7 @@ export class Publisher {
 
   async #append(shares: readonly Share[], bytes: number): Promise<void> {
     const { timeoutMs } = this.#options;
-    if (shares.some(({ lane }) => lane.busyForMs > timeoutMs)) throw unavailable();
+    if (shares.some(({ lane }) => lane.isOverdue(timeoutMs))) throw unavailable();
     this.#pendingBytes += bytes;
     const entries = shares.map(({ lane, messages, bytes: own }) => lane.add(messages, own));
     const timer = setTimeout(
