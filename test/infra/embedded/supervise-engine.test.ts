@@ -26,7 +26,7 @@ it('starts it again each time it ends by itself, until it is told to stop', asyn
   const engine = await superviseEngine('Sleep', launch);
   for (let crash = 1; crash <= 2; crash += 1) {
     started.at(-1)?.kill('SIGKILL');
-    await expect.poll(() => started.length, { timeout: 5_000 }).toBe(crash + 1);
+    await expect.poll(() => started.length, { timeout: 20_000 }).toBe(crash + 1);
   }
   await engine.stop();
   await engine.stop();
@@ -49,7 +49,7 @@ it('tries again after a start that failed', async () => {
     return launch();
   });
   started[0]?.kill('SIGKILL');
-  await expect.poll(() => started.length, { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => started.length, { timeout: 20_000 }).toBe(2);
   expect(refused).toBe(2);
   await engine.stop();
   expect(await engine.exited).toMatchObject({ expected: true });

@@ -85,7 +85,7 @@ it('a look that hangs keeps no scrape longer than its patience, is not repeated 
   }, 60_000);
   const startedAtMs = performance.now();
   expect(await Promise.all([scrape(), scrape()])).toEqual([[], []]);
-  expect(performance.now() - startedAtMs).toBeLessThan(patienceMs * 3);
+  expect(performance.now() - startedAtMs).toBeLessThan(patienceMs * 10);
   expect(looks).toBe(1);
   expect(await failures()).toBe(before + 2);
   answer(5);

@@ -45,7 +45,7 @@ const untilCounted = (traces: number, timeout: number) =>
 it('counts what it finds at the start', async () => {
   await ingest(runRow({}));
   start({});
-  await untilCounted(1, 5_000);
+  await untilCounted(1, 20_000);
 });
 
 it('shows new traces soon after it was woken', async () => {
@@ -54,7 +54,7 @@ it('shows new traces soon after it was woken', async () => {
   for (let round = 1; round <= 3; round++) {
     await ingest(runRow({}));
     wake();
-    await untilCounted(round, 5_000);
+    await untilCounted(round, 20_000);
   }
 });
 
@@ -62,7 +62,7 @@ it('finds what another process noted, by itself', async () => {
   const { passNow } = start({ intervalMs: 50 });
   await passNow();
   await ingest(runRow({}));
-  await untilCounted(1, 5_000);
+  await untilCounted(1, 20_000);
 });
 
 it('makes few passes out of many wakes', async () => {
@@ -82,7 +82,7 @@ it('makes few passes out of many wakes', async () => {
     await ingest(runRow({}));
     wake();
   }
-  await untilCounted(30, 10_000);
+  await untilCounted(30, 20_000);
   expect(counts).toBeLessThanOrEqual((performance.now() - startedMs) / 400 + 2);
 });
 
@@ -106,7 +106,7 @@ it('asks one question an interval while nothing happens, and ClickHouse none', a
     },
   });
   await passNow();
-  await expect.poll(() => statements.length, { timeout: 5_000 }).toBeGreaterThan(5);
+  await expect.poll(() => statements.length, { timeout: 20_000 }).toBeGreaterThan(5);
   expect(new Set(statements)).toEqual(new Set(['SELECT 1 FROM usage_notes ORDER BY sequence LIMIT 1']));
   const plan = await database.transaction(async (transaction) => {
     await transaction.query('SET LOCAL enable_seqscan = off');
@@ -215,7 +215,7 @@ it('says that it fails after several passes in a row, until one passes', async (
       () => 'well',
       (error) => error.code,
     );
-  await expect.poll(state, { timeout: 5_000, interval: 20 }).toBe('WAREHOUSE_UNAVAILABLE');
+  await expect.poll(state, { timeout: 20_000, interval: 20 }).toBe('WAREHOUSE_UNAVAILABLE');
   broken = false;
   await expect.poll(state, { timeout: 10_000, interval: 20 }).toBe('well');
 });

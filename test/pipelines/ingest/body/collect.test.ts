@@ -179,7 +179,8 @@ describe('bombs', () => {
   it('of zstd leave the event loop its turns', async () => {
     let turns = 0;
     let longestMs = 0;
-    let last = performance.now();
+    const startMs = performance.now();
+    let last = startMs;
     const ticking = setInterval(() => {
       turns++;
       longestMs = Math.max(longestMs, performance.now() - last);
@@ -189,7 +190,8 @@ describe('bombs', () => {
     expect(await collect([bytes], 'zstd', 300_000_000)).toHaveLength(200_000_000);
     clearInterval(ticking);
     expect(turns).toBeGreaterThan(10);
-    expect(longestMs).toBeLessThan(1_000);
+    // Not a number of milliseconds: a machine with much else to do takes longer for all of it.
+    expect(longestMs).toBeLessThan((performance.now() - startMs) / 2);
   });
 });
 

