@@ -1,37 +1,12 @@
-import { type Static, type TSchema, Type } from 'typebox';
+import { type Static, Type } from 'typebox';
+import { exportSettings } from './export-settings.ts';
+import { bytes, count, KIB, MIB, optional, required, type Setting, text, url } from './setting.ts';
 
-/**
- * One setting: the variable it is read from, its type and bounds, its default, and what it is for.
- * Everything that Runlake can be told is in {@link settings}; nothing else reads the environment.
- */
-export interface Setting<S extends TSchema = TSchema> {
-  readonly variable: string;
-  readonly schema: S;
-  /** The value where the variable is absent or empty; `undefined` means: not set. */
-  readonly fallback: Static<S> | undefined;
-  readonly about: string;
-  /** Printed as `***`, also inside addresses. */
-  readonly secret: boolean;
-}
+export type { Setting } from './setting.ts';
 
-function required<S extends TSchema>(variable: string, schema: S, fallback: Static<S>, about: string) {
-  return { variable, schema, fallback, about, secret: false } as const;
-}
-
-function optional<S extends TSchema>(variable: string, schema: S, about: string, secret = false) {
-  return { variable, schema, fallback: undefined, about, secret } as const;
-}
-
-const text = Type.String({ minLength: 1 });
-/** An address with one of `schemes`. */
-const url = (...schemes: string[]) =>
-  Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
 const web = url('http', 'https');
-const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
-const bytes = (maximum = 1024 ** 3) => Type.Integer({ minimum: 1024, maximum });
-const KIB = 1024;
-const MIB = 1024 * KIB;
 
+/** Everything that Runlake can be told; nothing else reads the environment. */
 export const settings = {
   // Where
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder of the embedded engines and work files.'),
@@ -134,6 +109,12 @@ export const settings = {
     'Seals stored credentials. Unset: made and kept in the data folder while engines are embedded.',
     true,
   ),
+  formerSecretKeys: optional(
+    'RUNLAKE_FORMER_SECRET_KEYS',
+    text,
+    'Earlier values of RUNLAKE_SECRET_KEY, separated by commas, under which credentials may still be sealed.',
+    true,
+  ),
   localExportRoot: optional(
     'RUNLAKE_LOCAL_EXPORT_ROOT',
     text,
@@ -143,7 +124,13 @@ export const settings = {
     'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS',
     Type.Boolean(),
     false,
-    'Allow export endpoints on loopback and private addresses.',
+    'Allow export endpoints on loopback and private addresses; those that are link-local or hand out credentials never are.',
+  ),
+  allowDefaultCredentials: required(
+    'RUNLAKE_ALLOW_DEFAULT_CREDENTIALS',
+    Type.Boolean(),
+    false,
+    'Let export destinations that name no credentials use those that the S3 client finds: variables, profile, role of this machine.',
   ),
 
   // First start
@@ -302,6 +289,9 @@ export const settings = {
     200,
     'Most workspace ids of one usage request.',
   ),
+
+  // Bulk export
+  ...exportSettings,
 
   // Traces of Runlake itself: the variables of OpenTelemetry
   otlpTracesEndpoint: optional(

@@ -27,10 +27,14 @@ export interface Jobs<Catalogue extends JobCatalogue = typeof jobCatalogue> {
     intervalMs: number,
     payload: JobPayload<Name, Catalogue>,
   ): Promise<void>;
-  /** Runs jobs of this kind in this process, from now to {@link Jobs.close}. Once a kind. */
+  /**
+   * Runs jobs of this kind in this process, from now to {@link Jobs.close}. Once a kind.
+   * @param options.concurrency most jobs at once in this process; default: what the catalogue says.
+   */
   work<Name extends JobName<Catalogue>>(
     name: Name,
     handler: (payload: JobPayload<Name, Catalogue>, attempt: Attempt) => Promise<void>,
+    options?: { readonly concurrency?: number },
   ): void;
   /** @throws JOBS_UNAVAILABLE where the store of the queues does not answer. */
   check(): Promise<void>;

@@ -101,8 +101,9 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       schedules.push({ name, write });
       return write();
     },
-    work: (name, handler) => {
-      const { timeoutMs, concurrency } = entryOf(catalogue, name);
+    work: (name, handler, options) => {
+      const { timeoutMs, concurrency: usual } = entryOf(catalogue, name);
+      const concurrency = options?.concurrency ?? usual;
       const run = async (job: Job) => {
         checkPayload(catalogue, name, job.data);
         await withinTime(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));

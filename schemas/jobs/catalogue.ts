@@ -57,6 +57,33 @@ export const jobCatalogue = {
     growing: true,
     concurrency: 1,
   },
+  /** Starts a bulk export when its turn has come, and brings it on. */
+  'coordinate-export': {
+    payload: Type.Object({ export_id: uuid }, closed),
+    timeoutMs: 300_000,
+    attempts: 1,
+    retryDelayMs: 0,
+    growing: false,
+    concurrency: 8,
+  },
+  /** Looks at a run of a bulk export and does what its row says. Retries, time limits and concurrency are those of the export. */
+  'export-run': {
+    payload: Type.Object({ run_id: uuid }, closed),
+    timeoutMs: 8 * 86_400_000,
+    attempts: 1,
+    retryDelayMs: 0,
+    growing: false,
+    concurrency: 2,
+  },
+  /** Finds bulk exports that are due, out of time, or not in the queues. */
+  'sweep-exports': {
+    payload: Type.Object({}, closed),
+    timeoutMs: 300_000,
+    attempts: 1,
+    retryDelayMs: 0,
+    growing: false,
+    concurrency: 1,
+  },
 } as const satisfies Record<string, JobEntry>;
 
 export type JobCatalogue = Readonly<Record<string, JobEntry>>;

@@ -63,6 +63,8 @@ CREATE TABLE bulk_export_runs (
   status text NOT NULL,
   -- Raised by each worker that takes the run up; only the bearer of the last one may write.
   fence bigint NOT NULL DEFAULT 0,
+  -- A worker is on it, and shows so by moving this on. Past or null: nobody is, whatever else the row says.
+  lease_until timestamptz,
   -- Begun, not yet over. Null while it waits.
   attempt_started_at timestamptz,
   -- A waiting run is not looked at before.
@@ -76,16 +78,18 @@ CREATE TABLE bulk_export_runs (
   bytes_written bigint NOT NULL DEFAULT 0,
   -- Runs of its window that arrived after the export was made.
   late_runs bigint,
-  -- Key of the last run that lies in a recorded file: {micros, trace_id, id}.
+  -- Key of the last run that lies in a recorded file: {startTimeMicros, traceId, runId}.
   latest_cursor jsonb,
-  -- The slice that is being read, encoded or uploaded: {part, after, last, rows, path, upload_id}.
+  -- The part that is about to be written, or was and is not recorded: {part, after, last, rows, bytes, path, uploadId}.
   pending_upload jsonb,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
   finished_at timestamptz,
   UNIQUE (bulk_export_id, start_time)
 );
-CREATE INDEX bulk_export_runs_live ON bulk_export_runs (next_attempt_at) WHERE finished_at IS NULL;
+CREATE INDEX bulk_export_runs_live ON bulk_export_runs (bulk_export_id, start_time) WHERE finished_at IS NULL;
+-- Uploads of runs that are over, to be taken back.
+CREATE INDEX bulk_export_runs_untidy ON bulk_export_runs (finished_at) WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL;
 
 -- Files that are in the bucket, whole.
 CREATE TABLE bulk_export_files (
