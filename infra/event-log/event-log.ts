@@ -53,6 +53,12 @@ export interface LogBatch {
   writeDownCut(cut: Cut): Promise<void>;
 }
 
+/** A place in a topic: offsets by partition, where the log has such. */
+export type LogPosition = Readonly<Record<string, number>>;
+
+/** The group of consumers that stores a topic. */
+export const storingGroup = (topic: Topic) => `sink-${topic.table}`;
+
 export interface Subscription {
   readonly topic: Topic;
   /** The batch is acknowledged to its publishers and committed when every group has handled it. */
@@ -97,6 +103,16 @@ export interface EventLog {
   unfinishedCuts(): Promise<Cut[]>;
   /** Forgets a cut that was written down, inside the transaction that notes its hours. */
   finishCut(cut: Cut, transaction: Sql): Promise<void>;
+  /**
+   * Where the topic ends now, as JSON that only {@link EventLog.stored} reads: behind everything that was published before.
+   * @throws where the log cannot be asked.
+   */
+  position(topic: Topic): Promise<LogPosition>;
+  /**
+   * Whether the consumers that store the topic are done with everything before `position`. Also where they run elsewhere.
+   * @throws where the log cannot be asked.
+   */
+  stored(topic: Topic, position: LogPosition): Promise<boolean>;
   /** @throws where the log cannot take events now. */
   check(): Promise<void>;
   /** Finishes what was accepted, then ends. */

@@ -15,7 +15,16 @@ import type { Topic } from '../../../schemas/topics.ts';
 import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { Cut, EventLog, LogBatch, LogMessage, LogRecord, Subscription, TouchedHour } from '../event-log.ts';
+import type {
+  Cut,
+  EventLog,
+  LogBatch,
+  LogMessage,
+  LogPosition,
+  LogRecord,
+  Subscription,
+  TouchedHour,
+} from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { bytesOf, observePublish } from '../observe-publish.ts';
 import { insertDeadLetter } from './dead-letters.ts';
@@ -244,6 +253,15 @@ export class InProcessLog implements EventLog {
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
     await insertDeadLetter(transaction ?? this.#options.database, { topic: topic.name, record, reason, step });
+  }
+
+  /** Nothing: what is published is stored before its publisher is answered. */
+  async position(): Promise<LogPosition> {
+    return {};
+  }
+
+  async stored(): Promise<boolean> {
+    return true;
   }
 
   async check(): Promise<void> {

@@ -19,3 +19,13 @@ export async function findPositions(
   }
   return found;
 }
+
+/**
+ * Whether a group is done with the offsets before `end`, as far as they are there: what retention took away, and what a topic
+ * that was made anew never had, nobody will handle.
+ */
+export function isPast(found: FoundPosition | undefined, end: number): boolean {
+  if (found === undefined) return end === 0;
+  const { committed, low, high } = found;
+  return Math.max(committed, low) >= Math.min(end, high);
+}

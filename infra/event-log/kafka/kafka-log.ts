@@ -4,7 +4,15 @@ import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import type { HealthCheck } from '../../telemetry/health-check.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
-import type { Cut, EventLog, LogMessage, LogRecord, Subscription } from '../event-log.ts';
+import {
+  type Cut,
+  type EventLog,
+  type LogMessage,
+  type LogPosition,
+  type LogRecord,
+  type Subscription,
+  storingGroup,
+} from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { observePublish } from '../observe-publish.ts';
 import { AdminLink } from './admin-link.ts';
@@ -12,6 +20,7 @@ import { Appender } from './appender.ts';
 import { ByteBudget } from './byte-budget.ts';
 import { letterOf } from './dead-letter.ts';
 import { ensureTopics, type TopicToHave } from './ensure-topics.ts';
+import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
 import type { KafkaAddress } from './kafka-client.ts';
 import { backoffMs, pause } from './pause.ts';
@@ -180,6 +189,20 @@ export class KafkaLog implements EventLog {
 
   /** Nothing: a cut is finished by the commit of the offset after its batch. */
   async finishCut(): Promise<void> {}
+
+  async position(topic: Topic): Promise<LogPosition> {
+    const { admin, names } = this.#opened;
+    const ends = await admin.ask((asked) => asked.fetchTopicOffsets(names.of(topic)));
+    return Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]));
+  }
+
+  async stored(topic: Topic, position: LogPosition): Promise<boolean> {
+    const { admin, names } = this.#opened;
+    const found = await admin.ask((asked) =>
+      findPositions(asked, names.group(storingGroup(topic)), names.of(topic)),
+    );
+    return Object.entries(position).every(([partition, end]) => isPast(found.get(Number(partition)), end));
+  }
 
   async check(): Promise<void> {
     if (this.#closing) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });

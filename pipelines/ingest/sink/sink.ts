@@ -16,7 +16,7 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Cut, EventLog, LogBatch } from '../../../infra/event-log/event-log.ts';
+import { type Cut, type EventLog, type LogBatch, storingGroup } from '../../../infra/event-log/event-log.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -76,7 +76,7 @@ export class Sink {
     for (const topic of topics) {
       await log.subscribe({
         topic,
-        group: `sink-${topic.table}`,
+        group: storingGroup(topic),
         limits: { rows: config.cutRows, bytes: config.cutBytes },
         assigned: () => this.#someParked.forget(topic.name),
         handle: (batch) => this.#handle(batch),
