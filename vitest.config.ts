@@ -1,5 +1,6 @@
 import { defineConfig } from 'vitest/config';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
+import { LongestFirst } from './test/house/longest-first.ts';
 
 /** Suites that touch stores, log or queues, and neither end engines nor look at how they are embedded. */
 const suitesOnTheStack = [
@@ -21,6 +22,7 @@ export default defineConfig({
     hookTimeout: 120_000,
     fileParallelism: true,
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         extends: true,

@@ -5,6 +5,7 @@ import { splitJson } from './json-text.ts';
 import type { Model } from './model.ts';
 import type { Projects } from './projects.ts';
 import type { Tenants } from './server-of-histories.ts';
+import { sideBySide } from './side-by-side.ts';
 
 const readAlone = 100;
 
@@ -57,13 +58,13 @@ export async function checkRuns(
     for (const [id, run] of found) compare(`by id, ${id}`, run, visible.get(id) as Record<string, string>);
 
     // One by one costs four queries each: so many of them, spread over all.
-    for (const [id, expected] of spread([...visible])) {
+    await sideBySide(spread([...visible]), async ([id, expected]) => {
       const text = await textOf(fetch(`${runlake.url}/runs/${id}`, { headers }));
       compare(`alone, ${id}`, splitJson(text), expected);
-    }
-    for (const id of spread(hidden)) {
+    });
+    await sideBySide(spread(hidden), async (id) => {
       expect((await fetch(`${runlake.url}/runs/${id}`, { headers })).status, `${id} is hidden`).toBe(404);
-    }
+    });
     count += visible.size;
   }
   return count;

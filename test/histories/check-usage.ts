@@ -4,6 +4,7 @@ import { days } from './histories.ts';
 import type { Model } from './model.ts';
 import type { Projects } from './projects.ts';
 import { ask, type Tenants } from './server-of-histories.ts';
+import { sideBySide } from './side-by-side.ts';
 
 const daySeconds = 86_400;
 const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
@@ -35,21 +36,19 @@ export async function checkUsage(
   const facts = factsOf(tenants, model, projects);
   const firstDay = Math.floor((days[0] as number) / 1e6) - 31 * daySeconds;
   const lastDay = Math.floor((days.at(-1) as number) / 1e6) + 62 * daySeconds;
-  let figures = 0;
+  const withTraces = new Set(facts.map(({ seconds }) => Math.floor(seconds / daySeconds) * daySeconds));
+  const ranges: Range[] = [];
   for (const groupBy of groupings) {
     for (let from = firstDay; from < lastDay; from += 31 * daySeconds) {
-      figures += await checkRange(runlake, tenants, facts, {
-        groupBy,
-        from,
-        to: from + 31 * daySeconds,
-        stride: daySeconds,
-      });
+      ranges.push({ groupBy, from, to: from + 31 * daySeconds, stride: daySeconds });
     }
-    const withTraces = new Set(facts.map(({ seconds }) => Math.floor(seconds / daySeconds) * daySeconds));
-    for (const from of withTraces) {
-      figures += await checkRange(runlake, tenants, facts, { groupBy, from, to: from + daySeconds, stride: 3_600 });
-    }
+    for (const from of withTraces) ranges.push({ groupBy, from, to: from + daySeconds, stride: 3_600 });
   }
+  let figures = 0;
+  await sideBySide(ranges, async (range) => {
+    const count = await checkRange(runlake, tenants, facts, range);
+    figures += count;
+  });
   return figures;
 }
 

@@ -1,0 +1,39 @@
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/**
+ * Suites that take more than half a minute, the longest first: begun last, one of them would keep one worker busy while the others
+ * have nothing left to do. A name that is missing here costs no more than that.
+ */
+const longest = [
+  'test/histories/histories.test.ts',
+  'test/crash/chaos.test.ts',
+  'test/crash/servers.test.ts',
+  'test/crash/steps.test.ts',
+  'test/infra/native/stack.test.ts',
+  'test/infra/event-log/kafka/sink-on-kafka.test.ts',
+  'test/crash/kill.test.ts',
+  'test/histories/histories.stack.ts',
+  'test/crash/stalls.test.ts',
+  'test/pipelines/ingest/sink/sink.test.ts',
+  'test/api/command-line/roles.test.ts',
+  'test/api/command-line/doctor.test.ts',
+  'test/api/command-line/commands.test.ts',
+  'test/infra/docker/image.test.ts',
+  'test/infra/event-log/kafka/outage.test.ts',
+  'test/infra/embedded/start.test.ts',
+  'test/infra/embedded/postgres/start-postgres.test.ts',
+  'docs/guide/05-running-it.test.ts',
+  'test/crash/engines.test.ts',
+  'test/crash/sdk.test.ts',
+];
+
+/** The longest suites first, of whatever project; then the order that vitest has for the rest. */
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rankOf = ({ moduleId }: TestSpecification) => {
+      const rank = longest.findIndex((name) => moduleId.endsWith(`/${name}`));
+      return rank < 0 ? longest.length : rank;
+    };
+    return (await super.sort(files)).sort((a, b) => rankOf(a) - rankOf(b));
+  }
+}
