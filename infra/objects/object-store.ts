@@ -9,6 +9,8 @@
 export interface ObjectStore {
   /** How the owner of the bucket would name the object, as `bucket/prefix/key`. */
   pathOf(key: string): string;
+  /** Resolves when the place answers, whatever it says of rights. */
+  reach(options?: ObjectCallOptions): Promise<void>;
   /** Writes a small object in one go, over what is there. */
   put(key: string, body: Uint8Array, options?: PutOptions): Promise<void>;
   /** The object, at most `maxBytes` of it. @throws DESTINATION_OBJECT_MISSING where there is none. */

@@ -1,0 +1,103 @@
+import { BlockList, isIP, isIPv4 } from 'node:net';
+
+/** Where an address leads, other than to the public internet. */
+export interface AddressRange {
+  /** In words that follow "is". */
+  readonly about: string;
+  /** Whether an operator may have good reason to let callers reach it. Nothing that anybody serves has one of the others. */
+  readonly isAllowable: boolean;
+}
+
+type Row = readonly [about: string, isAllowable: boolean, networks: readonly string[]];
+
+/** The first row that holds an address is its range. Sources: the special-purpose registries of IANA, and clouds' own pages. */
+const rows: readonly Row[] = [
+  // First, because some lie inside of wider ranges.
+  [
+    'an address where clouds hand out credentials',
+    false,
+    [
+      '169.254.169.254/32',
+      '169.254.170.2/32',
+      '100.100.100.200/32',
+      '192.0.0.192/32',
+      '168.63.129.16/32',
+      'fd00:ec2::/32',
+    ],
+  ],
+  ['a loopback address', true, ['127.0.0.0/8', '::1/128']],
+  ['an unspecified address', false, ['0.0.0.0/8', '::/128']],
+  ['a link-local address', false, ['169.254.0.0/16', 'fe80::/10']],
+  [
+    'a private address',
+    true,
+    ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7', 'fec0::/10', '64:ff9b:1::/48'],
+  ],
+  ['an address that providers share among customers', true, ['100.64.0.0/10']],
+  ['an address for measurements', true, ['198.18.0.0/15', '2001:2::/48']],
+  ['a multicast address', false, ['224.0.0.0/4', 'ff00::/8']],
+  [
+    'a reserved address',
+    false,
+    [
+      '192.0.0.0/24',
+      '192.0.2.0/24',
+      '192.88.99.0/24',
+      '198.51.100.0/24',
+      '203.0.113.0/24',
+      '240.0.0.0/4',
+      '2001:db8::/32',
+      // Teredo: the address of somebody else's tunnel.
+      '2001::/32',
+    ],
+  ],
+];
+
+const ranges = rows.map(([about, isAllowable, networks]) => {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [address = '', bits] = network.split('/');
+    list.addSubnet(address, Number(bits), isIPv4(address) ? 'ipv4' : 'ipv6');
+  }
+  return { range: { about, isAllowable }, list };
+});
+
+const notPublic: AddressRange = { about: 'not a public address', isAllowable: false };
+
+/**
+ * The range of an IP address in any notation of Node's; undefined where it is public. An IPv4 address inside of an IPv6 one (mapped,
+ * compatible, NAT64, 6to4) counts as itself, and whatever is no address at all as not public.
+ */
+export function rangeOf(address: string): AddressRange | undefined {
+  const family = isIP(address);
+  if (family === 0) return notPublic;
+  if (family === 4) return find(address, 'ipv4');
+  const plain = address.split('%', 1)[0] as string;
+  const inner = embedded(groupsOf(plain));
+  if (inner !== undefined) return find(inner, 'ipv4');
+  return find(plain, 'ipv6') ?? (/^[23]/.test(plain) && plain.indexOf(':') === 4 ? undefined : notPublic);
+}
+
+function find(address: string, family: 'ipv4' | 'ipv6'): AddressRange | undefined {
+  return ranges.find(({ list }) => list.check(address, family))?.range;
+}
+
+/** The eight groups of an IPv6 address, which URLs write without dots. */
+function groupsOf(address: string): number[] {
+  const normal = new URL(`http://[${address}]`).hostname.slice(1, -1);
+  const [head = '', tail] = normal.split('::');
+  const parse = (text: string) => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
+  const [first, last] = [parse(head), parse(tail ?? '')];
+  return tail === undefined ? first : [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
+}
+
+/** The IPv4 address that a packet to this one ends up at. */
+function embedded(groups: readonly number[]): string | undefined {
+  const dotted = (high = 0, low = 0) => [high >> 8, high & 255, low >> 8, low & 255].join('.');
+  const begins = (...start: number[]) => start.every((group, index) => groups[index] === group);
+  if (begins(0x2002)) return dotted(groups[1], groups[2]);
+  const last = dotted(groups[6], groups[7]);
+  if (begins(0, 0, 0, 0, 0, 0xffff) || begins(0x64, 0xff9b, 0, 0, 0, 0)) return last;
+  // `::` and `::1` are addresses of IPv6 itself.
+  return begins(0, 0, 0, 0, 0, 0) && (groups[6] !== 0 || (groups[7] ?? 0) > 1) ? last : undefined;
+}

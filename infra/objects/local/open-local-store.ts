@@ -1,0 +1,123 @@
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, open, realpath, rm, stat } from 'node:fs/promises';
+import { fault } from '../../errors/runlake-error.ts';
+import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
+import { joinKey } from '../object-key.ts';
+import type { ObjectStore } from '../object-store.ts';
+import { localFault } from './local-faults.ts';
+import { placeBelow } from './place-below.ts';
+import { draftPath, newDraftName, writeWhole } from './write-whole.ts';
+
+const pieceBytes = 1024 ** 2;
+
+export interface LocalOptions {
+  /** The folder that only the operator names. It has to be there. */
+  readonly root: string;
+  /** Folders below it, parts joined by `/`. */
+  readonly prefix: string;
+}
+
+/** A folder below the root for local exports. Paths that it tells are relative to that root, which is the operator's affair. */
+export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
+  const pathOf = (key: string) => joinKey(prefix, key);
+  const attempt = async <Result>(
+    step: ObjectStep,
+    key: string,
+    signal: AbortSignal | undefined,
+    work: (call: ObjectCall) => Promise<Result>,
+  ): Promise<Result> => {
+    signal?.throwIfAborted();
+    const call = { step, where: pathOf(key) };
+    try {
+      return await work(call);
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw localFault(error, call);
+    }
+  };
+  const placeOf = (key: string, call: ObjectCall, make = false) => placeBelow(root, pathOf(key), call, { make });
+
+  return {
+    pathOf,
+    reach: ({ signal } = {}) =>
+      attempt('reach', '', signal, async (call) => {
+        const isFolder = (await stat(await realpath(root))).isDirectory();
+        if (!isFolder)
+          throw destinationFault('DESTINATION_BUCKET_NOT_VALID', call, 'the root for local exports is a file');
+      }),
+    put: (key, body, { signal } = {}) =>
+      attempt('write', key, signal, async (call) => {
+        const path = await placeOf(key, call, true);
+        await writeWhole(path, draftPath(path, newDraftName()) as string, (file) => file.writeFile(body));
+      }),
+    get: (key, { maxBytes, signal }) =>
+      attempt('read', key, signal, async (call) => {
+        const file = await open(await placeOf(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
+        try {
+          return await beginningOf(file, maxBytes);
+        } finally {
+          await file.close();
+        }
+      }),
+    delete: (key, { signal } = {}) =>
+      attempt('delete', key, signal, async (call) => rm(await placeOf(key, call), { force: true })),
+    upload: (key, from, { signal, noteUpload, onProgress } = {}) =>
+      attempt('upload', key, signal, async (call) => {
+        const source = await open(from, 'r').catch((cause) => {
+          throw fault('INTERNAL', {}, { cause });
+        });
+        try {
+          const path = await placeOf(key, call, true);
+          const draftName = newDraftName();
+          await noteUpload?.(draftName);
+          const hash = createHash('sha256');
+          let bytes = 0;
+          await writeWhole(path, draftPath(path, draftName) as string, async (file) => {
+            const piece = Buffer.allocUnsafe(pieceBytes);
+            for (;;) {
+              signal?.throwIfAborted();
+              const { bytesRead } = await source.read(piece, 0, pieceBytes, bytes);
+              if (bytesRead === 0) return;
+              const content = piece.subarray(0, bytesRead);
+              hash.update(content);
+              await writeAll(file, content);
+              bytes += bytesRead;
+              onProgress?.(bytes);
+            }
+          });
+          return { bytes, sha256: hash.digest('hex') };
+        } finally {
+          await source.close();
+        }
+      }),
+    abortUploads: async (key, uploadIds, { signal } = {}) => {
+      for (const id of uploadIds) {
+        await attempt('delete', key, signal, async (call) => {
+          const draft = draftPath(await placeOf(key, call), id);
+          if (draft !== undefined) await rm(draft, { force: true });
+        });
+      }
+    },
+    close: async () => undefined,
+  };
+}
+
+async function beginningOf(file: FileHandle, maxBytes: number): Promise<Buffer> {
+  const { size } = await file.stat();
+  const content = Buffer.alloc(Math.min(size, maxBytes));
+  let filled = 0;
+  while (filled < content.length) {
+    const { bytesRead } = await file.read(content, filled, content.length - filled, filled);
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return content.subarray(0, filled);
+}
+
+/** A write may take less than all of it. */
+async function writeAll(file: FileHandle, content: Buffer): Promise<void> {
+  for (let written = 0; written < content.length; ) {
+    written += (await file.write(content, written, content.length - written)).bytesWritten;
+  }
+}

@@ -1,0 +1,23 @@
+import type { Hash } from 'node:crypto';
+import type { FileHandle } from 'node:fs/promises';
+import { fault } from '../../errors/runlake-error.ts';
+
+/** Small enough that hashing one does not hold the event loop up. */
+const pieceBytes = 1024 ** 2;
+
+/** Fills `buffer` with what the file holds from `position` on, through all `hashes`. */
+export async function fillFrom(
+  file: FileHandle,
+  buffer: Buffer,
+  position: number,
+  hashes: readonly Hash[],
+): Promise<void> {
+  for (let filled = 0; filled < buffer.length; ) {
+    const length = Math.min(pieceBytes, buffer.length - filled);
+    const { bytesRead } = await file.read(buffer, filled, length, position + filled);
+    if (bytesRead === 0) throw fault('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
+    const piece = buffer.subarray(filled, filled + bytesRead);
+    for (const hash of hashes) hash.update(piece);
+    filled += bytesRead;
+  }
+}

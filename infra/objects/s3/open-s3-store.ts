@@ -1,0 +1,121 @@
+import { createHash } from 'node:crypto';
+import { open } from 'node:fs/promises';
+import { DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
+import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
+import { joinKey } from '../object-key.ts';
+import type { ObjectStore } from '../object-store.ts';
+import { readAtMost } from './bound-answers.ts';
+import { fillFrom } from './fill-from.ts';
+import { openS3Connection } from './s3-connection.ts';
+import { statusOf } from './s3-faults.ts';
+import type { S3Options } from './s3-options.ts';
+import { takeBack } from './take-back.ts';
+import { uploadParts } from './upload-parts.ts';
+import { uploadSmall } from './upload-small.ts';
+
+/** Files from this size on go up in parts. */
+const smallestInParts = 16 * 1024 ** 2;
+const binary = 'application/octet-stream';
+
+/** A bucket behind the S3 API. Connects at the first call. */
+export function openS3Store(options: S3Options): ObjectStore {
+  const connection = openS3Connection(options);
+  const { bucket } = connection;
+  const nameOf = (key: string) => joinKey(options.prefix, key);
+  const pathOf = (key: string) => joinKey(options.isBucketInEndpoint ? undefined : options.bucket, options.prefix, key);
+  const callFor = (step: ObjectStep, key: string): ObjectCall => ({ step, where: pathOf(key) });
+
+  return {
+    pathOf,
+    async reach({ signal } = {}) {
+      const call: ObjectCall = { step: 'reach', where: connection.place };
+      await connection.send(
+        call,
+        // Any answer is one. What is wrong, the next step says better, because answers to HEAD have no body.
+        (client, abortSignal) =>
+          client.send(new HeadBucketCommand({ Bucket: bucket }), { abortSignal }).catch((raw) => {
+            if ((statusOf(raw) ?? 500) >= 500) throw raw;
+          }),
+        { signal },
+      );
+    },
+    async put(key, body, { contentType = binary, signal } = {}) {
+      const sha256 = createHash('sha256').update(body).digest('hex');
+      await uploadSmall(
+        connection,
+        callFor('write', key),
+        { name: nameOf(key), body, sha256, contentType },
+        { signal },
+      );
+    },
+    get(key, { maxBytes, signal }) {
+      return connection.send(
+        callFor('read', key),
+        async (client, abortSignal) => {
+          const command = new GetObjectCommand({ Bucket: bucket, Key: nameOf(key) });
+          const { Body } = await client.send(command, { abortSignal });
+          return readAtMost(Body as AsyncIterable<Uint8Array>, maxBytes);
+        },
+        { signal, bytes: maxBytes },
+      );
+    },
+    async delete(key, { signal } = {}) {
+      await connection.send(
+        callFor('delete', key),
+        (client, abortSignal) =>
+          client.send(new DeleteObjectCommand({ Bucket: bucket, Key: nameOf(key) }), { abortSignal }),
+        { signal },
+      );
+    },
+    async upload(key, path, uploadOptions = {}) {
+      const { signal, onProgress } = uploadOptions;
+      const call = callFor('upload', key);
+      const name = nameOf(key);
+      const file = await open(path, 'r').catch((cause) => {
+        throw fault('INTERNAL', {}, { cause });
+      });
+      try {
+        const { size: bytes } = await file.stat();
+        const contentType = binary;
+        if (bytes >= smallestInParts) {
+          const uploaded = await uploadParts(connection, call, { name, file, bytes, contentType }, uploadOptions);
+          await compareSize(call, name, bytes, signal);
+          return uploaded;
+        }
+        const hash = createHash('sha256');
+        const body = Buffer.allocUnsafe(bytes);
+        await fillFrom(file, body, 0, [hash]);
+        const sha256 = hash.digest('hex');
+        await uploadSmall(connection, call, { name, body, sha256, contentType }, { signal });
+        onProgress?.(bytes);
+        await compareSize(call, name, bytes, signal);
+        return { bytes, sha256 };
+      } finally {
+        await file.close();
+      }
+    },
+    async abortUploads(key, uploadIds, { signal } = {}) {
+      for (const id of uploadIds) await takeBack(connection, callFor('upload', key), nameOf(key), id, { signal });
+    },
+    async close() {
+      connection.close();
+    },
+  };
+
+  /** Where it may not be read, it is as the store said. @throws DESTINATION_OBJECT_DAMAGED */
+  async function compareSize(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
+    const asked = connection.send(
+      call,
+      (client, abortSignal) => client.send(new HeadObjectCommand({ Bucket: bucket, Key: name }), { abortSignal }),
+      { signal },
+    );
+    const found = await asked.catch((error) => {
+      if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
+      throw error;
+    });
+    if (found === undefined || found.ContentLength === bytes) return;
+    const reason = `it has ${found.ContentLength ?? 'no'} bytes, and ${bytes} were sent`;
+    throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, reason);
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * The S3 client, bounded.
+ *
+ * Invariant: every call ends, whatever the other side does. It ends by the first of
+ *
+ * 1. the answer, after at most so many attempts as the limits say;
+ * 2. its signal, with that signal's reason;
+ * 3. its time, which counts attempts, pauses between them and the search for credentials;
+ * 4. the end of the connection.
+ */
+import { S3Client } from '@aws-sdk/client-s3';
+import { fault } from '../../errors/runlake-error.ts';
+import { openGuardedAgents } from '../../network/guarded-agents.ts';
+import { destinationFault, type ObjectCall } from '../destination-fault.ts';
+import { boundAnswers } from './bound-answers.ts';
+import { s3Fault } from './s3-faults.ts';
+import { defaultLimits, type S3Options } from './s3-options.ts';
+
+/** The parts of an upload that are under way, and a small call beside them. */
+const maxConnections = 4;
+const bodyBytesPerMs = 64;
+const defaultRegion = 'us-east-1';
+
+export interface S3CallOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Size of the body, which takes its time. */
+  readonly bytes?: number;
+}
+
+export interface S3Connection {
+  /** What commands name as their bucket. */
+  readonly bucket: string;
+  /** The store in words, as `host:port`. */
+  readonly place: string;
+  /** @throws an error of the catalogue about `call`, or the reason of the signal. */
+  send<Result>(
+    call: ObjectCall,
+    work: (client: S3Client, abortSignal: AbortSignal) => Promise<Result>,
+    options?: S3CallOptions,
+  ): Promise<Result>;
+  /** Calls under way fail. */
+  close(): void;
+}
+
+export function openS3Connection(options: S3Options): S3Connection {
+  const { endpointUrl, credentials } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  const region = options.region ?? defaultRegion;
+  const place = endpointUrl === undefined ? `AWS S3 in ${region}` : new URL(endpointUrl).host;
+  const holdsBucket = options.isBucketInEndpoint && endpointUrl !== undefined;
+  const agents = openGuardedAgents({
+    allowPrivate: options.allowPrivateEndpoints,
+    refuse: (host, { about }) => fault('DESTINATION_ENDPOINT_NOT_ALLOWED', { host, range: about }),
+    maxConnections,
+    authorities: options.authorities,
+  });
+  const client = new S3Client({
+    region,
+    maxAttempts: limits.attempts,
+    retryMode: 'standard',
+    // Stores other than AWS know no other checksums than the signed one of the body.
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+    expectContinueHeader: false,
+    forcePathStyle: isPathStyle(options),
+    requestHandler: {
+      httpAgent: agents.http,
+      httpsAgent: agents.https,
+      connectionTimeout: limits.connectMs,
+      socketTimeout: limits.silenceMs,
+    },
+    ...(endpointUrl === undefined ? {} : { endpoint: endpointUrl }),
+    ...(holdsBucket ? { bucketEndpoint: true } : {}),
+    ...(credentials === undefined ? {} : { credentials: plain(credentials) }),
+  });
+  boundAnswers(client);
+  const underWay = new Set<AbortController>();
+
+  return {
+    bucket: holdsBucket ? endpointUrl : (options.bucket ?? ''),
+    place,
+    async send(call, work, { signal, bytes = 0 } = {}) {
+      signal?.throwIfAborted();
+      const controller = new AbortController();
+      const end = () => controller.abort();
+      const callMs = limits.callMs + Math.ceil(bytes / bodyBytesPerMs);
+      let isLate = false;
+      const timer = setTimeout(() => {
+        isLate = true;
+        end();
+      }, callMs);
+      signal?.addEventListener('abort', end, { once: true });
+      underWay.add(controller);
+      try {
+        return await Promise.race([work(client, controller.signal), aborted(controller.signal)]);
+      } catch (raw) {
+        if (signal?.aborted) throw signal.reason;
+        const reason = isLate ? `${place} took longer than ${callMs} ms` : 'the connection was closed here';
+        if (controller.signal.aborted) throw destinationFault('DESTINATION_UNAVAILABLE', call, reason, raw);
+        throw s3Fault(raw, call, place);
+      } finally {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', end);
+        underWay.delete(controller);
+      }
+    },
+    close() {
+      for (const controller of underWay) controller.abort();
+      client.destroy();
+      agents.close();
+    },
+  };
+}
+
+/** The client does not look at a signal while it looks for credentials. */
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+}
+
+function isPathStyle({ addressingStyle, endpointUrl }: S3Options): boolean {
+  return addressingStyle === 'auto' ? endpointUrl !== undefined : addressingStyle === 'path';
+}
+
+function plain({ accessKeyId, secretAccessKey, sessionToken }: NonNullable<S3Options['credentials']>) {
+  return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
+}

@@ -1,0 +1,33 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+import { connectDestination } from './connect-destination.ts';
+import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
+import type { DestinationPorts } from './ports.ts';
+
+interface Row {
+  readonly destination_type: DestinationType;
+  readonly config: DestinationConfig;
+  readonly sealed_credentials: string | null;
+}
+
+/**
+ * The object store of a destination, for one user: who opens it closes it. Connects at the first call.
+ *
+ * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and what the
+ * database throws.
+ */
+export async function openDestination(
+  ports: DestinationPorts,
+  { workspaceId, destinationId }: { readonly workspaceId: string; readonly destinationId: string },
+): Promise<ObjectStore> {
+  const [row] = await ports.database.query<Row>(
+    `SELECT destination_type, config, sealed_credentials FROM bulk_export_destinations
+     WHERE workspace_id = $1 AND id = $2 AND deleted_at IS NULL`,
+    [workspaceId, destinationId],
+  );
+  if (row === undefined) throw fault('NOT_FOUND', { what: 'Destination' });
+  const sealed = row.sealed_credentials;
+  const credentials =
+    sealed === null ? undefined : (JSON.parse(ports.sealer.open(sealed, destinationId).text) as DestinationCredentials);
+  return connectDestination(ports, row, credentials);
+}
