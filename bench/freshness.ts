@@ -12,6 +12,7 @@ import type { Warehouse } from '../infra/clickhouse/warehouse.ts';
 import { startRole } from '../test/role-process.ts';
 import { quantile, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
+import { Probes } from './ingest-load/probes.ts';
 import { memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed, type RecordOwner } from './ingest-load/records.ts';
 import { visibleRuns } from './ingest-load/stored.ts';
@@ -32,7 +33,7 @@ await withStack(async (stack) => {
     const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: topic.schemaId };
     const rate = (await sinkRate(topic, owner, warehouse)) / 2;
     const batchRows = Math.max(1, Math.round(rate / batchesPerSecond));
-    const probes = new Probes(warehouse, owner.tenantId);
+    const probes = new Probes(warehouse, owner.tenantId, lookEveryMs);
     const sends: Promise<void>[] = [];
     const began = performance.now();
     for (let batch = 0; batch < seconds * batchesPerSecond; batch++) {
@@ -78,52 +79,5 @@ async function sinkRate(topic: BareTopic, owner: RecordOwner, warehouse: Warehou
     const visible = await visibleRuns(warehouse, owner.tenantId);
     if (visible >= measuredRecords) return (measuredRecords / (performance.now() - began)) * 1_000;
     await pause(lookEveryMs);
-  }
-}
-
-/** Runs that were accepted and are looked for, all of them with one query at a time. */
-class Probes {
-  readonly #warehouse: Warehouse;
-  readonly #tenantId: string;
-  readonly #waiting = new Map<string, number>();
-  readonly #times: number[] = [];
-  readonly #looking: Promise<void>;
-  #last = false;
-
-  constructor(warehouse: Warehouse, tenantId: string) {
-    this.#warehouse = warehouse;
-    this.#tenantId = tenantId;
-    this.#looking = this.#look();
-  }
-
-  accepted(id: string): void {
-    this.#waiting.set(id, performance.now());
-  }
-
-  /** No more are accepted. @returns milliseconds from acceptance to the query that found each. */
-  async finish(): Promise<readonly number[]> {
-    this.#last = true;
-    await this.#looking;
-    return this.#times;
-  }
-
-  async #look(): Promise<void> {
-    while (!this.#last || this.#waiting.size > 0) {
-      const ids = [...this.#waiting.keys()];
-      const found =
-        ids.length === 0
-          ? []
-          : await this.#warehouse.query<{ id: string }>({
-              name: 'bench-look',
-              sql: 'SELECT DISTINCT id FROM run_locator WHERE tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)}',
-              params: { tenant: this.#tenantId, ids },
-            });
-      const now = performance.now();
-      for (const { id } of found) {
-        this.#times.push(now - (this.#waiting.get(id) ?? now));
-        this.#waiting.delete(id);
-      }
-      await pause(lookEveryMs);
-    }
   }
 }

@@ -26,5 +26,5 @@ const columnOfRuns = { workspace: 'tenant_id', project: 'session_id', user: 'use
 const columnOfTraces = { workspace: 'tenant_id', project: 'pick.3', user: 'pick.4', api_key: 'pick.5' } as const;
 
 function inShape(sql: string): string {
-  return `SELECT id, groupArray(bucket) AS buckets, groupArray(counted) AS counts FROM (${sql}) GROUP BY id`;
+  return `SELECT toUInt32(bucket) AS bucket, groupArray(id) AS ids, groupArray(counted) AS traces FROM (${sql}) GROUP BY bucket`;
 }

@@ -36,7 +36,7 @@ export async function serveUsage(
       ? warehouse
       : {
           ...warehouse,
-          query: (query) => warehouse.query({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
+          queryText: (query) => warehouse.queryText({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
         };
   const services = { config, database, warehouse: answering, authenticator } as Partial<Services> as Services;
   const server = await buildServer({ config, services, logger, operations: [getGranularUsage] });

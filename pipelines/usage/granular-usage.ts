@@ -3,8 +3,9 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { allNames, type Names, namesOf } from './dimension-names.ts';
 import type { Grouping } from './grouping.ts';
+import { readUsageRows, type UsageCountRow } from './read-usage-rows.ts';
 import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
-import { type UsageCount, usageQuery } from './usage-query.ts';
+import { usageQuery } from './usage-query.ts';
 
 export interface GranularUsageRequest {
   readonly organizationId: string;
@@ -54,15 +55,15 @@ export async function granularUsage(
   const { organizationId, groupBy } = request;
   const query = usageQuery(plan, request.workspaceIds, groupBy);
   if (query === undefined) return { stride: plan.stride, dimensions: [], buckets: [] };
-  const [counted, all] = await Promise.all([
-    ports.warehouse.query<UsageCount>(query),
+  const [answer, all] = await Promise.all([
+    ports.warehouse.queryText({ ...query, format: 'RowBinary' }),
     allNames(ports.database, organizationId, groupBy),
   ]);
-  const ids = counted.map(({ id }) => id);
+  const { ids, rows } = readUsageRows(answer);
   const known = ids.filter((id) => id !== nilUuid);
   const names = all ?? (await namesOf(ports.database, organizationId, groupBy, known));
-  const { dimensions, rankOf } = rank(groupBy, ids, names);
-  const buckets = bucketsOf(counted, rankOf, dimensions.length);
+  const { dimensions, ranks } = rank(groupBy, ids, names);
+  const buckets = bucketsOf(rows, ranks, dimensions.length);
   return {
     stride: plan.stride,
     dimensions,
@@ -82,34 +83,32 @@ export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<Us
 }
 
 /** What looks the same to the reader (two keys of one short form) is added up. */
-function bucketsOf(counted: readonly UsageCount[], rankOf: ReadonlyMap<string, number>, width: number) {
-  const traces = new Map<number, Float64Array>();
-  for (const { id, buckets, counts } of counted) {
-    const place = rankOf.get(id)!;
-    for (let entry = 0; entry < buckets.length; entry++) {
-      const index = buckets[entry]!;
-      const bucket = traces.get(index) ?? new Float64Array(width);
-      bucket[place] = bucket[place]! + counts[entry]!;
-      traces.set(index, bucket);
+function bucketsOf(rows: readonly UsageCountRow[], ranks: readonly number[], width: number) {
+  const buckets = new Map<number, Float64Array>();
+  for (const { bucket: index, places, traces } of rows) {
+    const bucket = buckets.get(index) ?? new Float64Array(width);
+    buckets.set(index, bucket);
+    for (let entry = 0; entry < places.length; entry++) {
+      const rank = ranks[places[entry]!]!;
+      bucket[rank] = bucket[rank]! + traces[entry]!;
     }
   }
-  return traces;
+  return buckets;
 }
 
-/** What the reader sees of each id, in order, once each, and where in that order an id is found. */
+/** What the reader sees of each id, in order, once each, and for each id where in that order it stands. */
 function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
-  const labelOf = new Map<string, string>();
-  for (const id of ids) {
+  const labelOf = ids.map((id) => {
     const dimensions = dimensionsOf(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
     const label = JSON.stringify(Object.values(dimensions));
     labels.set(label, dimensions);
-    labelOf.set(id, label);
-  }
+    return label;
+  });
   const ordered = [...labels.keys()].sort();
-  const rankOfLabel = new Map(ordered.map((label, index) => [label, index]));
+  const rankOf = new Map(ordered.map((label, index) => [label, index]));
   return {
-    rankOf: new Map([...labelOf].map(([id, label]) => [id, rankOfLabel.get(label)!])),
+    ranks: labelOf.map((label) => rankOf.get(label)!),
     dimensions: ordered.map((label) => labels.get(label)!),
   };
 }

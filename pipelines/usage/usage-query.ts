@@ -2,15 +2,6 @@ import type { Query } from '../../infra/clickhouse/warehouse.ts';
 import type { Grouping } from './grouping.ts';
 import type { BucketPlan } from './stride.ts';
 
-/** What one project (user, …) of one workspace has in the buckets of a plan. */
-export interface UsageCount {
-  readonly id: string;
-  /** Numbers of buckets, in no order; where nothing was to be summed a bucket may come more than once. */
-  readonly buckets: readonly number[];
-  /** The traces of each of `buckets`. */
-  readonly counts: readonly number[];
-}
-
 const hourSeconds = 3_600;
 const daySeconds = 86_400;
 
@@ -25,6 +16,7 @@ const mostInlineIds = 2_000;
  *
  * Whole UTC days of the range come from `usage_daily`, the hours before and after them, and all of an hourly report, from
  * `usage_hourly`. The days are sums of the same hours, and buckets of days begin at midnight, so no day is divided.
+ * Its rows are read by `readUsageRows`.
  */
 export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
@@ -41,14 +33,17 @@ export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], gr
           ...(to < end ? [hours(mine, 'to', 'end')] : []),
         ]
       : [hours(mine, 'start', 'end')];
-  const entries = `FROM (\n${sources.join('\nUNION ALL\n')}\n)\nARRAY JOIN ids AS id, traces AS counted`;
+  const rows = sources.join('\nUNION ALL\n');
   // Where a bucket is one row of the table, what little is left to add up is added up by the reader.
   const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
   return {
     name: 'granular-usage',
-    sql: `SELECT id, groupArray(bucket) AS buckets, groupArray(counted) AS counts\n${
-      summed ? entries : `FROM (SELECT bucket, id, sum(counted) AS counted ${entries} GROUP BY bucket, id)`
-    }\nGROUP BY id`,
+    sql: summed
+      ? rows
+      : `SELECT bucket, total.1 AS ids, total.2 AS traces
+FROM (SELECT bucket, sumMap(ids, traces) AS total FROM (
+${rows}
+) GROUP BY bucket)`,
     params: {
       ...(short ? { workspaces: workspaceIds } : {}),
       dimension: groupBy,
@@ -71,13 +66,13 @@ function wholeDays({ stride, startInclusiveSeconds: start }: BucketPlan, end: nu
 }
 
 function hours(mine: string, start: string, end: string): string {
-  return `SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+  return `SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
 FROM usage_hourly FINAL
 WHERE ${mine} AND hour >= toDateTime({${start}:UInt32}, 'UTC') AND hour < toDateTime({${end}:UInt32}, 'UTC')`;
 }
 
 function days(mine: string): string {
-  return `SELECT intDiv(toUInt32(day) * ${daySeconds} - {origin:UInt32}, {stride:UInt32}) AS bucket, ids, traces
+  return `SELECT toUInt32(intDiv(toUInt32(day) * ${daySeconds} - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
 FROM usage_daily FINAL
 WHERE ${mine} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))`;
 }

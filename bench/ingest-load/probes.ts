@@ -1,0 +1,51 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+
+/** Runs that were accepted and are looked for, all of them with one query at a time. */
+export class Probes {
+  readonly #warehouse: Warehouse;
+  readonly #tenantId: string;
+  readonly #lookEveryMs: number;
+  readonly #waiting = new Map<string, number>();
+  readonly #times: number[] = [];
+  readonly #looking: Promise<void>;
+  #last = false;
+
+  constructor(warehouse: Warehouse, tenantId: string, lookEveryMs: number) {
+    this.#warehouse = warehouse;
+    this.#tenantId = tenantId;
+    this.#lookEveryMs = lookEveryMs;
+    this.#looking = this.#look();
+  }
+
+  accepted(id: string): void {
+    this.#waiting.set(id, performance.now());
+  }
+
+  /** No more are accepted. @returns milliseconds from acceptance to the query that found each. */
+  async finish(): Promise<readonly number[]> {
+    this.#last = true;
+    await this.#looking;
+    return this.#times;
+  }
+
+  async #look(): Promise<void> {
+    while (!this.#last || this.#waiting.size > 0) {
+      const ids = [...this.#waiting.keys()];
+      const found =
+        ids.length === 0
+          ? []
+          : await this.#warehouse.query<{ id: string }>({
+              name: 'bench-look',
+              sql: 'SELECT DISTINCT id FROM run_locator WHERE tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)}',
+              params: { tenant: this.#tenantId, ids },
+            });
+      const now = performance.now();
+      for (const { id } of found) {
+        this.#times.push(now - (this.#waiting.get(id) ?? now));
+        this.#waiting.delete(id);
+      }
+      await pause(this.#lookEveryMs);
+    }
+  }
+}
