@@ -1,8 +1,6 @@
 import { inspectWarehouseRights, warehouseClockMs } from '../../infra/clickhouse/inspect-warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
-import { inspectKafka } from '../../infra/event-log/kafka/inspect-kafka.ts';
-import { inspectRegistry } from '../../infra/event-log/kafka/inspect-registry.ts';
 import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
 import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -52,10 +50,17 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
     checks.push({ name: 'Redis', address: redisUrl, check });
   }
   if (kafkaBrokers !== undefined) {
-    checks.push({ name: 'Kafka', address: kafkaBrokers, check: () => inspectKafka({ config, topics, logger }) });
+    const check = async () => {
+      const { inspectKafka } = await import('../../infra/event-log/kafka/inspect-kafka.ts');
+      return inspectKafka({ config, topics, logger });
+    };
+    checks.push({ name: 'Kafka', address: kafkaBrokers, check });
   }
   if (schemaRegistryUrl !== undefined) {
-    const check = () => inspectRegistry(config, topics);
+    const check = async () => {
+      const { inspectRegistry } = await import('../../infra/event-log/kafka/inspect-registry.ts');
+      return inspectRegistry(config, topics);
+    };
     checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });
   }
   return checks;

@@ -1,7 +1,5 @@
 import { loadConfig } from '../../infra/config/load.ts';
 import type { DeadLetter, DeadLetters } from '../../infra/event-log/dead-letters.ts';
-import { registryAddress } from '../../infra/event-log/kafka/registry-request.ts';
-import { Schemas } from '../../infra/event-log/kafka/schema-registry.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -29,7 +27,7 @@ export async function withLetters(work: (access: LetterAccess) => Promise<void>)
   const ends = new Ends();
   ends.add('stores', () => stores.close());
   try {
-    const letters = openDeadLetters({ config, logger, stores }, ends);
+    const letters = await openDeadLetters({ config, logger, stores }, ends);
     if (config.kafkaBrokers === undefined) {
       const jobs = async () => {
         const { redisUrl } = config;
@@ -50,6 +48,8 @@ export async function withLetters(work: (access: LetterAccess) => Promise<void>)
       });
       return;
     }
+    const { registryAddress } = await import('../../infra/event-log/kafka/registry-request.ts');
+    const { Schemas } = await import('../../infra/event-log/kafka/schema-registry.ts');
     const schemas = new Schemas(registryAddress(config.schemaRegistryUrl as string, trustedAuthorities(config)));
     let log: ReturnType<typeof openEventLog> | undefined;
     await work({

@@ -1,7 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
-import { openKafkaLog } from '../../infra/event-log/kafka/kafka-log.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -13,12 +12,13 @@ export interface OpenedLog {
   readonly healthChecks: readonly HealthCheck[];
 }
 
-/** The event log of this process: Kafka where brokers are configured, else the one inside it. @throws what they throw. */
+/** The event log of this process: Kafka where brokers are configured, loaded only then, else the one inside it. @throws what they throw. */
 export async function openEventLog(
   { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },
   ends: Ends,
 ): Promise<OpenedLog> {
   if (config.kafkaBrokers !== undefined) {
+    const { openKafkaLog } = await import('../../infra/event-log/kafka/kafka-log.ts');
     const log = await openKafkaLog({ config, topics, logger });
     ends.add('event log', () => log.close());
     return { log, healthChecks: log.healthChecks() };

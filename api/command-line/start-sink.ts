@@ -26,7 +26,7 @@ export async function startSink(
 ): Promise<Sink> {
   const { config, logger, log, onHoursNoted } = parts;
   const { database, warehouse } = parts.stores;
-  const letters = openDeadLetters(parts, ends);
+  const letters = await openDeadLetters(parts, ends);
   const hide = waitingDeadLetters.showing(() => waitingLetters({ letters, database }, topics));
   ends.add('count of dead letters', async () => hide());
   const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted });

@@ -1,7 +1,5 @@
 import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-
-const root = fileURLToPath(new URL('../../../', import.meta.url));
+import { builtProgram } from '../../built-program.ts';
 
 export interface Ended {
   readonly code: number | null;
@@ -9,10 +7,9 @@ export interface Ended {
   readonly text: string;
 }
 
-/** Runs `runlake <args>` out of the sources, with no more environment than given, until it ends. */
+/** Runs `runlake <args>` out of the built code, with no more environment than given, until it ends. */
 export function runCommand(args: readonly string[], environment: Readonly<Record<string, string>>): Promise<Ended> {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'api/command-line/runlake.ts', ...args], {
-    cwd: root,
+  const child = spawn(process.execPath, [builtProgram, ...args], {
     env: { PATH: process.env.PATH, RUNLAKE_LOG_LEVEL: 'warn', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 90_000,
