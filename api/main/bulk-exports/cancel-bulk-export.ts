@@ -1,0 +1,32 @@
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
+import { defineOperation } from '../../server/operation.ts';
+import { BulkExport, ExportParams, showExport } from './bulk-export-schema.ts';
+
+export const cancelBulkExport = defineOperation({
+  operationId: 'cancelBulkExport',
+  method: 'PATCH',
+  path: '/bulk-exports/:bulk_export_id',
+  tag: 'bulk exports',
+  summary: 'Cancel a bulk export or a schedule',
+  description:
+    'Files that are in the bucket stay, and are listed. Exports that a schedule has spawned go on. What was cancelled cannot be started again.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'EXPORT_FINISHED', 'INVALID_REQUEST'],
+  schema: {
+    params: ExportParams,
+    body: Type.Object({
+      status: Type.Optional(Type.String({ description: '`Cancelled`, the default, in any letter case.' })),
+    }),
+    response: { 200: BulkExport },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    if (body.status !== undefined && body.status.toLowerCase() !== 'cancelled') {
+      const field = { loc: ['body', 'status'], msg: "must be 'Cancelled'", type: 'enum' };
+      throw fault('INVALID_REQUEST', {}, { fields: [field] });
+    }
+    const cancelled = await cancelExport(services.exports, caller.workspaceId, params.bulk_export_id);
+    return showExport(cancelled, services.exports.now());
+  },
+});

@@ -1,0 +1,100 @@
+import { Type } from 'typebox';
+import type { ExportCursor } from '../../../pipelines/exports/export-scope.ts';
+import type { ExportRunWithFiles } from '../../../pipelines/exports/list-export-runs.ts';
+import { formatTimeWithZone } from '../../../pipelines/ingest/run-event/times.ts';
+import { Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable, Status, withOffset, withOffsetOrNull } from './bulk-export-schema.ts';
+
+export const RunParams = Type.Object({ bulk_export_id: Uuid(), run_id: Uuid() });
+
+export const pageOfRuns = {
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
+  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+};
+
+const Cursor = nullable(Type.String({ description: 'Start time, trace and id of a run, in the order of the files.' }));
+
+const Result = Type.Object({
+  rows_written: Type.Integer(),
+  exported_files: Type.Array(Type.String(), { description: 'Paths of files that are in the bucket, whole.' }),
+  export_path: Type.String({ description: 'The folder of its files.' }),
+  latest_cursor: Cursor,
+  pending_upload: nullable(
+    Type.Object({ target_cursor: Cursor, file_path: Type.String(), rows_count: Type.Integer() }),
+  ),
+});
+
+export const BulkExportRun = Type.Object({
+  id: Uuid(),
+  bulk_export_id: Uuid(),
+  status: Status(),
+  start_time: Timestamp(),
+  end_time: Timestamp(),
+  retry_number: Type.Integer(),
+  errors: nullable(
+    Type.Record(Type.String(), Type.String(), {
+      description: 'By attempt, as `retry_0`: what it ended with, and what to do.',
+    }),
+  ),
+  rows_written: Type.Integer(),
+  rows_expected: nullable(Type.Integer({ description: 'Null until they were counted.' })),
+  bytes_written: Type.Integer(),
+  late_runs: nullable(
+    Type.Integer({ description: 'Runs of its day that arrived after the export was made; null until its end.' }),
+  ),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+  finished_at: nullable(Timestamp()),
+  metadata: Type.Object({
+    prefix: Type.String({ description: 'The folder of the export, without the bucket.' }),
+    start_time: Timestamp(),
+    end_time: Timestamp(),
+    execution_backend: Type.String(),
+    result: nullable(Result),
+  }),
+});
+
+export function showRun(run: ExportRunWithFiles) {
+  const { pendingUpload: pending } = run;
+  const [startTime, endTime] = [withOffset(run.startTime), withOffset(run.endTime)];
+  return {
+    id: run.id,
+    bulk_export_id: run.exportId,
+    status: run.status,
+    start_time: startTime,
+    end_time: endTime,
+    retry_number: run.retryNumber,
+    errors: run.errors,
+    rows_written: run.rowsWritten,
+    rows_expected: run.rowsTotal,
+    bytes_written: run.bytesWritten,
+    late_runs: run.lateRuns,
+    created_at: withOffset(run.createdAt),
+    updated_at: withOffset(run.updatedAt),
+    finished_at: withOffsetOrNull(run.finishedAt),
+    metadata: {
+      prefix: run.prefix,
+      start_time: startTime,
+      end_time: endTime,
+      execution_backend: 'clickhouse',
+      result:
+        run.fence === 0
+          ? null
+          : {
+              rows_written: run.rowsWritten,
+              exported_files: [...run.paths],
+              export_path: run.folder,
+              latest_cursor: showCursor(run.latestCursor),
+              pending_upload: pending && {
+                target_cursor: showCursor(pending.last),
+                file_path: pending.path,
+                rows_count: pending.rows,
+              },
+            },
+    },
+  };
+}
+
+function showCursor(cursor: ExportCursor | null): string | null {
+  return cursor && [formatTimeWithZone(cursor.startTimeMicros), cursor.traceId, cursor.runId].join(' ');
+}

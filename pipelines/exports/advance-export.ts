@@ -1,0 +1,59 @@
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { enqueueRun } from './enqueue.ts';
+import type { WorkPorts } from './export-ports.ts';
+import { type ExportRecord, exportColumns } from './export-record.ts';
+import { finishExport } from './finish-export.ts';
+import { writeManifest } from './manifest.ts';
+import { dueRuns } from './runs/due-runs.ts';
+import { textOf } from './runs/end-attempt.ts';
+import { spawnDue } from './schedules.ts';
+
+/** Two runs may end at the same moment; what a third makes room for, the sweep finds. */
+const newcomers = 2;
+
+/**
+ * Brings an export on when a run of it is over: the next runs are queued; where none is left, the manifest is written, and the
+ * export is COMPLETED. Then the next interval of its schedule may have waited for that. Repeating it is harmless.
+ *
+ * @throws what the database throws, and what the store throws for now: the sweep comes back to it.
+ */
+export async function advanceExport(ports: WorkPorts, exportId: string): Promise<void> {
+  const { database, limits, now } = ports;
+  const [at] = await database.query<{ open: number; completed: number }>(
+    `SELECT count(*) FILTER (WHERE finished_at IS NULL) AS open, count(*) FILTER (WHERE status = 'COMPLETED') AS completed
+     FROM bulk_export_runs WHERE bulk_export_id = $1`,
+    [exportId],
+  );
+  if (at === undefined) return;
+  if (at.open > 0) {
+    // With room for all of them all are queued already.
+    if (at.open < limits.exportRunsAtOnce) return;
+    for (const run of await dueRuns(database, limits, now(), { exportId, newest: newcomers }))
+      await enqueueRun(ports, run);
+    return;
+  }
+  const [of] = await database.query<ExportRecord>(
+    `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1 AND status = 'RUNNING' AND interval_hours IS NULL`,
+    [exportId],
+  );
+  if (of === undefined || at.completed === 0) return;
+  await completeExport(ports, of);
+  if (of.sourceExportId !== null) await spawnDue(ports, of.sourceExportId);
+}
+
+async function completeExport(ports: WorkPorts, of: ExportRecord): Promise<void> {
+  try {
+    const store = await ports.openStore(of);
+    try {
+      const manifest = await writeManifest(ports, of, store);
+      // Cancelled, or out of time, at the last moment: its set is not said to be whole.
+      if (!(await finishExport(ports, of.id, { to: 'COMPLETED', reason: null }))) await manifest.takeBack();
+    } finally {
+      await store.close();
+    }
+  } catch (err) {
+    if (!isRunlakeError(err) || err.class !== 'caller') throw err;
+    ports.logger.error({ err, exportId: of.id }, 'the manifest of a bulk export cannot be written');
+    await finishExport(ports, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
+  }
+}

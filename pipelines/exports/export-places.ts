@@ -1,0 +1,53 @@
+import type { Sql } from '../../infra/postgres/database.ts';
+import { parseTime } from '../ingest/run-event/times.ts';
+import { fieldsAsked } from './export-fields.ts';
+import type { ExportRecord } from './export-record.ts';
+import type { ExportFormat, ExportScope } from './export-scope.ts';
+import { exportFolder, partKey } from './files/part-key.ts';
+import type { ExportRunRecord } from './runs/run-record.ts';
+
+/** Of a time out of the database. */
+export function microsOf(time: string): number {
+  return parseTime(time) as number;
+}
+
+/** The members of a run of an export. */
+export function scopeOf(of: ExportRecord, run: Pick<ExportRunRecord, 'startTime' | 'endTime'>): ExportScope {
+  return {
+    tenantId: of.workspaceId,
+    projectId: of.projectId,
+    window: { fromMicros: microsOf(run.startTime), untilMicrosExclusive: microsOf(run.endTime) },
+    membersUntilMicros: microsOf(of.membersUntil),
+  };
+}
+
+export function formatOf({ formatVersion, compression, exportFields }: ExportRecord): ExportFormat {
+  return { version: formatVersion, compression, fields: fieldsAsked(exportFields).fields };
+}
+
+/** Where a part of a run lies in the store. */
+export function keyOfPart(of: ExportRecord, run: Pick<ExportRunRecord, 'id' | 'startTime'>, part: number): string {
+  return partKey({
+    exportId: of.id,
+    tenantId: of.workspaceId,
+    projectId: of.projectId,
+    version: of.formatVersion,
+    dayMicros: microsOf(run.startTime),
+    runId: run.id,
+    part,
+  });
+}
+
+/** Where the manifest of an export lies in the store: in the folder of its files, under a name that readers of such folders skip. */
+export function keyOfManifest({ id, workspaceId, projectId }: ExportRecord): string {
+  return `${exportFolder({ exportId: id, tenantId: workspaceId, projectId })}/_manifest.json`;
+}
+
+/** Whether the project of an export has been deleted. */
+export async function isProjectDeleted(sql: Sql, { projectId, workspaceId }: ExportRecord): Promise<boolean> {
+  const [project] = await sql.query('SELECT FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL', [
+    projectId,
+    workspaceId,
+  ]);
+  return project === undefined;
+}

@@ -1,0 +1,67 @@
+import type { Sql } from '../../infra/postgres/database.ts';
+import { enqueueExport } from './enqueue.ts';
+import type { ExportPorts } from './export-ports.ts';
+import { type ExportStatus, statesBefore } from './export-states.ts';
+
+export interface ExportEnd {
+  readonly to: Exclude<ExportStatus, 'CREATED' | 'RUNNING'>;
+  /** In words for its owner. */
+  readonly reason: string | null;
+}
+
+/** What becomes of the runs of an export that ended so and that are not over themselves. */
+const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIMEDOUT', COMPLETED: undefined } as const;
+
+/**
+ * Ends an export and those of its runs that are not over, where the table of moves allows it, and lets others of the workspace
+ * have its room.
+ * @returns whether it ended so just now.
+ */
+export async function finishExport(
+  ports: Pick<ExportPorts, 'database' | 'now' | 'jobs' | 'logger'>,
+  exportId: string,
+  end: ExportEnd,
+): Promise<boolean> {
+  const finished = await ports.database.transaction((tx) => endExport(tx, exportId, end, ports.now()));
+  if (finished !== undefined) await enqueueWaiting(ports, finished);
+  return finished !== undefined;
+}
+
+/** {@link finishExport} inside a transaction. @returns the workspace; undefined where the move is not allowed. */
+export async function endExport(
+  tx: Sql,
+  exportId: string,
+  { to, reason }: ExportEnd,
+  now: Date,
+): Promise<string | undefined> {
+  const at = now.toISOString();
+  const [ended] = await tx.query<{ workspaceId: string }>(
+    `UPDATE bulk_exports SET status = $2, status_reason = $3, finished_at = $4, updated_at = $4,
+       manifest_at = CASE WHEN $2 = 'COMPLETED' THEN $4::timestamptz END
+     WHERE id = $1 AND status = ANY (CASE WHEN interval_hours IS NULL THEN $5::text[] ELSE $6::text[] END)
+     RETURNING workspace_id AS "workspaceId"`,
+    [exportId, to, reason, at, statesBefore('export', to), statesBefore('schedule', to)],
+  );
+  if (ended === undefined) return undefined;
+  const runs = runsBecome[to];
+  if (runs !== undefined) {
+    await tx.execute(
+      `UPDATE bulk_export_runs SET status = $2, finished_at = $3, updated_at = $3
+       WHERE bulk_export_id = $1 AND status = ANY ($4)`,
+      [exportId, runs, at, statesBefore('run', runs)],
+    );
+  }
+  return ended.workspaceId;
+}
+
+/** Has the exports looked at that wait for room in a workspace. */
+export async function enqueueWaiting(
+  ports: Pick<ExportPorts, 'database' | 'jobs' | 'logger'>,
+  workspaceId: string,
+): Promise<void> {
+  const waiting = await ports.database.query<{ id: string }>(
+    `SELECT id FROM bulk_exports WHERE workspace_id = $1 AND status = 'CREATED' ORDER BY created_at, id LIMIT 2`,
+    [workspaceId],
+  );
+  for (const { id } of waiting) await enqueueExport(ports, id);
+}

@@ -1,0 +1,92 @@
+import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { formatOf, keyOfManifest } from './export-places.ts';
+import type { ExportRecord } from './export-record.ts';
+
+/** A version of the manifest's own form; fields are added without a new one. */
+const manifestVersion = 1;
+
+export interface ManifestFile {
+  readonly path: string;
+  readonly runId: string;
+  readonly part: number;
+  readonly rows: number;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+interface ManifestRun {
+  readonly id: string;
+  readonly startTime: string;
+  readonly endTime: string;
+  readonly rows: number;
+  readonly lateRuns: number;
+}
+
+/**
+ * Writes the manifest of an export whose runs are all COMPLETED, over one that is there: that it is in the bucket tells a reader
+ * that the set is whole, and what belongs to it. Its form is in `docs/guide`.
+ *
+ * @returns how to take it back, where the export turns out to have ended otherwise.
+ * @throws what store and database throw.
+ */
+export async function writeManifest(
+  { database }: { readonly database: Database },
+  of: ExportRecord,
+  store: ObjectStore,
+): Promise<{ takeBack(): Promise<void> }> {
+  const key = keyOfManifest(of);
+  const text = JSON.stringify(await manifestOf(database, of), null, 2);
+  await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json' });
+  return { takeBack: () => store.delete(key).catch(() => undefined) };
+}
+
+async function manifestOf(database: Database, of: ExportRecord) {
+  const runs = await database.query<ManifestRun>(
+    `SELECT id, start_time AS "startTime", end_time AS "endTime", rows_written AS rows, coalesce(late_runs, 0) AS "lateRuns"
+     FROM bulk_export_runs WHERE bulk_export_id = $1 ORDER BY start_time`,
+    [of.id],
+  );
+  const files = await database.query<ManifestFile>(
+    `SELECT f.path, f.bulk_export_run_id AS "runId", f.part, f.rows, f.bytes, f.sha256
+     FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
+     WHERE r.bulk_export_id = $1 ORDER BY r.start_time, f.part`,
+    [of.id],
+  );
+  const { version, compression, fields } = formatOf(of);
+  return {
+    manifest_version: manifestVersion,
+    bulk_export_id: of.id,
+    tenant_id: of.workspaceId,
+    session_id: of.projectId,
+    start_time: of.startTime,
+    end_time: of.endTime,
+    members_until: of.membersUntil,
+    format: of.format,
+    format_version: version,
+    compression,
+    fields,
+    rows: sum(files.map(({ rows }) => rows)),
+    bytes: sum(files.map(({ bytes }) => bytes)),
+    late_runs: sum(runs.map(({ lateRuns }) => lateRuns)),
+    runs: runs.map(({ id, startTime, endTime, rows, lateRuns }) => ({
+      id,
+      start_time: startTime,
+      end_time: endTime,
+      rows,
+      late_runs: lateRuns,
+    })),
+    files: files.map(({ path, runId, part, rows, bytes, sha256 }) => ({
+      path,
+      run_id: runId,
+      part,
+      rows,
+      bytes,
+      sha256,
+    })),
+  };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

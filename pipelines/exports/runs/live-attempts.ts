@@ -1,0 +1,110 @@
+/**
+ * The attempts that this process works on, and the signal that ends each.
+ *
+ * Invariant: while an attempt goes on, its lease is moved on well before it runs out; where that does not succeed in time, or the
+ * attempt is no longer the last one of a run that is to be worked on, its signal is aborted.
+ *
+ *   1. Every second one statement moves on the leases of all attempts here, as far as fence and status still allow it, and says
+ *      of which it could. The others were cancelled, given up or taken up elsewhere: aborted. So a cancellation in any process
+ *      reaches a worker in any other within a second and a bit.
+ *   2. The database does not answer: the next second tries again. An attempt whose lease must have run out meanwhile is aborted.
+ *   3. An attempt that takes longer than it may is aborted.
+ *   4. Stopping aborts all.
+ */
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { ExportLimits } from '../export-ports.ts';
+
+const renewEveryMs = 1_000;
+
+interface Attempt {
+  readonly fence: number;
+  readonly controller: AbortController;
+  renewedAtMs: number;
+}
+
+export class LiveAttempts {
+  readonly #database: Database;
+  readonly #limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>;
+  readonly #logger: Logger;
+  readonly #attempts = new Map<string, Attempt>();
+  #timer: NodeJS.Timeout | undefined;
+  #stopping = false;
+
+  constructor(database: Database, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
+    this.#database = database;
+    this.#limits = limits;
+    this.#logger = logger;
+  }
+
+  get size(): number {
+    return this.#attempts.size;
+  }
+
+  /** Whether this process takes nothing more up. */
+  get stopping(): boolean {
+    return this.#stopping;
+  }
+
+  /** Does `work` as the attempt that has this fence, under a signal whose reason says why it has to end. */
+  async during<Result>(
+    run: { readonly id: string; readonly fence: number },
+    work: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    const controller = new AbortController();
+    const attempt = { fence: run.fence, controller, renewedAtMs: performance.now() };
+    const { exportRunTimeoutMs: timeoutMs } = this.#limits;
+    const timeout = setTimeout(() => controller.abort(fault('EXPORT_RUN_TIMED_OUT', { timeoutMs })), timeoutMs);
+    this.#attempts.set(run.id, attempt);
+    if (this.#stopping) controller.abort(fault('DRAINING'));
+    this.#timer ??= setTimeout(() => void this.#renew(), renewEveryMs);
+    try {
+      return await work(controller.signal);
+    } finally {
+      clearTimeout(timeout);
+      if (this.#attempts.get(run.id) === attempt) this.#attempts.delete(run.id);
+    }
+  }
+
+  /** Aborts every attempt, now and later, with DRAINING. */
+  stop(): void {
+    this.#stopping = true;
+    for (const { controller } of this.#attempts.values()) controller.abort(fault('DRAINING'));
+  }
+
+  async #renew(): Promise<void> {
+    const asked = [...this.#attempts];
+    try {
+      const renewedAtMs = performance.now();
+      const renewed = await this.#moveOn(asked);
+      for (const [id, attempt] of asked) {
+        const found = renewed.get(id);
+        if (found === undefined) attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
+        else if (found.projectDeleted) attempt.controller.abort(fault('EXPORT_PROJECT_DELETED'));
+        else attempt.renewedAtMs = renewedAtMs;
+      }
+    } catch (err) {
+      this.#logger.warn({ err, attempts: asked.length }, 'leases of runs of exports could not be moved on');
+      const patienceMs = this.#limits.exportLeaseMs - renewEveryMs;
+      for (const [, attempt] of asked) {
+        if (performance.now() - attempt.renewedAtMs > patienceMs)
+          attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
+      }
+    }
+    this.#timer = this.#attempts.size === 0 ? undefined : setTimeout(() => void this.#renew(), renewEveryMs);
+  }
+
+  async #moveOn(attempts: readonly (readonly [string, Attempt])[]) {
+    if (attempts.length === 0) return new Map<string, { readonly projectDeleted: boolean }>();
+    const rows = await this.#database.query<{ id: string; projectDeleted: boolean }>(
+      `UPDATE bulk_export_runs AS r SET lease_until = clock_timestamp() + make_interval(secs => $3)
+       FROM unnest($1::uuid[], $2::bigint[]) AS mine (id, fence), bulk_exports AS e, projects AS p
+       WHERE r.id = mine.id AND r.fence = mine.fence AND r.status = 'RUNNING' AND e.id = r.bulk_export_id
+         AND e.status = 'RUNNING' AND p.id = e.project_id
+       RETURNING r.id, p.deleted_at IS NOT NULL AS "projectDeleted"`,
+      [attempts.map(([id]) => id), attempts.map(([, { fence }]) => fence), this.#limits.exportLeaseMs / 1_000],
+    );
+    return new Map(rows.map((row) => [row.id, row]));
+  }
+}

@@ -1,0 +1,55 @@
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { keyOfPart } from '../export-places.ts';
+import type { WorkPorts } from '../export-ports.ts';
+import { type ExportRecord, exportColumns } from '../export-record.ts';
+import { type ExportRunRecord, runColumns } from './run-record.ts';
+
+/**
+ * Removes from the bucket what a run that ended before its time had begun and not recorded: an upload in parts, or a file that no
+ * list names. As far as rights allow; the run is tidy then, whatever the bucket said. Nothing where a worker may still be at it.
+ * What fails only for now is left to a later call.
+ *
+ * @param run where its own last worker calls, whose lease ends with this.
+ * @throws what the database throws.
+ */
+export async function tidyRun(
+  ports: Pick<WorkPorts, 'database' | 'openStore' | 'logger'>,
+  run: Pick<ExportRunRecord, 'id'> & { readonly fence?: number },
+): Promise<void> {
+  const { database, logger } = ports;
+  if (run.fence !== undefined) {
+    await database.execute(
+      'UPDATE bulk_export_runs SET lease_until = NULL WHERE id = $1 AND fence = $2 AND finished_at IS NOT NULL',
+      [run.id, run.fence],
+    );
+  }
+  const [left] = await database.query<ExportRunRecord>(
+    `SELECT ${runColumns} FROM bulk_export_runs AS r
+     WHERE id = $1 AND finished_at IS NOT NULL AND pending_upload IS NOT NULL
+       AND (lease_until IS NULL OR lease_until <= clock_timestamp())`,
+    [run.id],
+  );
+  const pending = left?.pendingUpload;
+  if (left === undefined || pending === undefined || pending === null) return;
+  const [of] = await database.query<ExportRecord>(`SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1`, [
+    left.exportId,
+  ]);
+  if (of === undefined) return;
+  try {
+    const store = await ports.openStore(of);
+    try {
+      const key = keyOfPart(of, left, pending.part);
+      if (pending.uploadId !== null) await store.abortUploads(key, [pending.uploadId]);
+      await store.delete(key);
+    } finally {
+      await store.close();
+    }
+  } catch (err) {
+    logger.warn({ err, runId: left.id }, 'what a run of an export left in the bucket could not be removed');
+    if (isRunlakeError(err) && err.class === 'transient') return;
+  }
+  await database.execute(
+    'UPDATE bulk_export_runs SET pending_upload = NULL WHERE id = $1 AND finished_at IS NOT NULL',
+    [left.id],
+  );
+}

@@ -1,0 +1,94 @@
+/**
+ * Schedules: exports that spawn others, one for each interval.
+ *
+ * Invariant: the intervals of a schedule follow each other without a gap and each is spawned once, whatever dies: the new export
+ * and the move to the next interval are one transaction that holds the schedule's row.
+ *
+ *   1. An interval is due at its end and a delay more (SPEC 4.3 rule 4).
+ *   2. On time: it is spawned, whether the last one is finished or not.
+ *   3. Behind, that is, where the interval after it is due as well: it is spawned only when no other of the schedule is
+ *      unfinished. So after a downtime they are made up for one at a time, the oldest first.
+ *   4. Where the project is gone, the schedule has FAILED.
+ */
+import { randomUUID } from 'node:crypto';
+import { formatTimeWithZone } from '../ingest/run-event/times.ts';
+import { positionOf } from './create-export.ts';
+import { enqueueExport } from './enqueue.ts';
+import { isProjectDeleted, microsOf } from './export-places.ts';
+import type { ExportPorts } from './export-ports.ts';
+import { type ExportRecord, exportColumns } from './export-record.ts';
+import { finishExport } from './finish-export.ts';
+import { insertExport } from './insert-export.ts';
+
+const hourMicros = 3_600_000_000;
+
+/** Spawns what is due of one schedule, or of all. @throws what log and database throw. */
+export async function spawnDue(ports: ExportPorts, scheduleId?: string): Promise<void> {
+  const due = await ports.database.query<{ id: string }>(
+    `SELECT id FROM bulk_exports
+     WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
+       AND next_start_time + make_interval(hours => interval_hours) <= $2
+     ORDER BY next_start_time, id`,
+    [scheduleId ?? null, lastDueEnd(ports)],
+  );
+  for (const { id } of due) {
+    while ((await spawnNext(ports, id)) === 'spawned');
+  }
+}
+
+/** Ends of intervals up to it are due. */
+function lastDueEnd({ now, limits }: ExportPorts): string {
+  return new Date(now().getTime() - limits.exportScheduleDelayMs).toISOString();
+}
+
+async function spawnNext(ports: ExportPorts, scheduleId: string): Promise<'spawned' | 'not due'> {
+  const { database, limits } = ports;
+  const createdAt = ports.now();
+  const logPosition = await positionOf(ports);
+  const outcome = await database.transaction(async (tx) => {
+    const [schedule] = await tx.query<ExportRecord & { createdByKeyId: string | null; behind: boolean; busy: boolean }>(
+      `SELECT ${exportColumns}, e.created_by_key_id AS "createdByKeyId",
+         e.next_start_time + make_interval(hours => 2 * e.interval_hours) <= $2 AS behind,
+         EXISTS (SELECT FROM bulk_exports AS s WHERE s.source_bulk_export_id = e.id AND s.finished_at IS NULL) AS busy
+       FROM bulk_exports AS e
+       WHERE id = $1 AND status = 'RUNNING' AND next_start_time + make_interval(hours => interval_hours) <= $2
+       FOR UPDATE OF e`,
+      [scheduleId, lastDueEnd(ports)],
+    );
+    if (schedule === undefined || (schedule.behind && schedule.busy)) return 'not due';
+    if (await isProjectDeleted(tx, schedule)) return 'no project';
+    const startTime = schedule.nextStartTime as string;
+    const endTime = formatTimeWithZone(microsOf(startTime) + (schedule.intervalHours as number) * hourMicros);
+    const id = randomUUID();
+    const added = await insertExport(tx, {
+      id,
+      workspaceId: schedule.workspaceId,
+      destinationId: schedule.destinationId,
+      projectId: schedule.projectId,
+      createdByKeyId: schedule.createdByKeyId,
+      startTime,
+      endTime,
+      intervalHours: null,
+      formatVersion: schedule.formatVersion,
+      compression: schedule.compression,
+      exportFields: schedule.exportFields,
+      sourceExportId: schedule.id,
+      logPosition,
+      createdAt,
+      membersUntil: new Date(createdAt.getTime() + limits.exportClockSkewMs),
+    });
+    await tx.execute('UPDATE bulk_exports SET next_start_time = $2, updated_at = $3 WHERE id = $1', [
+      scheduleId,
+      endTime,
+      createdAt.toISOString(),
+    ]);
+    return added ? { id } : 'spawned';
+  });
+  if (outcome === 'no project') {
+    await finishExport(ports, scheduleId, { to: 'FAILED', reason: 'Its project was deleted.' });
+    return 'not due';
+  }
+  if (typeof outcome === 'string') return outcome;
+  await enqueueExport(ports, outcome.id);
+  return 'spawned';
+}

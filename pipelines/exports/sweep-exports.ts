@@ -1,0 +1,71 @@
+/**
+ * Looks all exports over, from time to time and after a start. What the queues should hold follows from the rows alone: so a
+ * queue that was lost is rebuilt here, and whatever a crash left between two steps goes on.
+ *
+ *   1. Exports past their time are TIMEDOUT, with their runs.
+ *   2. Schedules spawn what is due.
+ *   3. CREATED exports are queued, of each workspace as many as it may run; and RUNNING ones that have no run left.
+ *   4. Runs are queued that a worker could take up.
+ *   5. What runs that are over have left in a bucket is removed.
+ *
+ * Jobs that are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
+ */
+import { enqueueExport, enqueueRun } from './enqueue.ts';
+import type { WorkPorts } from './export-ports.ts';
+import { finishExport } from './finish-export.ts';
+import { dueRuns } from './runs/due-runs.ts';
+import { tidyRun } from './runs/tidy-run.ts';
+import { spawnDue } from './schedules.ts';
+
+/** Behind it, a bucket that cannot be asked will not be any more. */
+const tidyForHours = 24;
+const tidiedAtOnce = 20;
+
+export async function sweepExports(ports: WorkPorts): Promise<void> {
+  const parts = [endLate, spawnDue, queueExports, queueRuns, tidyRuns] as const;
+  for (const part of parts) {
+    await part(ports).catch((err) =>
+      ports.logger.warn({ err, part: part.name }, 'a part of the sweep of exports failed'),
+    );
+  }
+}
+
+async function endLate(ports: WorkPorts): Promise<void> {
+  const { database, limits, now } = ports;
+  const startedBefore = new Date(now().getTime() - limits.exportTimeoutMs).toISOString();
+  const late = await database.query<{ id: string }>(
+    `SELECT id FROM bulk_exports WHERE status = 'RUNNING' AND interval_hours IS NULL AND started_at <= $1`,
+    [startedBefore],
+  );
+  const reason = `It took longer than ${limits.exportTimeoutMs} ms (RUNLAKE_EXPORT_TIMEOUT_MS). Export a smaller range, or fewer fields.`;
+  for (const { id } of late) await finishExport(ports, id, { to: 'TIMEDOUT', reason });
+}
+
+async function queueExports(ports: WorkPorts): Promise<void> {
+  const waiting = await ports.database.query<{ id: string }>(
+    `SELECT id FROM (
+       SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS place FROM bulk_exports
+       WHERE status = 'CREATED') AS waiting
+     WHERE place <= $1
+     UNION ALL
+     SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
+       AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)`,
+    [ports.limits.exportsPerWorkspace],
+  );
+  for (const { id } of waiting) await enqueueExport(ports, id);
+}
+
+async function queueRuns(ports: WorkPorts): Promise<void> {
+  for (const run of await dueRuns(ports.database, ports.limits, ports.now())) await enqueueRun(ports, run);
+}
+
+async function tidyRuns(ports: WorkPorts): Promise<void> {
+  const untidy = await ports.database.query<{ id: string }>(
+    `SELECT id FROM bulk_export_runs
+     WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+       AND finished_at > $1
+     ORDER BY finished_at LIMIT $2`,
+    [new Date(ports.now().getTime() - tidyForHours * 3_600_000).toISOString(), tidiedAtOnce],
+  );
+  for (const run of untidy) await tidyRun(ports, run);
+}
