@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseSettings } from '@clickhouse/client';
+import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { openConnection } from './connection.ts';
 import { externalTable } from './external-table.ts';
 import { type Statement, warehouseFault } from './faults.ts';
-import { readAnswer } from './read-answer.ts';
+import { type Answer, readAnswer } from './read-answer.ts';
+import { saveAnswer } from './save-answer.ts';
 import { searchOf } from './search-of.ts';
 import { newerInsertSettings, type Profile, profiles } from './settings.ts';
 import type { InsertBody, Query, Warehouse } from './warehouse.ts';
@@ -36,6 +38,8 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs' |
   readonly contentType?: string;
 }
 
+type TakeAnswer<T> = (answer: Answer, signal: AbortSignal) => Promise<T>;
+
 /** Opens the warehouse. Connects at the first statement; connections are kept alive and used again. */
 export function openWarehouse({
   url,
@@ -48,7 +52,9 @@ export function openWarehouse({
   const connection = openConnection({ address, authorities, maxConnections });
   const database = decodeURIComponent(address.pathname.slice(1)) || 'default';
 
-  async function exchange(request: Exchange): Promise<Buffer> {
+  async function exchange(request: Exchange): Promise<Buffer>;
+  async function exchange<T>(request: Exchange, take: TakeAnswer<T>): Promise<T>;
+  async function exchange(request: Exchange, take: TakeAnswer<unknown> = readAnswer): Promise<unknown> {
     const queryId = randomUUID();
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const timeout = AbortSignal.timeout(allowedMs + graceMs);
@@ -69,9 +75,11 @@ export function openWarehouse({
       );
       const { body = request.sql, contentType } = request;
       const answer = await connection.send({ search, body, contentType, signal });
-      return await readAnswer(answer, signal);
+      return await take(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
+      // Not the server's.
+      if (isRunlakeError(raw)) throw raw;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
       throw warehouseFault(timeout.aborted ? timeout.reason : raw, {
         ...request.statement,
@@ -81,18 +89,20 @@ export function openWarehouse({
     }
   }
 
-  function ask(query: Query, profile: Profile, suffix: string): Promise<Buffer> {
+  function asked(query: Query, profile: Profile, suffix: string): Exchange {
     const { external, settings, sql, ...rest } = query;
     const table = external && externalTable(external);
-    return exchange({
+    return {
       ...rest,
       ...table,
       sql: sql + suffix,
       settings: { ...settings, ...table?.settings },
       profile,
       statement: { kind: 'query' },
-    });
+    };
   }
+
+  const ask = (query: Query, profile: Profile, suffix: string) => exchange(asked(query, profile, suffix));
 
   let newerSettings: Promise<ClickHouseSettings> | undefined;
 
@@ -134,6 +144,8 @@ export function openWarehouse({
   return {
     query,
     queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
+    queryToFile: ({ format, path, ...request }) =>
+      exchange(asked(request, 'file', `\nFORMAT ${format}`), (answer, signal) => saveAnswer(answer, path, signal)),
     insertBody,
     command: async ({ profile = 'write', ...request }) => void (await ask(request, profile, '')),
     ping: async (allowedMs = timeoutMs) => {

@@ -15,7 +15,8 @@ export interface Answer {
  *
  * @throws ClickHouseError, with ClickHouse's number or, where something between us answered, `HTTP <status>` as its code.
  */
-export async function readAnswer({ status, headers, stream }: Answer, signal: AbortSignal): Promise<Buffer> {
+export async function readAnswer(answer: Answer, signal: AbortSignal): Promise<Buffer> {
+  const { headers, stream } = answer;
   const stop = () => stream.destroy(signal.reason);
   signal.addEventListener('abort', stop, { once: true });
   const chunks: Buffer[] = [];
@@ -31,16 +32,26 @@ export async function readAnswer({ status, headers, stream }: Answer, signal: Ab
     signal.removeEventListener('abort', stop);
   }
   const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-  const number = headers['x-clickhouse-exception-code'];
-  if (typeof number === 'string') throw serverError(body.toString('utf8'), number);
-  if (status < 200 || status > 299) throw serverError(body.toString('utf8'), `HTTP ${status}`);
+  const code = codeInHead(answer);
+  if (code !== undefined) throw serverError(body.toString('utf8'), code);
   throwExceptionIn(body, headers);
   return body;
 }
 
+/** The code of a failure that was known before the body began. */
+export function codeInHead({ status, headers }: Answer): string | undefined {
+  const number = headers['x-clickhouse-exception-code'];
+  if (typeof number === 'string') return number;
+  return status < 200 || status > 299 ? `HTTP ${status}` : undefined;
+}
+
 const marker = '__exception__';
 
-function throwExceptionIn(body: Buffer, headers: Answer['headers']): void {
+/** ClickHouse cuts the text off well before. */
+export const longestExceptionBytes = 32 * 1024;
+
+/** @param body at least its last {@link longestExceptionBytes}. @throws ClickHouseError for the exception that it ends with. */
+export function throwExceptionIn(body: Buffer, headers: Answer['headers']): void {
   const tag = headers['x-clickhouse-exception-tag'];
   if (typeof tag !== 'string') return;
   const end = Buffer.from(`${tag}\r\n${marker}\r\n`);

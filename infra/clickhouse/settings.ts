@@ -47,6 +47,8 @@ const read = {
   use_skip_indexes_if_final: 1,
   use_skip_indexes_if_final_exact_mode: 1,
   optimize_read_in_order: 1,
+  // Conditions on values that a merge may change are asked of the merged row.
+  optimize_move_to_prewhere_if_final: 0,
 } as const satisfies ClickHouseSettings;
 
 const insert = {
@@ -74,6 +76,16 @@ const queryOnly = {
   cancel_http_readonly_queries_on_client_close: 1,
 } as const satisfies ClickHouseSettings;
 
+/** Results are sent while they are made: whether one is whole shows at its end. Parquet is for DuckDB, and soon gone. */
+const intoFile = {
+  wait_end_of_query: 0,
+  http_write_exception_in_output_format: 0,
+  output_format_parquet_string_as_string: 1,
+  output_format_parquet_compression_method: 'lz4',
+  output_format_parquet_version: '2.latest',
+  output_format_parquet_compliant_nested_types: 1,
+} as const satisfies ClickHouseSettings;
+
 /**
  * What goes with inserts to servers that know it. Releases that do have it above `insert_deduplicate`: where it is switched
  * off there, one token would store twice. The others refuse every statement that names it.
@@ -87,6 +99,8 @@ export const profiles = {
   read: { ...read, ...queryOnly },
   insert,
   write,
+  /** Results that go into a file. */
+  file: { ...read, ...queryOnly, ...intoFile },
   /** `ALTER TABLE … DELETE`: the answer means that the rows are gone. */
   mutation: { ...write, mutations_sync: '1' },
   /** Recounts. Hours of more than a hundred months are far from usual, but one pass may meet them. */

@@ -19,6 +19,12 @@ export interface Warehouse {
   query<Row>(query: Query): Promise<Row[]>;
   /** The result in one of ClickHouse's formats, as it came. */
   queryText(query: Query & { readonly format: string }): Promise<Buffer>;
+  /**
+   * The result as a file, written while it comes in, over what is there. Memory does not grow with it. Where it fails, also late,
+   * no file is left.
+   * @throws also WORK_FILE_UNUSABLE.
+   */
+  queryToFile(query: FileQuery): Promise<{ readonly bytes: number }>;
   /** Resolves when the whole body is stored, in the table and in every view on it. */
   insertBody(insert: InsertBody): Promise<void>;
   /** A statement without a result: DDL, `INSERT … SELECT`. */
@@ -44,6 +50,12 @@ export interface Query {
   readonly timeoutMs?: number;
   /** Aborting it ends the query on the server too. */
   readonly signal?: AbortSignal;
+}
+
+export interface FileQuery extends Query {
+  /** Those with an end of their own: without it a result that was cut off by a server before 25.11 could not be told. */
+  readonly format: 'Parquet';
+  readonly path: string;
 }
 
 export interface Command extends Query {

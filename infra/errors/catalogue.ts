@@ -225,6 +225,21 @@ export const catalogue = {
     'The attempt took longer than {timeoutMs} ms (RUNLAKE_EXPORT_RUN_TIMEOUT_MS).',
     'It goes on from its last file by itself; if it keeps happening, narrow the range or leave fields out.',
   ),
+  EXPORT_FILE_INVALID: terminal(
+    500,
+    'A file of a bulk export is not what was read: {reason}.',
+    'It is written again by itself; if it keeps happening, narrow the range or leave fields out, and report the message.',
+  ),
+  PARQUET_ENCODER_FAILED: terminal(
+    500,
+    'A Parquet file could not be made: {reason}.',
+    'It is tried again by itself; if it keeps happening, raise RUNLAKE_EXPORT_ENCODER_MEMORY, leave fields out, or look into the log.',
+  ),
+  WORK_FILE_UNUSABLE: terminal(
+    500,
+    'The file {file} on its way to a bucket cannot be written or read ({reason}).',
+    'Make room in the folder that RUNLAKE_EXPORT_WORK_DIR names, and let this user write there.',
+  ),
 
   // Busy or down
   DRAINING: transient(

@@ -1,0 +1,69 @@
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { fault } from '../errors/runlake-error.ts';
+import { type Answer, codeInHead, longestExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
+
+/** What a whole Parquet file ends with. Source: the Parquet format. */
+const parquetEnd = Buffer.from('PAR1');
+
+/**
+ * Writes the body of an answer to a file while it comes in: the next bytes are taken off the connection when those before are
+ * written. Failures are told as {@link readAnswer} tells them, and leave no file; so does a body that ends without a Parquet
+ * footer, which is how servers before 25.11 end one that failed on the way.
+ *
+ * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or what the network failed with.
+ */
+export async function saveAnswer(answer: Answer, path: string, signal: AbortSignal): Promise<{ bytes: number }> {
+  const { headers, stream } = answer;
+  if (codeInHead(answer) !== undefined) {
+    await readAnswer(answer, signal);
+  }
+  const stop = () => stream.destroy(signal.reason);
+  signal.addEventListener('abort', stop, { once: true });
+  let file: FileHandle | undefined;
+  let tail: Buffer = Buffer.alloc(0);
+  let bytes = 0;
+  let isWhole = false;
+  try {
+    signal.throwIfAborted();
+    file = await onDisk(path, () => open(path, 'w', 0o600));
+    try {
+      for await (const chunk of stream as AsyncIterable<Buffer>) {
+        await onDisk(path, () => writeWhole(file as FileHandle, chunk));
+        bytes += chunk.length;
+        tail = chunk.length >= longestExceptionBytes ? chunk : lastBytes(tail, chunk);
+      }
+    } finally {
+      // ClickHouse also breaks the connection off after such an exception; the exception says more.
+      throwExceptionIn(tail, headers);
+    }
+    signal.throwIfAborted();
+    if (!tail.subarray(-parquetEnd.length).equals(parquetEnd)) throw fault('WAREHOUSE_UNAVAILABLE');
+    await onDisk(path, () => (file as FileHandle).close());
+    isWhole = true;
+    return { bytes };
+  } finally {
+    signal.removeEventListener('abort', stop);
+    stream.destroy();
+    if (!isWhole) {
+      await file?.close().catch(() => {});
+      await rm(path, { force: true });
+    }
+  }
+}
+
+function lastBytes(tail: Buffer, chunk: Buffer): Buffer {
+  return Buffer.concat([tail.subarray(-longestExceptionBytes), chunk]);
+}
+
+async function writeWhole(file: FileHandle, chunk: Buffer): Promise<void> {
+  for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
+}
+
+async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
+    throw fault('WORK_FILE_UNUSABLE', { file: path, reason }, { cause: error });
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * The child process that encodes: does what its parent sends, one request after the other, each in an in-memory database of its
+ * own that is gone afterwards. Argument: bytes of DuckDB's memory limit.
+ *
+ * It never outlives its parent: the IPC channel closes when the parent ends, whatever ended it. It kills itself, because an
+ * orderly exit would wait for a statement that runs.
+ */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
+import { encodeSql, listSql } from './encode-sql.ts';
+import type { ChildAnswer, ChildRequest } from './messages.ts';
+import { readFooter } from './read-footer.ts';
+
+const end = () => process.kill(process.pid, 'SIGKILL');
+process.on('disconnect', end);
+process.on('SIGTERM', end);
+process.on('SIGINT', () => {});
+if (!process.connected) end();
+
+const memoryLimitBytes = Number(process.argv[2]);
+
+process.on('message', (message: ChildRequest) => {
+  handle(message).then(
+    (facts) => answer({ number: message.number, facts }),
+    (error: unknown) => answer({ number: message.number, reason: String(error) }),
+  );
+});
+answer({ number: 0 });
+
+function answer(message: ChildAnswer): void {
+  process.send?.(message);
+}
+
+async function handle(message: ChildRequest): Promise<ChildAnswer['facts']> {
+  const { folder } = message.request;
+  const spill = join(folder, 'spill');
+  const instance = await DuckDBInstance.create(':memory:', {
+    threads: '1',
+    autoinstall_known_extensions: 'false',
+    autoload_known_extensions: 'false',
+  });
+  const connection = await instance.connect();
+  try {
+    await confine(connection, folder, spill);
+    switch (message.kind) {
+      case 'encode':
+        await connection.run(encodeSql(message.request));
+        return await readFooter(connection, join(folder, message.request.target));
+      case 'list':
+        await connection.run(listSql(message.request));
+        return undefined;
+      case 'inspect':
+        return await readFooter(connection, join(folder, message.request.source));
+    }
+  } finally {
+    connection.closeSync();
+    instance.closeSync();
+    rmSync(spill, { recursive: true, force: true });
+  }
+}
+
+/** Order matters: the folders have to be said before access is taken away, and the lock comes last. */
+async function confine(connection: DuckDBConnection, folder: string, spill: string): Promise<void> {
+  const quoted = (path: string) => `'${path.replaceAll("'", "''")}'`;
+  for (const setting of [
+    `memory_limit = '${memoryLimitBytes}B'`,
+    `temp_directory = ${quoted(spill)}`,
+    'preserve_insertion_order = true',
+    `allowed_directories = [${quoted(`${folder}/`)}]`,
+    'enable_external_access = false',
+    'lock_configuration = true',
+  ]) {
+    await connection.run(`SET ${setting}`);
+  }
+}

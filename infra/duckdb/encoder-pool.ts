@@ -1,0 +1,43 @@
+import { type Encoder, type EncoderOptions, openEncoder } from './encoder.ts';
+
+/** Encoders that are used by one at a time; one that was given back serves the next, and ends when nobody wants it for a while. */
+export interface EncoderPool {
+  borrow(): Encoder;
+  giveBack(encoder: Encoder): void;
+  /** Ends all; those that are borrowed fail. */
+  close(): Promise<void>;
+}
+
+const idleMs = 30_000;
+
+export function openEncoderPool(options: EncoderOptions): EncoderPool {
+  const all = new Set<Encoder>();
+  const idle = new Map<Encoder, NodeJS.Timeout>();
+  const end = (encoder: Encoder) => {
+    clearTimeout(idle.get(encoder));
+    idle.delete(encoder);
+    all.delete(encoder);
+    return encoder.close();
+  };
+  return {
+    borrow() {
+      const [free] = idle.keys();
+      if (free === undefined) {
+        const encoder = openEncoder(options);
+        all.add(encoder);
+        return encoder;
+      }
+      clearTimeout(idle.get(free));
+      idle.delete(free);
+      return free;
+    },
+    giveBack(encoder) {
+      if (!all.has(encoder)) return;
+      idle.set(
+        encoder,
+        setTimeout(() => void end(encoder), idleMs),
+      );
+    },
+    close: async () => void (await Promise.all([...all].map(end))),
+  };
+}

@@ -1,0 +1,85 @@
+import { tmpdir } from 'node:os';
+import { forkProgram } from '../embedded/child-program.ts';
+import { LastLines } from '../embedded/last-lines.ts';
+import { fault, type RunlakeError } from '../errors/runlake-error.ts';
+import type { ParquetFacts } from './encode-request.ts';
+import type { ChildAnswer, ChildRequest, Work } from './messages.ts';
+
+/** One process that encodes, from its start to its end. */
+export interface EncoderProcess {
+  readonly pid: number | undefined;
+  readonly hasEnded: boolean;
+  readonly isKilled: boolean;
+  /** Resolves when it has gone. */
+  readonly gone: Promise<void>;
+  /** One at a time. @throws PARQUET_ENCODER_FAILED with DuckDB's reason, or that of the end of the process. */
+  ask(work: Work): Promise<ParquetFacts | undefined>;
+  kill(): void;
+}
+
+const longestReason = 500;
+
+/** Starts it. It is asked at once: what is sent to a process that is starting waits for it. */
+export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
+  const child = forkProgram({
+    program: './encoder-child',
+    base: import.meta.url,
+    args: [String(memoryLimitBytes)],
+    cwd: tmpdir(),
+  });
+  const output = new LastLines(child.stderr);
+  let asked: { resolve: (facts: ParquetFacts | undefined) => void; reject: (error: RunlakeError) => void } | undefined;
+  let hasEnded = false;
+  let isKilled = false;
+  let number = 0;
+
+  const end = (reason: string) => {
+    hasEnded = true;
+    asked?.reject(fault('PARQUET_ENCODER_FAILED', { reason }));
+    asked = undefined;
+  };
+  const gone = new Promise<void>((resolve) => {
+    child.once('error', (error) => {
+      // Not started, or not to be reached: it is of no further use either way.
+      child.kill('SIGKILL');
+      end(error.message);
+      if (child.pid === undefined) resolve();
+    });
+    child.once('exit', (code, signal) => {
+      const lastWord = output.last(/./);
+      end(`its process ended with ${signal ?? `code ${code}`}${lastWord === undefined ? '' : ` (${lastWord})`}`);
+      resolve();
+    });
+  });
+  child.on('message', (answer: ChildAnswer) => {
+    if (answer.number !== number || asked === undefined) return;
+    const { resolve, reject } = asked;
+    asked = undefined;
+    if (answer.reason === undefined) resolve(answer.facts);
+    else reject(fault('PARQUET_ENCODER_FAILED', { reason: answer.reason.slice(0, longestReason) }));
+  });
+  return {
+    pid: child.pid,
+    gone,
+    get hasEnded() {
+      return hasEnded;
+    },
+    get isKilled() {
+      return isKilled;
+    },
+    ask: (work) =>
+      new Promise((resolve, reject) => {
+        asked = { resolve, reject };
+        number++;
+        const request: ChildRequest = { number, ...work };
+        child.send(request, (error) => {
+          if (error !== null) end(error.message);
+        });
+      }),
+    kill() {
+      if (hasEnded || isKilled) return;
+      isKilled = true;
+      child.kill('SIGKILL');
+    },
+  };
+}

@@ -1,0 +1,60 @@
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+
+/** Fields as RFC 4180 writes them, all quoted; an absent one is nothing. */
+export function csvLine(values: readonly (string | undefined)[]): string {
+  return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
+}
+
+/** A file that lines are appended to. Every call throws WORK_FILE_UNUSABLE where the disk does not take them. */
+export class LineFile {
+  longestLineBytes = 0;
+  readonly #path: string;
+  #file: FileHandle | undefined;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Each line with its end. */
+  async write(lines: readonly string[]): Promise<void> {
+    for (const line of lines) this.longestLineBytes = Math.max(this.longestLineBytes, Buffer.byteLength(line));
+    try {
+      this.#file ??= await open(this.#path, 'w', 0o600);
+      await this.#file.appendFile(lines.join(''));
+    } catch (error) {
+      throw unusable(this.#path, error);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close().catch((error: unknown) => {
+      throw unusable(this.#path, error);
+    });
+    this.#file = undefined;
+  }
+
+  async remove(): Promise<void> {
+    await this.#file?.close().catch(() => {});
+    await rm(this.#path, { force: true });
+  }
+}
+
+/** The lines of a file, one by one. @throws WORK_FILE_UNUSABLE. */
+export async function* readLines(path: string): AsyncGenerator<string> {
+  const stream = createReadStream(path);
+  try {
+    for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) yield line;
+  } catch (error) {
+    throw unusable(path, error);
+  } finally {
+    stream.destroy();
+  }
+}
+
+function unusable(path: string, error: unknown) {
+  const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
+  return fault('WORK_FILE_UNUSABLE', { file: path, reason }, { cause: error });
+}
