@@ -8,7 +8,7 @@ import type { ObjectStore } from '../object-store.ts';
 import { readAtMost } from './bound-answers.ts';
 import { fillFrom } from './fill-from.ts';
 import { openS3Connection } from './s3-connection.ts';
-import { statusOf } from './s3-faults.ts';
+import { isNoBucket, statusOf } from './s3-faults.ts';
 import type { S3Options } from './s3-options.ts';
 import { takeBack } from './take-back.ts';
 import { uploadParts } from './upload-parts.ts';
@@ -32,9 +32,12 @@ export function openS3Store(options: S3Options): ObjectStore {
       const call: ObjectCall = { step: 'reach', where: connection.place };
       await connection.send(
         call,
-        // Any answer is one. What is wrong, the next step says better, because answers to HEAD have no body.
         (client, abortSignal) =>
           client.send(new HeadBucketCommand({ Bucket: bucket }), { abortSignal }).catch((raw) => {
+            if (isNoBucket(raw)) {
+              throw destinationFault('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
+            }
+            // Any other answer is one. What is wrong, the next step says better: answers to HEAD have no body.
             if ((statusOf(raw) ?? 500) >= 500) throw raw;
           }),
         { signal },

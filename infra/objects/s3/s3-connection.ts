@@ -9,6 +9,7 @@
  * 4. the end of the connection.
  */
 import { S3Client } from '@aws-sdk/client-s3';
+import { quietStorageClient } from '../../config/quiet-storage-client.ts';
 import { fault } from '../../errors/runlake-error.ts';
 import { openGuardedAgents } from '../../network/guarded-agents.ts';
 import { destinationFault, type ObjectCall } from '../destination-fault.ts';
@@ -54,6 +55,7 @@ export function openS3Connection(options: S3Options): S3Connection {
     maxConnections,
     authorities: options.authorities,
   });
+  quietStorageClient();
   const client = new S3Client({
     region,
     maxAttempts: limits.attempts,

@@ -87,6 +87,12 @@ export function statusOf(raw: unknown): number | undefined {
   return (raw as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 }
 
+/** Whether the answer to a HEAD of a bucket means that there is none. Whatever else answers so gives its answers no id. */
+export function isNoBucket(raw: unknown): boolean {
+  const { requestId } = (raw as { $metadata?: { requestId?: string } }).$metadata ?? {};
+  return statusOf(raw) === 404 && requestId !== undefined;
+}
+
 function causeOf(raw: unknown): unknown {
   return raw instanceof Error ? raw.cause : undefined;
 }

@@ -1,8 +1,8 @@
-import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { connectDestination } from './connect-destination.ts';
 import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
 import type { DestinationPorts } from './ports.ts';
+import { noDestination } from './read-destination.ts';
 
 interface Row {
   readonly destination_type: DestinationType;
@@ -25,7 +25,7 @@ export async function openDestination(
      WHERE workspace_id = $1 AND id = $2 AND deleted_at IS NULL`,
     [workspaceId, destinationId],
   );
-  if (row === undefined) throw fault('NOT_FOUND', { what: 'Destination' });
+  if (row === undefined) throw noDestination();
   const sealed = row.sealed_credentials;
   const credentials =
     sealed === null ? undefined : (JSON.parse(ports.sealer.open(sealed, destinationId).text) as DestinationCredentials);

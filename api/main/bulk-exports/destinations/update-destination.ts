@@ -1,0 +1,28 @@
+import { updateDestination as update } from '../../../../pipelines/exports/destinations/update-destination.ts';
+import { defineOperation } from '../../../server/operation.ts';
+import {
+  checkErrors,
+  Destination,
+  DestinationChange,
+  DestinationParams,
+  showDestination,
+} from './destination-schema.ts';
+
+export const updateDestination = defineOperation({
+  operationId: 'updateBulkExportDestination',
+  method: 'PATCH',
+  path: '/bulk-exports/destinations/:destination_id',
+  tag: 'bulk exports',
+  summary: 'Rename a destination, or replace its credentials',
+  description:
+    'Absent and null fields stay as they are. New credentials are tested as at creation; where the test fails, the old ones stay. Where exports go cannot be changed: make another destination.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  unsupported: { body: ['config', 'destination_type'] },
+  errors: [...checkErrors, 'NOT_FOUND'],
+  schema: { params: DestinationParams, body: DestinationChange, response: { 200: Destination } },
+  handler: async ({ caller, params, body, services }) => {
+    const change = { displayName: body.display_name, credentials: body.credentials };
+    const { destinations } = services;
+    return showDestination(await update(destinations, caller.workspaceId, params.destination_id, change));
+  },
+});

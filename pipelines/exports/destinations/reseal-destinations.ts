@@ -1,0 +1,30 @@
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { DestinationPorts } from './ports.ts';
+
+/**
+ * Seals credentials that are still under a former key again, under the current one, so that the former one can be retired.
+ * Those that do not open stay as they are and are logged. @returns how many were sealed again.
+ */
+export async function resealDestinations(
+  { database, sealer }: Pick<DestinationPorts, 'database' | 'sealer'>,
+  logger: Logger,
+): Promise<number> {
+  const rows = await database.query<{ id: string; sealed: string }>(
+    'SELECT id, sealed_credentials AS sealed FROM bulk_export_destinations WHERE sealed_credentials IS NOT NULL',
+  );
+  let resealed = 0;
+  for (const { id, sealed } of rows) {
+    try {
+      const { text, isUnderFormerKey } = sealer.open(sealed, id);
+      if (!isUnderFormerKey) continue;
+      // Somebody may have replaced them meanwhile.
+      resealed += await database.execute(
+        'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
+        [id, sealer.seal(text, id), sealed],
+      );
+    } catch (err) {
+      logger.warn({ err, destination: id }, 'credentials of a destination could not be sealed again');
+    }
+  }
+  return resealed;
+}

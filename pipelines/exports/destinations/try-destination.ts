@@ -1,0 +1,18 @@
+import { checkDestination, checkLimits } from './check-destination.ts';
+import { connectDestination, type DestinationPlace } from './connect-destination.ts';
+import type { DestinationCredentials } from './destination-config.ts';
+import type { DestinationPorts } from './ports.ts';
+
+/** Checks a place with credentials that are not stored yet. @throws as {@link connectDestination}, {@link checkDestination}. */
+export async function tryDestination(
+  ports: DestinationPorts,
+  place: DestinationPlace,
+  credentials: DestinationCredentials | undefined,
+): Promise<void> {
+  const store = connectDestination(ports, place, credentials, ports.limits ?? checkLimits);
+  try {
+    await checkDestination(store);
+  } finally {
+    await store.close();
+  }
+}

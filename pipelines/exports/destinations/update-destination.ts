@@ -1,0 +1,52 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import {
+  credentialsKeys,
+  type DestinationCredentials,
+  type DestinationRecord,
+  destinationColumns,
+} from './destination-config.ts';
+import type { DestinationPorts } from './ports.ts';
+import { noDestination, readDestination } from './read-destination.ts';
+import { tryDestination } from './try-destination.ts';
+
+export interface DestinationChange {
+  readonly displayName?: string | null | undefined;
+  readonly credentials?: DestinationCredentials | null | undefined;
+}
+
+/**
+ * Renames a destination, and replaces its credentials once a test object could be written with the new ones. What is absent or
+ * null stays as it is. Exports that are under way use new credentials from their next attempt on.
+ *
+ * @throws NOT_FOUND, BAD_REQUEST, what {@link tryDestination} throws.
+ */
+export async function updateDestination(
+  ports: DestinationPorts,
+  workspaceId: string,
+  id: string,
+  change: DestinationChange,
+): Promise<DestinationRecord> {
+  const destination = await readDestination(ports.database, workspaceId, id);
+  const credentials = change.credentials ?? undefined;
+  if (credentials !== undefined) {
+    if (destination.destination_type === 'local') {
+      throw fault('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
+    }
+    await tryDestination(ports, destination, credentials);
+  }
+  const [changed] = await ports.database.query<DestinationRecord>(
+    `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
+       sealed_credentials = coalesce($4, sealed_credentials), credentials_keys = coalesce($5, credentials_keys),
+       updated_at = now()
+     WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL RETURNING ${destinationColumns}`,
+    [
+      id,
+      workspaceId,
+      change.displayName ?? null,
+      credentials === undefined ? null : ports.sealer.seal(JSON.stringify(credentials), id),
+      credentials === undefined ? null : credentialsKeys(credentials),
+    ],
+  );
+  if (changed === undefined) throw noDestination();
+  return changed;
+}
