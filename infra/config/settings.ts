@@ -16,13 +16,13 @@ export const settings = {
     'RUNLAKE_METRICS_HOST',
     text,
     '127.0.0.1',
-    'Address on which a role without an API of its own (ingest) tells metrics and readiness.',
+    'Address on which a role without an API of its own (ingest, exports) tells metrics and readiness.',
   ),
   metricsPort: required(
     'RUNLAKE_METRICS_PORT',
     count(0, 65535),
     9464,
-    'Port on which a role without an API of its own (ingest) tells metrics and readiness; 0 takes a free one.',
+    'Port on which a role without an API of its own (ingest, exports) tells metrics and readiness; 0 takes a free one.',
   ),
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
@@ -89,6 +89,12 @@ export const settings = {
     'RUNLAKE_KAFKA_REPLICATION',
     count(1, 100),
     "Replicas of a Kafka topic that is created. Unset: the broker's default.",
+  ),
+  kafkaSessionTimeoutMs: required(
+    'RUNLAKE_KAFKA_SESSION_TIMEOUT_MS',
+    count(6_000, 60_000),
+    15_000,
+    'How long a process that stores events may give Kafka no sign of life before others take over its partitions, in milliseconds; brokers have limits of their own.',
   ),
   kafkaTls: required('RUNLAKE_KAFKA_TLS', Type.Boolean(), false, 'Speak TLS with the Kafka brokers.'),
   kafkaSaslMechanism: optional(

@@ -39,6 +39,8 @@ export function ownKafka(
       RUNLAKE_SCHEMA_REGISTRY_URL: schemaRegistryUrl,
       RUNLAKE_KAFKA_TOPIC_PREFIX: prefix,
       RUNLAKE_KAFKA_PARTITIONS: '2',
+      // After a kill the group waits for the dead member for so long.
+      RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
     },
     clear: () => deleteTopics(kafkaBrokers, prefix),
   };

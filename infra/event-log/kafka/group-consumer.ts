@@ -36,12 +36,13 @@ export interface GroupOptions {
   readonly budget: ByteBudget;
   /** How long small batches gather in Kafka. */
   readonly cutMs: number;
+  /** Without a sign of life for so long the group goes on without this member. */
+  readonly sessionTimeoutMs: number;
   readonly logger: Logger;
 }
 
 const requestTimeoutMs = 15_000;
-const sessionTimeoutMs = 15_000;
-const rebalanceTimeoutMs = 30_000;
+const leastRebalanceTimeoutMs = 30_000;
 const heartbeatEveryMs = 2_000;
 /** Longer than whatever a living client may wait for: a request, a join. */
 const silentAfterMs = 75_000;
@@ -134,11 +135,11 @@ export class GroupConsumer {
   }
 
   #open(client: KafkaClient, over: AbortController): Consumer {
-    const { group, cutMs, subscription } = this.#options;
+    const { group, cutMs, sessionTimeoutMs, subscription } = this.#options;
     const consumer = client.kafka.consumer({
       groupId: group,
       sessionTimeout: sessionTimeoutMs,
-      rebalanceTimeout: rebalanceTimeoutMs,
+      rebalanceTimeout: Math.max(leastRebalanceTimeoutMs, sessionTimeoutMs),
       heartbeatInterval: heartbeatEveryMs,
       // Small batches gather at the broker: it answers when this much is there, or the time of a cut has passed.
       minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), mostFetchBytes / 4)),

@@ -36,6 +36,7 @@ export type KafkaConfig = KafkaAddress &
     | 'kafkaTopicPrefix'
     | 'kafkaPartitions'
     | 'kafkaReplication'
+    | 'kafkaSessionTimeoutMs'
     | 'maxRunBytes'
     | 'maxPendingBytes'
     | 'maxFetchedBytes'
@@ -169,6 +170,7 @@ export class KafkaLog implements EventLog {
       admin,
       budget: this.#budget,
       cutMs: config.cutMs,
+      sessionTimeoutMs: config.kafkaSessionTimeoutMs,
       logger,
     });
     this.#consumers.push({ topic: subscription.topic, consumer });
@@ -198,9 +200,7 @@ export class KafkaLog implements EventLog {
 
   async stored(topic: Topic, position: LogPosition): Promise<boolean> {
     const { admin, names } = this.#opened;
-    const found = await admin.ask((asked) =>
-      findPositions(asked, names.group(storingGroup(topic)), names.of(topic)),
-    );
+    const found = await admin.ask((asked) => findPositions(asked, names.group(storingGroup(topic)), names.of(topic)));
     return Object.entries(position).every(([partition, end]) => isPast(found.get(Number(partition)), end));
   }
 
