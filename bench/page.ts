@@ -17,7 +17,6 @@ import { Agent, type IncomingMessage, request } from 'node:http';
 import { queryRuns } from '../api/main/runs/query-runs.ts';
 import { buildServer } from '../api/server/build-server.ts';
 import type { Services } from '../api/server/services.ts';
-import type { Warehouse } from '../infra/clickhouse/warehouse.ts';
 import { loadConfig } from '../infra/config/load.ts';
 import { createTokenSigner } from '../infra/signing/token-signer.ts';
 import type { SelectName } from '../pipelines/runs/run-select.ts';
@@ -25,6 +24,7 @@ import { createAuthenticator } from '../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../pipelines/tenants/bootstrap.ts';
 import { type BenchEngines, withEngines } from './engines.ts';
 import { quantile, round, timedMs } from './figures.ts';
+import { insertRuns } from './run-load/insert-runs.ts';
 
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
 const runsOfOthers = runs / 20;
@@ -117,40 +117,16 @@ async function insertAll(
     for (const [place, project] of projectIds.entries()) {
       const total = place === 0 ? runs : runsOfOthers;
       const count = total / pieces;
-      await insertPiece(warehouse, {
+      const load = {
         tenant: workspaceId,
         project,
         total,
-        begin: beginSeconds,
-        first: piece * count,
-        count,
-      });
+        beginSeconds,
+        spanSeconds: days * 86_400,
+        bytes: 1_000,
+      };
+      await insertRuns(warehouse, load, piece * count, count);
     }
-  }
-}
-
-/** Traces of five runs; inputs, metadata and outputs of random letters, which no codec makes small. */
-async function insertPiece(warehouse: Warehouse, params: Record<string, string | number>): Promise<void> {
-  const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;
-  const text = (bytes: number, seed: number) => `hex(randomString(${bytes} + number % 2, ${seed}))`;
-  const post = `'step', ['llm', 'chain', 'tool'][1 + number % 3], began,
-    concat('{"text":"', ${text(140, 1)}, '"}'), concat('{"metadata":{"note":"', ${text(90, 2)}, '"}}'), 500`;
-  const patch = `began + 1, concat('{"text":"', ${text(240, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL), 500`;
-  for (const [columns, values] of [
-    ['post_name, post_run_type, post_started_at, post_inputs, post_extra, post_bytes', post],
-    ['patch_ended_at, patch_outputs, patch_error, patch_bytes', patch],
-  ]) {
-    await warehouse.command({
-      name: 'bench-insert',
-      sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
-          dotted_order, ${columns})
-        WITH fromUnixTimestamp64Micro(toInt64(({begin:UInt64} + number * ${days * 86_400} / {total:UInt64}) * 1000000)) AS began,
-          ${id('toString(number - number % 5)')} AS trace, ${id('toString(number)')} AS run
-        SELECT {tenant:UUID}, {project:UUID}, began, trace, run, began, began, run, run,
-          concat('20260101T000000000000Z', toString(trace)), ${values}
-        FROM numbers({first:UInt64}, {count:UInt64})`,
-      params,
-    });
   }
 }
 

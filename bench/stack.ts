@@ -5,10 +5,11 @@ import { join } from 'node:path';
 import { openWarehouse, type Warehouse } from '../infra/clickhouse/client.ts';
 import { loadStackSettings } from '../infra/config/stack-settings.ts';
 import { bringUp } from '../infra/native/bring-up.ts';
+import type { PartValues } from '../infra/native/part.ts';
 import { takeDown } from '../infra/native/take-down.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 
-/** Kafka, a schema registry, ClickHouse and Postgres as servers of their own, for one bench. */
+/** Kafka, a schema registry, ClickHouse, Postgres and what else was asked for, as servers of their own, for one bench. */
 export interface BenchStack {
   readonly brokers: string;
   readonly registryUrl: string;
@@ -16,14 +17,16 @@ export interface BenchStack {
   /** What the roles are started with. */
   readonly environment: Readonly<Record<string, string>>;
   readonly warehouse: Warehouse;
+  /** Addresses, names and passwords of the S3 store, where it was asked for. */
+  readonly s3: PartValues;
 }
 
 export const benchPartitions = 4;
 
 /** Runs `work` on a stack of its own, which is taken down afterwards; what is there beside it stays. */
-export async function withStack<T>(work: (stack: BenchStack) => Promise<T>): Promise<T> {
+export async function withStack<T>(work: (stack: BenchStack) => Promise<T>, more: readonly 's3'[] = []): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
-  const parts = ['kafka', 'registry', 'clickhouse', 'postgres'] as const;
+  const parts = ['kafka', 'registry', 'clickhouse', 'postgres', ...more] as const;
   const ports = { kafka: 0, registry: 0, redis: 0, s3: 0, clickhouse: 0, postgres: 0 };
   try {
     const state = await bringUp({ ...loadStackSettings(), folder, parts, ports, isCi: true }, () => {});
@@ -47,6 +50,7 @@ export async function withStack<T>(work: (stack: BenchStack) => Promise<T>): Pro
           RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
         },
         warehouse,
+        s3: state.parts.s3?.status === 'up' ? state.parts.s3.values : {},
       });
     } finally {
       await warehouse.close();

@@ -1,0 +1,51 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+
+/** Runs of one project, evenly over a stretch of time. */
+export interface RunLoad {
+  readonly tenant: string;
+  readonly project: string;
+  /** Of the whole project, by which a run's number says its time. */
+  readonly total: number;
+  readonly beginSeconds: number;
+  readonly spanSeconds: number;
+  /** Bytes of JSON a run, about. */
+  readonly bytes: number;
+}
+
+/**
+ * Inserts runs number `first` to `first + count` as the sink would: once as posts with inputs, once as patches with outputs, so
+ * that the newest are not merged. Traces of five runs; inputs, metadata and outputs are random letters, which no codec makes
+ * small. Two of a hundred failed.
+ */
+export async function insertRuns(warehouse: Warehouse, load: RunLoad, first: number, count: number): Promise<void> {
+  const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;
+  const text = (share: number, seed: number) =>
+    `hex(randomString(${Math.round((load.bytes * share) / 2)} + number % 2, ${seed}))`;
+  const post = `'step', ['llm', 'chain', 'tool'][1 + number % 3], began,
+    concat('{"text":"', ${text(0.28, 1)}, '"}'), concat('{"metadata":{"note":"', ${text(0.18, 2)}, '"}}'), ${load.bytes / 2}`;
+  const patch = `began + 1, concat('{"text":"', ${text(0.48, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL), ${load.bytes / 2}`;
+  for (const [columns, values] of [
+    ['post_name, post_run_type, post_started_at, post_inputs, post_extra, post_bytes', post],
+    ['patch_ended_at, patch_outputs, patch_error, patch_bytes', patch],
+  ]) {
+    await warehouse.command({
+      name: 'bench-insert',
+      sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id,
+          dotted_order, ${columns})
+        WITH fromUnixTimestamp64Micro(toInt64(({begin:UInt64} + number * {span:UInt64} / {total:UInt64}) * 1000000)) AS began,
+          ${id('toString(number - number % 5)')} AS trace, ${id('toString(number)')} AS run
+        SELECT {tenant:UUID}, {project:UUID}, began, trace, run, began, began, run, run,
+          concat('20260101T000000000000Z', toString(trace)), ${values}
+        FROM numbers({first:UInt64}, {count:UInt64})`,
+      params: {
+        tenant: load.tenant,
+        project: load.project,
+        total: load.total,
+        begin: load.beginSeconds,
+        span: load.spanSeconds,
+        first,
+        count,
+      },
+    });
+  }
+}
