@@ -6,7 +6,7 @@ const startWithinMs = 60_000;
 
 /** One role in a process of its own, out of the built code. */
 export interface RoleProcess {
-  /** Where the main API answers, or for `ingest` its metrics and readiness. */
+  /** Where the main API answers, or for `ingest` and `exports` their metrics and readiness. */
   readonly url: string;
   readonly pid: number;
   /** What it wrote so far. */
@@ -17,7 +17,7 @@ export interface RoleProcess {
 
 /** Starts a role and waits until it says where it answers. */
 export async function startRole(
-  role: 'all' | 'api' | 'ingest',
+  role: 'all' | 'api' | 'ingest' | 'exports',
   environment: Readonly<Record<string, string>>,
 ): Promise<RoleProcess> {
   const env = {

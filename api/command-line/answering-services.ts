@@ -1,8 +1,10 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
 import { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
@@ -21,13 +23,14 @@ export interface AnsweringParts {
   /** Signs links; the same on every process that answers. */
   readonly secretKey: string;
   readonly healthChecks: readonly HealthCheck[];
+  readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly enqueueProjectDeletion: Services['enqueueProjectDeletion'];
   readonly countRuns: AcceptPorts['count'];
 }
 
 /** What the operations of the main API call: the accept ports and the authenticator of this process, beside what is given. */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
-  const { config, logger, log, secretKey, healthChecks, enqueueProjectDeletion, countRuns } = parts;
+  const { config, logger, log, secretKey, healthChecks, jobs, enqueueProjectDeletion, countRuns } = parts;
   const { database, warehouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
   ends.add('authenticator', () => authenticator.close());
@@ -42,6 +45,8 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runPlaces, config, count: countRuns },
+    destinations: destinationPorts(config, database, secretKey),
+    exports: { database, log, jobs, limits: config, logger, now: () => new Date() },
     healthChecks,
     enqueueProjectDeletion,
   };

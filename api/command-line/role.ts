@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 
-export type Role = 'all' | 'api' | 'ingest';
+export type Role = 'all' | 'api' | 'ingest' | 'exports';
 
 /**
  * What a role cannot do without, beyond what the settings say each by itself.

@@ -24,7 +24,7 @@ import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { checkRole, embedsEngines, type Role } from './role.ts';
 
-/** `runlake all|api|ingest`. Resolves when the role was stopped. @throws what keeps it from starting. */
+/** `runlake all|api|ingest|exports`. Resolves when the role was stopped. @throws what keeps it from starting. */
 export async function runRole(role: Role): Promise<void> {
   const { config, unknownVariables } = loadConfig();
   const logger = createLogger(config.logLevel, role);
@@ -37,7 +37,7 @@ export async function runRole(role: Role): Promise<void> {
     const folder = embedsEngines(config) ? await takeFolder(config, ends) : undefined;
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     ends.add('traces', () => tracing.stop());
-    if (role !== 'ingest') await checkPort(config);
+    if (role === 'all' || role === 'api') await checkPort(config);
     // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
     const [{ addresses, enginesGone }, { serveRole }] = await Promise.all([
       startEngines(folder, config, logger, ends),

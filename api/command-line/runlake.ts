@@ -20,6 +20,7 @@ const roles: readonly (readonly [Role, string])[] = [
   ['all', 'run everything in one process; starts the engines that have no address (default)'],
   ['api', 'answer HTTP and publish to the event log'],
   ['ingest', 'take events from the log into ClickHouse and count usage'],
+  ['exports', 'write bulk exports to buckets'],
 ];
 for (const [role, about] of roles) {
   program

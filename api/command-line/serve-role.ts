@@ -2,7 +2,8 @@
  * Composes the parts of a role in one process.
  *
  * Order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink → jobs and
- * their workers → HTTP. `api` leaves out sink, roll-up and workers; `ingest` leaves out the API, and answers only for its health.
+ * their workers → bulk exports → HTTP. `api` leaves out sink, roll-up and all workers; `ingest` leaves out exports and the API,
+ * `exports` everything but them; both answer only for their health.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { DataFolder } from '../../infra/embedded/data-folder.ts';
@@ -24,6 +25,7 @@ import { prepareStores } from './prepare-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
 import type { Role } from './role.ts';
 import { serveHttp } from './serve-http.ts';
+import { startExports } from './start-exports.ts';
 import { startStoring } from './start-storing.ts';
 import { startWorkers } from './start-workers.ts';
 
@@ -56,7 +58,8 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
   ends.add('telemetry', () => telemetry?.close());
 
   const { log, healthChecks: ofLog } = await openEventLog({ config, logger, stores }, ends);
-  const storing = role === 'api' ? [] : await startStoring({ config, logger, stores, log }, ends);
+  const ingests = role === 'all' || role === 'ingest';
+  const storing = ingests ? await startStoring({ config, logger, stores, log }, ends) : [];
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
     redisUrl: config.redisUrl,
@@ -64,7 +67,9 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     logger,
   });
   ends.add('jobs', () => jobs.close());
-  if (role !== 'api') await startWorkers({ config, logger, stores, log, jobs });
+  if (ingests) await startWorkers({ config, logger, stores, log, jobs });
+  const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
+  if (role === 'all' || role === 'exports') await startExports({ config, logger, stores, log, jobs, secretKey }, ends);
 
   const healthChecks: readonly HealthCheck[] = [
     { name: 'clickhouse', check: () => warehouse.ping() },
@@ -73,17 +78,27 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     ...storing,
     { name: 'jobs', check: () => jobs.check() },
   ];
-  if (role === 'ingest') {
+  if (role === 'ingest' || role === 'exports') {
     const { metricsHost: host, metricsPort: port } = config;
     const opened = await startTelemetryServer({ host, port, healthChecks, logger });
     telemetry = opened;
     ends.add('readiness', () => opened.startDraining());
-    console.log(`Runlake takes events into the store  (metrics and readiness: ${opened.url})`);
+    const does = role === 'ingest' ? 'takes events into the store' : 'writes bulk exports';
+    console.log(`Runlake ${does}  (metrics and readiness: ${opened.url})`);
   } else {
-    const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
     const enqueueDeletion = enqueueProjectDeletion(jobs);
     const services = answeringServices(
-      { config, logger, stores, log, secretKey, healthChecks, countRuns, enqueueProjectDeletion: enqueueDeletion },
+      {
+        config,
+        logger,
+        stores,
+        log,
+        jobs,
+        secretKey,
+        healthChecks,
+        countRuns,
+        enqueueProjectDeletion: enqueueDeletion,
+      },
       ends,
     );
     const firstKey = await bootstrap(database, config);

@@ -9,6 +9,19 @@ import { getAttachment } from './attachments/get-attachment.ts';
 import { exportGranularUsage } from './billing/export-granular-usage.ts';
 import { getGranularUsage } from './billing/granular-usage.ts';
 import { getOrganizationUsage } from './billing/organization-usage.ts';
+import { cancelBulkExport } from './bulk-exports/cancel-bulk-export.ts';
+import { createBulkExport } from './bulk-exports/create-bulk-export.ts';
+import { createDestination } from './bulk-exports/destinations/create-destination.ts';
+import { deleteDestination } from './bulk-exports/destinations/delete-destination.ts';
+import { getDestination } from './bulk-exports/destinations/get-destination.ts';
+import { listDestinations } from './bulk-exports/destinations/list-destinations.ts';
+import { updateDestination } from './bulk-exports/destinations/update-destination.ts';
+import { getBulkExport } from './bulk-exports/get-bulk-export.ts';
+import { getBulkExportRun } from './bulk-exports/get-export-run.ts';
+import { listBulkExports } from './bulk-exports/list-bulk-exports.ts';
+import { listBulkExportRuns } from './bulk-exports/list-export-runs.ts';
+import { listBulkExportRunFiles } from './bulk-exports/list-run-files.ts';
+import { listScheduledExportRuns } from './bulk-exports/list-scheduled-runs.ts';
 import { createFeedback } from './feedback/create-feedback.ts';
 import { deleteFeedback } from './feedback/delete-feedback.ts';
 import { getFeedback } from './feedback/get-feedback.ts';
@@ -101,4 +114,18 @@ export const operations: readonly Operation[] = [
   getGranularUsage,
   exportGranularUsage,
   getOrganizationUsage,
+  // bulk exports
+  createDestination,
+  listDestinations,
+  getDestination,
+  updateDestination,
+  deleteDestination,
+  createBulkExport,
+  listBulkExports,
+  listScheduledExportRuns,
+  getBulkExport,
+  cancelBulkExport,
+  listBulkExportRuns,
+  getBulkExportRun,
+  listBulkExportRunFiles,
 ];

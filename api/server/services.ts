@@ -3,6 +3,8 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { DestinationPorts } from '../../pipelines/exports/destinations/ports.ts';
+import type { ExportPorts } from '../../pipelines/exports/export-ports.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
@@ -20,10 +22,14 @@ export interface Services {
   readonly projects: ProjectResolver;
   /** Feedback that this process sent lately. */
   readonly recentFeedback: RecentFeedback;
+  /** Reaches and checks the destinations of bulk exports. */
+  readonly destinations: DestinationPorts;
   /** Takes runs to the event log. */
   readonly accept: AcceptPorts;
   /** Signs the links under which attachments can be read without a key. */
   readonly attachmentSigner: TokenSigner;
+  /** Makes, reads and cancels bulk exports; the work is done by whoever has the workers. */
+  readonly exports: ExportPorts;
   /** Parts that have to be up for this process to serve; named in `/ready`. */
   readonly healthChecks: readonly HealthCheck[];
   /** Hands a deleted project to the worker that deletes its runs. */

@@ -1,3 +1,4 @@
+import { Type } from 'typebox';
 import { bytes, count, MIB, optional, required, type Setting, text } from './setting.ts';
 
 const hourMs = 3_600_000;
@@ -89,9 +90,15 @@ export const exportSettings = {
     256 * MIB,
     'Bytes of JSON at which a bulk export begins another file; the work folder holds a few times as much for each run that is worked on.',
   ),
+  exportEncoderBytes: required(
+    'RUNLAKE_EXPORT_ENCODER_BYTES',
+    Type.Integer({ minimum: 64 * MIB, maximum: 64 * 1024 ** 3 }),
+    256 * MIB,
+    'Memory of the buffers of one encoder process, which takes some 200 MB beside it.',
+  ),
   exportWorkDir: optional(
     'RUNLAKE_EXPORT_WORK_DIR',
     text,
-    'Folder for files on their way to the bucket. Unset: `exports` in the data folder.',
+    'Folder for files on their way to the bucket, of this machine alone. Unset: `exports` in the data folder.',
   ),
 } as const satisfies Record<string, Setting>;

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSameProcess, processIdentity } from '../../infra/embedded/process-identity.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
 
 /** The name of the file that says whose a folder is. */
 const ownerFile = 'owner.json';
@@ -18,8 +19,17 @@ export interface WorkFolders {
   close(): Promise<void>;
 }
 
-/** @throws what the file system throws where `root` cannot be made or written. */
+/** @throws WORK_FILE_UNUSABLE where `root` cannot be made, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
+  try {
+    return await open(root);
+  } catch (cause) {
+    const reason = (cause as NodeJS.ErrnoException).code ?? 'unknown';
+    throw fault('WORK_FILE_UNUSABLE', { file: root, reason }, { cause });
+  }
+}
+
+async function open(root: string): Promise<WorkFolders> {
   await mkdir(root, { recursive: true, mode: 0o700 });
   await removeLeft(root);
   const own = join(root, `${process.pid}-${randomBytes(6).toString('hex')}`);

@@ -57,6 +57,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
         log,
         secretKey: 'secret of the tests',
         healthChecks: [{ name: 'postgres', check: () => database.ping() }],
+        jobs: { enqueue: async () => undefined },
         enqueueProjectDeletion: async (project) => void deletions.push(project),
         countRuns: () => undefined,
       },

@@ -1,18 +1,21 @@
 import { Type } from 'typebox';
-import { exportStatuses } from '../../../pipelines/exports/export-states.ts';
 import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/read-export.ts';
 import { Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 type Schema = Parameters<typeof Type.Union>[0][number];
 export const nullable = <T extends Schema>(schema: T) => Type.Union([schema, Type.Null()]);
 const optional = <T extends Schema>(schema: T) => Type.Optional(nullable(schema));
-const oneOf = (values: readonly string[], options: { description?: string } = {}) =>
-  Type.Union(
-    values.map((value) => Type.Literal(value)),
-    options,
-  );
 
-export const Status = (options: { description?: string } = {}) => oneOf(exportStatuses, options);
+/** Source: SPEC 3.3. */
+export const Status = () =>
+  Type.Union([
+    Type.Literal('CREATED'),
+    Type.Literal('RUNNING'),
+    Type.Literal('COMPLETED'),
+    Type.Literal('FAILED'),
+    Type.Literal('CANCELLED'),
+    Type.Literal('TIMEDOUT'),
+  ]);
 const FormatVersion = Type.Union([Type.Literal('v1'), Type.Literal('v2_beta')]);
 const Compression = Type.Union([
   Type.Literal('none'),

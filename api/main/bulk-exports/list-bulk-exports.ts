@@ -1,5 +1,4 @@
 import { Type } from 'typebox';
-import type { ExportStatus } from '../../../pipelines/exports/export-states.ts';
 import { listExports } from '../../../pipelines/exports/list-exports.ts';
 import { Uuid } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
@@ -25,7 +24,7 @@ export const listBulkExports = defineOperation({
   schema: { query: Query, response: { 200: Type.Array(BulkExport) } },
   handler: async ({ caller, query, services }) => {
     const found = await listExports(services.database, caller.workspaceId, {
-      statuses: query.status as ExportStatus[] | undefined,
+      statuses: query.status,
       projectId: query.session_id,
       destinationId: query.bulk_export_destination_id,
       sourceExportId: query.source_bulk_export_id,

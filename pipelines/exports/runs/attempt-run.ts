@@ -49,11 +49,12 @@ async function makeFiles(ports: AttemptPorts, { run, of, nextPart }: TakenRun, s
   const { database, now, folders } = ports;
   if (await isProjectDeleted(database, of)) throw fault('EXPORT_PROJECT_DELETED');
   const store = await ports.openStore(of);
+  const source = ports.openSource(scopeOf(of, run), formatOf(of));
   try {
     await folders.during(run.id, (folder) =>
       exportRun(
         {
-          source: ports.openSource(scopeOf(of, run), formatOf(of)),
+          source,
           store,
           checkpoint: new Checkpoint(database, run, now),
           folder,
@@ -64,6 +65,7 @@ async function makeFiles(ports: AttemptPorts, { run, of, nextPart }: TakenRun, s
       ),
     );
   } finally {
+    source.close();
     await store.close();
   }
 }

@@ -34,8 +34,10 @@ export interface SliceSource<Read> {
   find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportSlice | undefined>;
   /** Reads a slice into `folder`, which is its own. */
   read(slice: ExportSlice, folder: string, signal: AbortSignal): Promise<Read>;
-  /** Makes the file that goes up, in the same folder. Of no runs too. */
-  encode(read: Read, signal: AbortSignal): Promise<EncodedPart>;
+  /** Makes the file that goes up, in the same folder; undefined where no run of the slice is left. */
+  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart | undefined>;
+  /** Gives back what it works with. */
+  close(): void;
 }
 
 export interface EncodedPart {
@@ -46,7 +48,7 @@ export interface EncodedPart {
 
 export interface RunToExport<Read> {
   readonly source: SliceSource<Read>;
-  readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads'>;
+  readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads' | 'delete'>;
   readonly checkpoint: Checkpoint;
   /** Of this attempt alone; removed by whoever made it. */
   readonly folder: string;
@@ -135,24 +137,25 @@ async function* encoded<Read>(
   run: RunToExport<Read>,
   slices: AsyncGenerator<PartOnDisk<Read>>,
   signal: AbortSignal,
-): AsyncGenerator<PartOnDisk<EncodedPart>> {
+): AsyncGenerator<PartOnDisk<EncodedPart | undefined>> {
   for await (const slice of slices) {
-    yield { ...slice, made: await timed('encode', () => run.source.encode(slice.made, signal)) };
+    yield { ...slice, made: await timed('encode', () => run.source.encode(slice.made, slice.folder, signal)) };
   }
 }
 
 /** Step 5. @returns the rows that it added. */
 async function writePart<Read>(
   { store, checkpoint, keyOf }: RunToExport<Read>,
-  { part, slice, repeated, folder, made }: PartOnDisk<EncodedPart>,
+  { part, slice, repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
   signal: AbortSignal,
 ): Promise<number> {
   const { after, last, rows: found, bytes: sliceBytes } = slice;
-  if (made.rows === 0 && !repeated) {
-    // Deleted since it was found.
+  const key = keyOf(part);
+  if (made === undefined) {
+    // Deleted since they were found. What an earlier attempt may have written of them is not listed, and goes as far as rights allow.
+    if (repeated) await store.delete(key, { signal }).catch(() => undefined);
     await checkpoint.skipTo(last);
   } else {
-    const key = keyOf(part);
     const path = store.pathOf(key);
     const pending = { part, after: after ?? null, last, rows: found, bytes: sliceBytes, path, uploadId: null };
     await checkpoint.notePending(pending);
@@ -163,7 +166,7 @@ async function writePart<Read>(
     exportedBytes.inc(bytes);
   }
   await rm(folder, { recursive: true, force: true });
-  return made.rows;
+  return made?.rows ?? 0;
 }
 
 async function timed<Result>(

@@ -1,0 +1,55 @@
+import { resolve } from 'node:path';
+import type { Config } from '../../infra/config/settings.ts';
+import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
+import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
+import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
+import { startExportWorkers } from '../../pipelines/exports/start-export-workers.ts';
+import type { Ends } from './ends.ts';
+import type { Stores } from './open-stores.ts';
+
+/**
+ * What `all` and `exports` do: bulk exports are started, worked on and looked over in this process. At the end they come before
+ * the jobs, which else would wait for a run of hours.
+ * @throws what work folder and jobs throw.
+ */
+export async function startExports(
+  parts: {
+    readonly config: Config;
+    readonly logger: Logger;
+    readonly stores: Stores;
+    readonly log: EventLog;
+    readonly jobs: Jobs;
+    /** Opens the credentials of destinations; the same on every process. */
+    readonly secretKey: string;
+    readonly now?: () => Date;
+  },
+  ends: Ends,
+): Promise<void> {
+  const { config, logger, log, jobs, secretKey, now = () => new Date() } = parts;
+  const { database, warehouse } = parts.stores;
+  const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
+  ends.add('encoders', () => encoders.close());
+  const destinations = destinationPorts(config, database, secretKey);
+  const workers = await startExportWorkers(
+    {
+      database,
+      log,
+      jobs,
+      limits: config,
+      logger,
+      now,
+      openStore: (destination) => openDestination(destinations, destination),
+      openSource: sliceSources({ warehouse, encoders }, config),
+    },
+    {
+      workFolder: resolve(config.exportWorkDir ?? `${config.dataDir}/exports`),
+      concurrency: config.exportConcurrency,
+      sweepMs: config.exportSweepMs,
+    },
+  );
+  ends.add('bulk exports', () => workers.stop());
+}
