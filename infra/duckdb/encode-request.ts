@@ -38,7 +38,7 @@ export interface EncodeRequest {
   readonly rowGroupRows: number;
 }
 
-/** CSV as RFC 4180 has it, with `\n` at the end of each line; nothing between two commas is null. */
+/** CSV as RFC 4180 has it, with `\n` at the end of each line; nothing between two commas is null. No line may be empty. */
 export interface BesideFile {
   readonly file: string;
   readonly columns: readonly string[];

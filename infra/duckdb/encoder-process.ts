@@ -17,7 +17,19 @@ export interface EncoderProcess {
   kill(): void;
 }
 
-const longestReason = 500;
+/** DuckDB's text quotes paths and values: only what kind of error it was goes into the message, and how much memory was short. */
+function refusal(text: string): RunlakeError {
+  const [, whole = '', kind = 'an error without a name'] =
+    /^(?:Error: )?(([A-Z][A-Za-z ]+ Error)[^\n]*)/.exec(text) ?? [];
+  const cause = text.slice(0, 2_000);
+  if (/no space left/i.test(text))
+    return fault('WORK_FILE_UNUSABLE', { file: 'of the encoder', reason: 'ENOSPC' }, { cause });
+  return fault(
+    'PARQUET_ENCODER_FAILED',
+    { reason: kind === 'Out of Memory Error' ? whole.slice(0, 200) : kind },
+    { cause },
+  );
+}
 
 /** Starts it. It is asked at once: what is sent to a process that is starting waits for it. */
 export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
@@ -56,7 +68,7 @@ export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
     const { resolve, reject } = asked;
     asked = undefined;
     if (answer.reason === undefined) resolve(answer.facts);
-    else reject(fault('PARQUET_ENCODER_FAILED', { reason: answer.reason.slice(0, longestReason) }));
+    else reject(refusal(answer.reason));
   });
   return {
     pid: child.pid,

@@ -233,7 +233,7 @@ export const catalogue = {
   PARQUET_ENCODER_FAILED: terminal(
     500,
     'A Parquet file could not be made: {reason}.',
-    'It is tried again by itself; if it keeps happening, raise RUNLAKE_EXPORT_ENCODER_MEMORY, leave fields out, or look into the log.',
+    'It is tried again by itself; if it keeps happening, raise RUNLAKE_EXPORT_ENCODER_BYTES, or leave fields out.',
   ),
   WORK_FILE_UNUSABLE: terminal(
     500,

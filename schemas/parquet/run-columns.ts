@@ -214,7 +214,7 @@ export const runParquetColumns = [
     unit: 'list of text; v1: JSON array as it came',
     nullWhen: unsaid,
     example: '[prod, beta]',
-    text: 'In v2_beta a tag that is no text is its JSON, and half of a surrogate pair is U+FFFD.',
+    text: 'In v2_beta a tag that is no text is its JSON, with numbers in their shortest form, and half of a surrogate pair is U+FFFD.',
   },
   {
     name: 'feedback_stats',

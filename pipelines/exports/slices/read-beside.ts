@@ -36,6 +36,8 @@ interface Ports {
 
 const listing = 'rows.csv';
 const file = 'beside.csv';
+/** In front of each line: one of a single empty value would be no line. */
+const there = '1';
 /** Rows whose surroundings are read at once. */
 const batchRows = 1_000;
 
@@ -67,11 +69,13 @@ export async function readBeside(
       const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
       const stats = await feedbackStats(ports.warehouse, request.scope.tenantId, ids);
       await lines.write(
-        batch.map(({ runId }) => csvLine(wanted.map((field) => besideValue(field, places.get(runId), stats.get(runId))))),
+        batch.map(({ runId }) =>
+          csvLine([there, ...wanted.map((field) => besideValue(field, places.get(runId), stats.get(runId)))]),
+        ),
       );
     }
     await lines.close();
-    return { file, columns: wanted.map(sourceName), longestLineBytes: lines.longestLineBytes };
+    return { file, columns: ['there', ...wanted.map(sourceName)], longestLineBytes: lines.longestLineBytes };
   } catch (error) {
     await lines.remove();
     throw error;

@@ -37,7 +37,7 @@ describe('odd values', () => {
     { tags: text('["a", "b c","é", "", "\\"quoted\\"", "comma,"]') },
     {
       tags: text(
-        `["${backslash}ud800x", "a${backslash}u0000b", null, 1, 1.50, true, {"a":[1]}, 12345678901234567890123]`,
+        `["${backslash}ud800x", "a${backslash}u0000b", null, 1, 1.5, true, {"a":[1]}, 12345678901234567890123]`,
       ),
     },
     { runType: 'llm' as const, promptTokens: 5, totalTokens: Number.MAX_SAFE_INTEGER, totalCost: '0.10' },
