@@ -190,6 +190,6 @@ async function stages(url: string): Promise<ReadonlyMap<string, number>> {
 
 async function loopDelayMs(url: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
-  const [, seconds] = /^nodejs_eventloop_lag_p99_seconds(?:\{.*\})? (\S+)/m.exec(text) ?? [];
+  const [, seconds] = /^runlake_nodejs_eventloop_lag_p99_seconds(?:\{.*\})? (\S+)/m.exec(text) ?? [];
   return Number(seconds) * 1_000;
 }

@@ -9,7 +9,7 @@ export const counting: Readonly<Record<'runs' | 'traces', (groupBy: Grouping) =>
     inShape(`SELECT intDiv(toUnixTimestamp(trace_time) - {origin:UInt32}, {stride:UInt32}) AS bucket, ${columnOfRuns[groupBy]} AS id,
       uniqExact(trace_id) AS counted
     FROM runs
-    WHERE tenant_id IN {workspaces:Array(UUID)}
+    WHERE tenant_id = {workspace:UUID}
       AND trace_time >= toDateTime({start:UInt32}, 'UTC') AND trace_time < toDateTime({end:UInt32}, 'UTC')
       AND start_time >= toDateTime({start:UInt32}, 'UTC') AND start_time < toDateTime({end:UInt32} + 86400, 'UTC')
     GROUP BY bucket, id`),
@@ -17,7 +17,7 @@ export const counting: Readonly<Record<'runs' | 'traces', (groupBy: Grouping) =>
     inShape(`SELECT intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32}) AS bucket, ${columnOfTraces[groupBy]} AS id,
       uniqExact(trace_id) AS counted
     FROM traces FINAL
-    WHERE tenant_id IN {workspaces:Array(UUID)}
+    WHERE tenant_id = {workspace:UUID}
       AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
     GROUP BY bucket, id`),
 };

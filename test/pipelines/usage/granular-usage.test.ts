@@ -73,15 +73,15 @@ describe('the query', () => {
       FROM (SELECT bucket, sumMap(ids, traces) AS total FROM (
       SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
       FROM usage_hourly FINAL
-      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({from:UInt32}, 'UTC')
+      WHERE tenant_id = {workspace:UUID} AND dimension = {dimension:String} AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({from:UInt32}, 'UTC')
       UNION ALL
       SELECT toUInt32(intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
       FROM usage_daily FINAL
-      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))
+      WHERE tenant_id = {workspace:UUID} AND dimension = {dimension:String} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))
       UNION ALL
       SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
       FROM usage_hourly FINAL
-      WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND hour >= toDateTime({to:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
+      WHERE tenant_id = {workspace:UUID} AND dimension = {dimension:String} AND hour >= toDateTime({to:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
       ) GROUP BY bucket)"
     `);
   });
