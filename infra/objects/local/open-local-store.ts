@@ -72,13 +72,15 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
           const draftName = newDraftName();
           await noteUpload?.(draftName);
           const hash = createHash('sha256');
+          const { size } = await source.stat();
           let bytes = 0;
           await writeWhole(path, draftPath(path, draftName) as string, async (file) => {
             const piece = Buffer.allocUnsafe(pieceBytes);
             for (;;) {
               signal?.throwIfAborted();
-              const { bytesRead } = await source.read(piece, 0, pieceBytes, bytes);
-              if (bytesRead === 0) return;
+              if (bytes === size) return;
+              const { bytesRead } = await source.read(piece, 0, Math.min(pieceBytes, size - bytes), bytes);
+              if (bytesRead === 0) throw fault('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
               const content = piece.subarray(0, bytesRead);
               hash.update(content);
               await writeAll(file, content);

@@ -1,0 +1,198 @@
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+
+export interface StoreUnderTest {
+  /** A store whose keys all begin with `prefix`, which reads and writes. Two of the same prefix hold the same objects. */
+  open(prefix: string): ObjectStore;
+  /** Sees everything below the prefixes of the test, as names from the store's own root, whatever their form. */
+  names(): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+const MIB = 1024 ** 2;
+const sha256 = (body: Uint8Array) => createHash('sha256').update(body).digest('hex');
+
+/** What every place for exported files promises, whoever stands behind it. */
+export function objectStoreContract(name: string, openStores: () => Promise<StoreUnderTest>): void {
+  describe(`object store: ${name}`, () => {
+    let stores: StoreUnderTest;
+    let store: ObjectStore;
+    let folder: string;
+    const prefix = `contract/${randomUUID()}`;
+
+    const file = (body: Uint8Array) => {
+      const path = join(folder, randomUUID());
+      writeFileSync(path, body);
+      return path;
+    };
+    const read = (key: string, maxBytes = 64 * MIB) => store.get(key, { maxBytes });
+    const namesOf = async (part: string) => (await stores.names()).filter((found) => found.includes(part));
+
+    beforeAll(async () => {
+      stores = await openStores();
+      store = stores.open(prefix);
+      folder = mkdtempSync(join(tmpdir(), 'runlake-objects-'));
+    });
+    afterAll(async () => {
+      await store?.close();
+      await stores?.close();
+      if (folder) rmSync(folder, { recursive: true, force: true });
+    });
+
+    it('can be reached', async () => {
+      await store.reach();
+    });
+
+    it('gives back what was put, and the later of two', async () => {
+      await store.put('a/b/object.json', Buffer.from('{"first":true}'), { contentType: 'application/json' });
+      expect((await read('a/b/object.json')).toString()).toBe('{"first":true}');
+      await store.put('a/b/object.json', Buffer.from('2'));
+      expect((await read('a/b/object.json')).toString()).toBe('2');
+      await store.put('empty', new Uint8Array());
+      expect((await read('empty')).length).toBe(0);
+      expect(store.pathOf('a/b/object.json')).toMatch(new RegExp(`${prefix}/a/b/object\\.json$`));
+    });
+
+    it('reads no more than it is asked to', async () => {
+      const body = randomBytes(3 * MIB);
+      await store.put('large', body);
+      expect(await read('large', 10)).toEqual(body.subarray(0, 10));
+      expect(sha256(await read('large', 3 * MIB))).toBe(sha256(body));
+    });
+
+    it('says that an object is not there, and deletes what is', async () => {
+      await expect(read('never')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING', retryable: false });
+      await store.put('gone', Buffer.from('x'));
+      await store.delete('gone');
+      await expect(read('gone')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING' });
+      await store.delete('gone');
+      await store.delete('no/folder/either');
+    });
+
+    it.each([
+      ['empty', 0],
+      ['of one byte', 1],
+      ['just below what goes up in parts', 16 * MIB - 1],
+      ['that goes up in parts', 16 * MIB],
+      ['with a last part of one byte', 24 * MIB + 1],
+    ])('uploads a file %s', async (what, bytes) => {
+      const body = randomBytes(bytes);
+      const noted: string[] = [];
+      const progress: number[] = [];
+      const uploaded = await store.upload(`files/${what}`, file(body), {
+        noteUpload: async (id) => {
+          // Nothing has been sent by then.
+          expect(progress).toEqual([]);
+          noted.push(id);
+        },
+        onProgress: (sent) => progress.push(sent),
+      });
+      expect(uploaded).toEqual({ bytes, sha256: sha256(body) });
+      expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
+      expect(progress).toEqual([...progress].sort((one, other) => one - other));
+      if (bytes > 0) expect(progress.at(-1)).toBe(bytes);
+      expect(noted.length).toBeLessThan(2);
+      for (const id of noted) await store.abortUploads(`files/${what}`, [id]);
+      // It is over, so there is nothing to take back.
+      expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
+    });
+
+    it('uploads over what is there', async () => {
+      await store.upload('again', file(randomBytes(20 * MIB)));
+      const body = randomBytes(17 * MIB);
+      await store.upload('again', file(body));
+      expect(sha256(await read('again'))).toBe(sha256(body));
+    });
+
+    it('leaves what was there where an upload is given up, and nothing else', async () => {
+      await store.put('kept/object', Buffer.from('before'));
+      const noted: string[] = [];
+      const controller = new AbortController();
+      const upload = store.upload('kept/object', file(randomBytes(40 * MIB)), {
+        signal: controller.signal,
+        noteUpload: async (id) => void noted.push(id),
+        onProgress: () => controller.abort(new Error('given up')),
+      });
+      await expect(upload).rejects.toThrow('given up');
+      expect((await read('kept/object')).toString()).toBe('before');
+      expect((await namesOf('kept/')).length).toBe(1);
+      await store.abortUploads('kept/object', noted);
+      await store.abortUploads('kept/object', ['no-such-upload', '../../x']);
+      expect((await read('kept/object')).toString()).toBe('before');
+    });
+
+    it('goes on with no upload whose id could not be noted', async () => {
+      const upload = store.upload('unnoted', file(randomBytes(17 * MIB)), {
+        noteUpload: async () => {
+          throw new Error('the database is away');
+        },
+      });
+      await expect(upload).rejects.toBeDefined();
+      await expect(read('unnoted')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING' });
+      expect(await namesOf('unnoted')).toEqual([]);
+    });
+
+    it('does nothing for a signal that is aborted already', async () => {
+      const signal = AbortSignal.abort(new Error('over'));
+      const calls = [
+        () => store.reach({ signal }),
+        () => store.put('aborted', Buffer.from('x'), { signal }),
+        () => store.get('a/b/object.json', { maxBytes: 1, signal }),
+        () => store.delete('a/b/object.json', { signal }),
+        () => store.upload('aborted', file(randomBytes(17 * MIB)), { signal }),
+        () => store.abortUploads('aborted', ['id'], { signal }),
+      ];
+      for (const call of calls) await expect(call()).rejects.toThrow('over');
+      expect(await namesOf('aborted')).toEqual([]);
+    });
+
+    it('fails where the file to upload is not there, or becomes shorter', async () => {
+      await expect(store.upload('nothing', join(folder, 'none'))).rejects.toMatchObject({ code: 'INTERNAL' });
+      const path = file(randomBytes(40 * MIB));
+      const upload = store.upload('shrunk', path, { noteUpload: async () => truncateSync(path, 9 * MIB) });
+      await expect(upload).rejects.toMatchObject({ code: 'INTERNAL' });
+      expect(await namesOf('shrunk')).toEqual([]);
+    });
+
+    it.each([
+      'plain',
+      'deep/er/and/deeper',
+      'with blanks and  two',
+      'quotes \' and \\" and `',
+      'percent %2F %20 100%',
+      'plus+amp&eq=q?hash#semi;colon:comma,at@',
+      'ünï-コード-🦔',
+      '(brackets) [square] {curly} <angle> |pipe| ~tilde^',
+      'trailing./dots..in/..names',
+    ])('takes any prefix: %s', async (part) => {
+      const odd = `${prefix}/${part}`;
+      const other = stores.open(`/${odd}/`);
+      try {
+        const key = 'export_id=1/runs/year=2026/month=01/day=02/part 0=ü.parquet';
+        const body = randomBytes(17 * MIB);
+        expect((await other.upload(key, file(body))).bytes).toBe(body.length);
+        await other.put(`${key}.json`, Buffer.from('{}'));
+        expect(sha256(await other.get(key, { maxBytes: 64 * MIB }))).toBe(sha256(body));
+        // The same object, named from elsewhere.
+        expect((await store.get(`${part}/${key}.json`, { maxBytes: 9 })).toString()).toBe('{}');
+        expect(other.pathOf(key).endsWith(`${odd}/${key}`)).toBe(true);
+      } finally {
+        await other.close();
+      }
+    });
+
+    it('ends calls that are under way when it is closed', async () => {
+      const closing = stores.open(prefix);
+      const reads = closing.get('large', { maxBytes: 3 * MIB }).then(
+        () => 'read',
+        (error) => error.code,
+      );
+      await closing.close();
+      expect(['read', 'DESTINATION_UNAVAILABLE']).toContain(await reads);
+    });
+  });
+}

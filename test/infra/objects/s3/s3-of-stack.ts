@@ -1,0 +1,63 @@
+import { ListMultipartUploadsCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
+import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
+import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
+import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
+import { stackPart } from '../../../engines/stack.ts';
+
+export type S3Identity = 'admin' | 'writer' | 'reader';
+
+/** The S3 store of the native stack. */
+export interface S3OfStack {
+  readonly endpoint: string;
+  readonly bucket: string;
+  /** Asks the store itself, with every right. */
+  readonly admin: S3Client;
+  credentials(identity: S3Identity): NonNullable<S3Options['credentials']>;
+  /** A store of ours; what is not said is the bucket of the stack, as the writer. */
+  open(options?: Partial<S3Options>): ObjectStore;
+  /** Objects, and uploads in parts that are not over, by their names. */
+  names(bucket?: string): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+/** Undefined, with the reason printed, where it is not up. */
+export function s3OfStack(): S3OfStack | undefined {
+  const part = stackPart('s3');
+  if (part === undefined) return undefined;
+  const { endpoint = '', bucket = '', region = '' } = part;
+  const credentials = (identity: S3Identity) => ({
+    accessKeyId: part[`${identity}AccessKeyId`] ?? '',
+    secretAccessKey: part[`${identity}SecretAccessKey`] ?? '',
+  });
+  const admin = new S3Client({ endpoint, region, forcePathStyle: true, credentials: credentials('admin') });
+  return {
+    endpoint,
+    bucket,
+    admin,
+    credentials,
+    open: (options = {}) =>
+      openS3Store({
+        bucket,
+        prefix: '',
+        region,
+        endpointUrl: endpoint,
+        isBucketInEndpoint: false,
+        addressingStyle: 'auto',
+        credentials: credentials('writer'),
+        allowPrivateEndpoints: true,
+        ...options,
+      }),
+    async names(of = bucket) {
+      const found: string[] = [];
+      for (let token: string | undefined; ; ) {
+        const page = await admin.send(new ListObjectsV2Command({ Bucket: of, ContinuationToken: token }));
+        found.push(...(page.Contents ?? []).map(({ Key }) => Key ?? ''));
+        token = page.NextContinuationToken;
+        if (token === undefined) break;
+      }
+      const { Uploads = [] } = await admin.send(new ListMultipartUploadsCommand({ Bucket: of }));
+      return [...found, ...Uploads.map(({ Key }) => Key ?? '')];
+    },
+    close: async () => admin.destroy(),
+  };
+}
