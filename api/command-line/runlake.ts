@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { LetterChoice } from './dlq.ts';
+import { addExportCommands } from './export/export-commands.ts';
 import type { CreateKeyOptions } from './keys.ts';
 import type { Role } from './role.ts';
 
@@ -93,6 +94,8 @@ choosing(dlq.command('replay [ids...]').description('put events back at the end 
       'without --force. The letter itself stays where it is. Ends with status 1 where any letter was not replayed.',
   )
   .action(async (ids: string[], choice: LetterChoice) => (await import('./dlq.ts')).replayLetters(ids, choice));
+
+addExportCommands(program);
 
 const [first] = process.argv.slice(2);
 const known = ['help', ...program.commands.map((command) => command.name())];

@@ -1,0 +1,103 @@
+import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { createExport } from '../../../pipelines/exports/create-export.ts';
+import type { ExportFormat } from '../../../pipelines/exports/export-scope.ts';
+import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
+import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
+import { printable } from '../print-table.ts';
+import { withExports } from './export-access.ts';
+import { findDestination, findProject, findWorkspace } from './find-by-name.ts';
+import { watchUntilEnd } from './watch.ts';
+
+export interface CreateOptions {
+  readonly project: string;
+  readonly destination: string;
+  readonly start: string;
+  readonly end?: string;
+  readonly intervalHours?: string;
+  readonly fields?: string;
+  readonly formatVersion: ExportFormat['version'];
+  readonly compression: ExportFormat['compression'];
+  readonly workspace?: string;
+  readonly watch?: boolean;
+  readonly json?: boolean;
+}
+
+/** Which option a field of the request comes from. */
+const optionOf: Readonly<Record<string, string>> = {
+  start_time: '--start',
+  end_time: '--end',
+  interval_hours: '--interval-hours',
+  export_fields: '--fields',
+};
+
+/** `runlake export create`. With --watch the exit code is 0 only if the export is COMPLETED. */
+export async function createOne(options: CreateOptions): Promise<void> {
+  const startTimeMicros = microsOf('--start', options.start);
+  const endTimeMicros = options.end === undefined ? undefined : microsOf('--end', options.end);
+  const intervalHours = options.intervalHours === undefined ? undefined : hoursOf(options.intervalHours);
+  if (endTimeMicros === undefined && intervalHours === undefined) {
+    throw fault('BAD_REQUEST', { reason: 'Say --end, or --interval-hours for a schedule.' });
+  }
+  if (options.watch === true && intervalHours !== undefined) {
+    throw fault('BAD_REQUEST', { reason: '--watch is for exports with an --end: a schedule has none.' });
+  }
+  const exportFields = options.fields?.split(',').flatMap((name) => name.trim() || []);
+  await withExports(async (access) => {
+    const { database, operator, ports } = access;
+    const workspace = await findWorkspace(access, options.workspace);
+    const project = await findProject(database, workspace, options.project);
+    const destination = await findDestination(database, workspace, options.destination);
+    const made = await createExport(
+      ports,
+      { workspaceId: workspace.id, keyId: operator.keyId },
+      {
+        destinationId: destination.id,
+        projectId: project.id,
+        startTimeMicros,
+        endTimeMicros,
+        intervalHours,
+        formatVersion: options.formatVersion,
+        compression: options.compression,
+        exportFields,
+      },
+    ).catch((error: unknown) => {
+      throw inOptions(error);
+    });
+    if (options.json === true) console.log(JSON.stringify(showExport(made, ports.now())));
+    else if (options.watch === true) console.log(`Export ${made.id} of ${printable(project.name)}`);
+    else {
+      console.error(
+        intervalHours === undefined
+          ? `Export made; to see how it goes: runlake export watch ${made.id}`
+          : `Schedule made; what it spawns: runlake export list --source ${made.id}`,
+      );
+      console.log(made.id);
+    }
+    if (options.watch === true) await watchUntilEnd(access, made, { json: options.json === true });
+  });
+}
+
+/** Faults of the fields in the words of the command line. */
+function inOptions(error: unknown): unknown {
+  if (!isRunlakeError(error) || error.fields === undefined) return error;
+  const reasons = error.fields.map(({ loc, msg }) => {
+    const field = String(loc.at(-1));
+    const said = Object.entries(optionOf).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
+    return `${optionOf[field] ?? field}: ${said}.`;
+  });
+  return fault('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
+}
+
+function microsOf(option: string, text: string): number {
+  const micros = parseTime(text);
+  if (micros !== undefined) return micros;
+  const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${printable(text)}'.`;
+  throw fault('BAD_REQUEST', { reason });
+}
+
+function hoursOf(text: string): number {
+  const hours = Number(text);
+  if (/^\d{1,3}$/.test(text) && hours >= 1 && hours <= 168) return hours;
+  const reason = `--interval-hours must be a whole number from 1 to 168, not '${printable(text)}'.`;
+  throw fault('BAD_REQUEST', { reason });
+}

@@ -1,0 +1,92 @@
+import { text as readAll } from 'node:stream/consumers';
+import { Value } from 'typebox/value';
+import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
+import type { DestinationRecord } from '../../../pipelines/exports/destinations/destination-config.ts';
+import { destinationPorts } from '../../../pipelines/exports/destinations/destination-ports.ts';
+import { NewDestination, showDestination } from '../../main/bulk-exports/destinations/destination-schema.ts';
+import { printable, printTable } from '../print-table.ts';
+import { withExports } from './export-access.ts';
+import { everyDestination, findWorkspace, findWorkspaces } from './find-by-name.ts';
+
+export interface DestinationOptions {
+  readonly name: string;
+  readonly type: 's3' | 'local';
+  readonly bucket?: string;
+  readonly prefix?: string;
+  readonly region?: string;
+  readonly endpoint?: string;
+  readonly credentialsStdin?: boolean;
+  readonly workspace?: string;
+  readonly json?: boolean;
+}
+
+/** `runlake export destinations list` */
+export async function listPlaces(options: { readonly workspace?: string; readonly json?: boolean }): Promise<void> {
+  await withExports(async (access) => {
+    const rows: string[][] = [];
+    for (const workspace of await findWorkspaces(access, options.workspace)) {
+      for (const place of await everyDestination(access.database, workspace.id)) {
+        if (options.json === true) console.log(JSON.stringify(showDestination(place)));
+        const credentials = place.credentials_keys.join(', ') || 'none';
+        rows.push([place.id, place.display_name, place.destination_type, placeOf(place), credentials, workspace.name]);
+      }
+    }
+    if (options.json === true) return;
+    if (rows.length === 0) console.log('There are no destinations: see `runlake export destinations create --help`.');
+    else printTable([['ID', 'NAME', 'TYPE', 'PLACE', 'CREDENTIALS', 'WORKSPACE'], ...rows]);
+  });
+}
+
+/** `runlake export destinations create` */
+export async function createPlace(options: DestinationOptions): Promise<void> {
+  const asked = {
+    destination_type: options.type,
+    display_name: options.name,
+    config: {
+      ...(options.bucket !== undefined && { bucket_name: options.bucket }),
+      ...(options.prefix !== undefined && { prefix: options.prefix }),
+      ...(options.region !== undefined && { region: options.region }),
+      ...(options.endpoint !== undefined && { endpoint_url: options.endpoint }),
+    },
+    ...(options.credentialsStdin === true && { credentials: await credentialsGiven() }),
+  };
+  if (!Value.Check(NewDestination, asked)) {
+    const [first] = Value.Errors(NewDestination, asked);
+    const where = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
+    // Without the value: it may be a secret.
+    throw fault('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
+  }
+  await withExports(async (access) => {
+    const { config, database } = access;
+    const workspace = await findWorkspace(access, options.workspace);
+    // What runs on the folder has made its key before it could be found there.
+    const secretKey = config.secretKey ?? keepSecretKey(config.dataDir);
+    const made = await createDestination(destinationPorts(config, database, secretKey), workspace.id, {
+      type: options.type,
+      displayName: asked.display_name,
+      config: asked.config,
+      credentials: asked.credentials,
+    });
+    if (options.json === true) console.log(JSON.stringify(showDestination(made)));
+    else {
+      console.error(`Destination made: a test object could be written to ${printable(placeOf(made))}`);
+      console.log(made.id);
+    }
+  });
+}
+
+async function credentialsGiven(): Promise<{ access_key_id: string; secret_access_key: string }> {
+  try {
+    return JSON.parse(await readAll(process.stdin));
+  } catch {
+    throw fault('BAD_REQUEST', { reason: 'Standard input holds no JSON with access_key_id and secret_access_key.' });
+  }
+}
+
+function placeOf({ destination_type: type, config }: DestinationRecord): string {
+  const folder = [config.bucket_name, config.prefix].filter((part) => part).join('/');
+  if (type === 'local') return `${folder || '.'} below RUNLAKE_LOCAL_EXPORT_ROOT`;
+  return config.endpoint_url === null ? `s3://${folder}` : `${folder} at ${config.endpoint_url}`;
+}

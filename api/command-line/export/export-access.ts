@@ -1,0 +1,71 @@
+import { loadConfig } from '../../../infra/config/load.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import { openJobs } from '../../../infra/jobs/open-jobs.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import type { ExportPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import { operatorOf } from '../../../pipelines/tenants/operator.ts';
+import { Ends } from '../ends.ts';
+import { openEventLog } from '../open-event-log.ts';
+import { findStores, openStores } from '../open-stores.ts';
+
+/** What commands about bulk exports work with, in the name of the operator. */
+export interface ExportAccess {
+  readonly config: Config;
+  readonly database: Database;
+  readonly operator: Caller;
+  /** What makes and ends exports. The queue, and Kafka where it is configured, are connected at its first use. */
+  readonly ports: ExportPorts;
+}
+
+/** Opens what a command about bulk exports needs, and closes it when `work` is done. @throws NOT_RUNNING, and what the parts throw. */
+export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
+  const { config } = loadConfig();
+  const logger = createLogger('error', 'export');
+  const addresses = await findStores(config);
+  const stores = openStores(addresses, config, logger);
+  const { database } = stores;
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+
+  const jobs = once(async () => {
+    const { redisUrl } = config;
+    const authorities = trustedAuthorities(config);
+    const opened = await openJobs({ databaseUrl: addresses.databaseUrl, redisUrl, authorities, logger });
+    ends.add('jobs', () => opened.close());
+    return opened;
+  });
+  const kafka = once(async () => (await openEventLog({ config, logger, stores }, ends)).log);
+  // Inside a process the log stores before it answers: there is nothing to wait for, and it is that process's alone.
+  const log: ExportPorts['log'] =
+    config.kafkaBrokers === undefined
+      ? { position: async () => ({}), stored: async () => true }
+      : {
+          position: async (topic) => (await kafka()).position(topic),
+          stored: async (topic, position) => (await kafka()).stored(topic, position),
+        };
+  try {
+    const operator = await operatorOf(database);
+    const ports: ExportPorts = {
+      database,
+      log,
+      jobs: { enqueue: async (...job) => (await jobs()).enqueue(...job) },
+      limits: config,
+      logger,
+      now: () => new Date(),
+    };
+    return await work({ config, database, operator, ports });
+  } finally {
+    await ends.run(logger);
+  }
+}
+
+function once<Opened>(open: () => Promise<Opened>): () => Promise<Opened> {
+  let opened: Promise<Opened> | undefined;
+  return () => {
+    opened ??= open();
+    return opened;
+  };
+}

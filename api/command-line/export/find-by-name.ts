@@ -1,0 +1,95 @@
+import Format from 'typebox/format';
+import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import type { DestinationRecord } from '../../../pipelines/exports/destinations/destination-config.ts';
+import { listDestinations } from '../../../pipelines/exports/destinations/list-destinations.ts';
+import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
+import { listProjects } from '../../../pipelines/projects/list-projects.ts';
+import { listWorkspaces } from '../../../pipelines/tenants/list-workspaces.ts';
+import { printable } from '../print-table.ts';
+import type { ExportAccess } from './export-access.ts';
+
+export interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+
+const pageRows = 1_000;
+/** Names that a message lists. */
+const mostNames = 10;
+
+/** The workspaces of the operator, oldest first; those alone that are named so, where `wanted` is given. @throws BAD_REQUEST where none is. */
+export async function findWorkspaces({ database, operator }: ExportAccess, wanted?: string): Promise<Named[]> {
+  const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
+    ({ id, display_name: name }) => ({ id, name }),
+  );
+  return wanted === undefined ? all : [pick('workspace', wanted, all)];
+}
+
+/** The one workspace that a command is about. @throws BAD_REQUEST where it is not said which of several. */
+export async function findWorkspace(access: ExportAccess, wanted?: string): Promise<Named> {
+  const found = await findWorkspaces(access, wanted);
+  if (found.length === 1) return found[0] as Named;
+  throw fault('BAD_REQUEST', { reason: `There are several workspaces: say --workspace ${namesOf(found)}.` });
+}
+
+/** @throws BAD_REQUEST where the workspace has no such project. */
+export async function findProject(database: Database, workspace: Named, wanted: string): Promise<Named> {
+  const all = { sortBy: 'name', descending: false, limit: pageRows, offset: 0 } as const;
+  const ids = isId(wanted) ? [wanted] : undefined;
+  const [byId] = ids ? await listProjects(database, workspace.id, { ...all, ids }) : [];
+  const [found = byId] = await listProjects(database, workspace.id, { ...all, name: wanted });
+  return (
+    found ?? pick(`project in the workspace ${workspace.name}`, wanted, await listProjects(database, workspace.id, all))
+  );
+}
+
+/** @throws BAD_REQUEST where the workspace has no such destination, or several of that name. */
+export async function findDestination(database: Database, workspace: Named, wanted: string): Promise<Named> {
+  const all = (await everyDestination(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
+  if (all.length === 0) {
+    const reason = `The workspace ${printable(workspace.name)} has no destinations: make one with \`runlake export destinations create\`.`;
+    throw fault('BAD_REQUEST', { reason });
+  }
+  return pick(`destination in the workspace ${workspace.name}`, wanted, all);
+}
+
+export async function everyDestination(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
+  const found: DestinationRecord[] = [];
+  for (;;) {
+    const page = await listDestinations(database, workspaceId, { limit: pageRows, offset: found.length });
+    found.push(...page);
+    if (page.length < pageRows) return found;
+  }
+}
+
+/** An export by its id, whichever workspace it belongs to. @throws BAD_REQUEST where there is none. */
+export async function findExport({ database, operator }: ExportAccess, id: string): Promise<ExportWithProgress> {
+  for (const workspaceId of isId(id) ? operator.readableWorkspaceIds : []) {
+    try {
+      return await readExport(database, workspaceId, id);
+    } catch (error) {
+      if (!isRunlakeError(error) || error.code !== 'NOT_FOUND') throw error;
+    }
+  }
+  throw fault('BAD_REQUEST', { reason: `There is no export ${printable(id)}: see \`runlake export list\`.` });
+}
+
+function pick(what: string, wanted: string, all: readonly Named[]): Named {
+  const found = all.filter(({ id, name }) => name === wanted || id === wanted.toLowerCase());
+  if (found.length === 1) return found[0] as Named;
+  const reason =
+    found.length === 0
+      ? `There is no ${what} of the name or id '${wanted}'; there ${all.length === 0 ? 'is none at all' : `are: ${namesOf(all)}`}.`
+      : `There are ${found.length} of that name; say which by its id: ${found.map(({ id }) => id).join(', ')}.`;
+  throw fault('BAD_REQUEST', { reason: printable(reason) });
+}
+
+function namesOf(all: readonly Named[]): string {
+  const shown = all.slice(0, mostNames).map(({ name }) => printable(name));
+  return all.length > mostNames ? `${shown.join(', ')}, …` : shown.join(', ');
+}
+
+export function isId(text: string): boolean {
+  return Format.Test('uuid', text);
+}

@@ -1,0 +1,94 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { ExportStatus } from '../../../pipelines/exports/export-states.ts';
+import { listExports } from '../../../pipelines/exports/list-exports.ts';
+import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
+import { listProjects } from '../../../pipelines/projects/list-projects.ts';
+import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
+import { printable, printTable } from '../print-table.ts';
+import { type ExportAccess, withExports } from './export-access.ts';
+import { everyDestination, findProject, findWorkspaces, isId, type Named } from './find-by-name.ts';
+import { bytesText, numberText } from './quantities.ts';
+
+export interface ListOptions {
+  readonly status?: ExportStatus;
+  readonly project?: string;
+  readonly source?: string;
+  readonly schedules?: boolean;
+  readonly limit: string;
+  readonly workspace?: string;
+  readonly json?: boolean;
+}
+
+const mostExports = 1_000;
+
+/** `runlake export list` */
+export async function listAll(options: ListOptions): Promise<void> {
+  const limit = limitOf(options.limit);
+  const { source } = options;
+  if (source !== undefined && !isId(source)) {
+    throw fault('BAD_REQUEST', { reason: `--source must be the id of a schedule, not '${printable(source)}'.` });
+  }
+  await withExports(async (access) => {
+    const workspaces = await findWorkspaces(access, options.workspace);
+    if (options.project !== undefined && workspaces.length > 1) {
+      throw fault('BAD_REQUEST', { reason: 'There are several workspaces: beside --project say --workspace.' });
+    }
+    const found: ExportWithProgress[] = [];
+    for (const workspace of workspaces) {
+      const project =
+        options.project === undefined ? undefined : await findProject(access.database, workspace, options.project);
+      const filter = {
+        statuses: options.status === undefined ? undefined : [options.status],
+        projectId: project?.id,
+        sourceExportId: source,
+        scheduled: options.schedules,
+        limit,
+        offset: 0,
+      };
+      found.push(...(await listExports(access.database, workspace.id, filter)));
+    }
+    const newest = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
+    if (options.json === true) {
+      for (const each of newest) console.log(JSON.stringify(showExport(each, access.ports.now())));
+    } else if (newest.length === 0) console.log('There are no exports that fit.');
+    else await print(access, workspaces, newest);
+  });
+}
+
+async function print(access: ExportAccess, workspaces: readonly Named[], exports: readonly ExportWithProgress[]) {
+  const names = new Map(workspaces.map(({ id, name }) => [id, name]));
+  for (const { id } of workspaces) {
+    const ids = exports.flatMap(({ workspaceId, projectId }) => (workspaceId === id ? projectId : []));
+    if (ids.length === 0) continue;
+    const all = { sortBy: 'name', descending: false, limit: mostExports, offset: 0 } as const;
+    for (const project of await listProjects(access.database, id, { ...all, ids })) names.set(project.id, project.name);
+    for (const place of await everyDestination(access.database, id)) names.set(place.id, place.display_name);
+  }
+  const nameOf = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
+  const several = workspaces.length > 1;
+  printTable([
+    ['ID', 'STATUS', ...(several ? ['WORKSPACE'] : []), 'PROJECT', 'DESTINATION', 'FROM', 'UNTIL', 'ROWS', 'SIZE'],
+    ...exports.map((each) => [
+      each.id,
+      each.intervalHours === null ? each.status : `${each.status} every ${each.intervalHours} h`,
+      ...(several ? [nameOf(each.workspaceId)] : []),
+      nameOf(each.projectId),
+      nameOf(each.destinationId),
+      minuteOf(each.startTime),
+      each.endTime === null ? '' : minuteOf(each.endTime),
+      each.intervalHours === null ? numberText(each.rowsWritten) : '',
+      each.intervalHours === null ? bytesText(each.bytesWritten) : '',
+    ]),
+  ]);
+}
+
+function minuteOf(time: string): string {
+  return `${time.slice(0, 16)}Z`;
+}
+
+function limitOf(text: string): number {
+  if (/^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= mostExports) return Number(text);
+  throw fault('BAD_REQUEST', {
+    reason: `--limit must be a number from 1 to ${mostExports}, not '${printable(text)}'.`,
+  });
+}

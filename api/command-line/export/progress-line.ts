@@ -1,0 +1,35 @@
+import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/read-export.ts';
+import { bytesText, durationText, numberText } from './quantities.ts';
+
+const barCells = 24;
+
+/** How much of an export is done, from 0 to 1; below 1 until it is COMPLETED. */
+export function shareDone(of: ExportWithProgress): number {
+  if (of.status === 'COMPLETED') return 1;
+  const rows = of.runsCounted === of.runsTotal && of.rowsCounted > 0 ? of.rowsWritten / of.rowsCounted : undefined;
+  const days = of.runsTotal > 0 ? of.runsCompleted / of.runsTotal : 0;
+  return Math.min(rows ?? days, 0.99);
+}
+
+/** `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or why nothing happens yet. */
+export function progressWords(of: ExportWithProgress, now: Date): string {
+  if (of.status === 'CREATED') return `waiting: ${of.statusReason ?? 'it has not been taken up yet'}`;
+  const { rowsPerSecond, secondsLeft } = paceOf(of, now);
+  const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
+  const rows = numberText(of.rowsWritten);
+  return [
+    `${Math.floor(shareDone(of) * 100)} %`,
+    `${counted ? `${rows} of ${numberText(of.rowsCounted)}` : rows} rows`,
+    ...(of.runsTotal > 1 ? [`${of.runsCompleted} of ${of.runsTotal} days`] : []),
+    bytesText(of.bytesWritten),
+    ...(rowsPerSecond === undefined ? [] : [`${numberText(rowsPerSecond)} rows/s`]),
+    ...(secondsLeft === undefined || of.status === 'COMPLETED' ? [] : [`${durationText(secondsLeft)} left`]),
+  ].join('  ');
+}
+
+/** {@link progressWords} behind a bar, in at most `columns`. */
+export function progressBar(of: ExportWithProgress, now: Date, columns: number): string {
+  const full = Math.round(barCells * shareDone(of));
+  const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${progressWords(of, now)}`;
+  return line.length <= columns ? line : `${line.slice(0, Math.max(0, columns - 1))}…`;
+}
