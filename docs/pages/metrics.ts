@@ -1,5 +1,4 @@
-// Metrics are made by the modules that keep them; this one brings in all of them.
-import '../../api/command-line/run-role.ts';
+import './every-metric.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { code, type Page, page, table } from './markdown.ts';
 

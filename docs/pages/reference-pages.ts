@@ -1,5 +1,6 @@
 import { configurationPage } from './configuration.ts';
 import { errorsPage } from './errors.ts';
+import { exportColumnsPage } from './export-columns.ts';
 import { guaranteesPage } from './guarantees.ts';
 import type { Page } from './markdown.ts';
 import { metricsPage } from './metrics.ts';
@@ -14,6 +15,7 @@ export async function referencePages(): Promise<Page[]> {
     operationsPage(),
     permissionsPage(),
     guaranteesPage(),
+    exportColumnsPage(),
     await metricsPage(),
   ];
 }
