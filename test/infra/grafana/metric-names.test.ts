@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import '../../../api/command-line/run-role.ts';
+import '../../../docs/pages/every-metric.ts';
 import { collectProcessMetrics, registry } from '../../../infra/telemetry/metrics.ts';
 import { queries } from './dashboard-files.ts';
 import { namesIn } from './promql.ts';
