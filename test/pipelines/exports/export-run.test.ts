@@ -1,0 +1,373 @@
+import { readdir } from 'node:fs/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+import { finishExport } from '../../../pipelines/exports/finish-export.ts';
+import type { SliceSource } from '../../../pipelines/exports/runs/export-run.ts';
+import { insertEvents, runEvent } from '../runs/run-events.ts';
+import { day, openWorkshop, type Workshop } from './workshop.ts';
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop({ exportRetryDelayMs: 0, exportsPerWorkspace: 1_000 });
+});
+afterAll(() => shop?.close());
+beforeEach(() => {
+  shop.jobs.length = 0;
+});
+
+/** A project of its own for each test: the slices of one do not see the runs of another. */
+let days = 0;
+const nextDay = () => day('2025-01-01') + days++ * 86_400_000_000;
+const dayMicros = 86_400_000_000;
+
+describe('an undisturbed run', () => {
+  it('puts every member into files of at most so many rows, in order, and counts them', async () => {
+    const at = nextDay();
+    const ids = await shop.store(34, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.work();
+    expect(await shop.exportedIds(made.id)).toEqual(ids);
+    const [run] = await shop.runs(made.id);
+    expect(run).toMatchObject({
+      status: 'COMPLETED',
+      rowsTotal: 34,
+      rowsWritten: 34,
+      lateRuns: 0,
+      pendingUpload: null,
+    });
+    expect(run?.paths).toHaveLength(4);
+    expect(run?.paths).toEqual([...(run?.paths ?? [])].sort());
+    expect(run?.paths.every((path) => path.startsWith(`${run.folder}/`))).toBe(true);
+    expect(await shop.read(made.id)).toMatchObject({
+      status: 'COMPLETED',
+      rowsWritten: 34,
+      files: 4,
+      runsCompleted: 1,
+    });
+  });
+
+  it('of a day without runs is COMPLETED with no file', async () => {
+    const at = nextDay();
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.work();
+    const [run] = await shop.runs(made.id);
+    expect(run).toMatchObject({ status: 'COMPLETED', rowsTotal: 0, rowsWritten: 0, bytesWritten: 0, paths: [] });
+    const keys = [...(await shop.objects()).keys()].filter((key) => key.includes(made.id));
+    expect(keys).toEqual([expect.stringMatching(/_manifest\.json$/)]);
+  });
+
+  it('clips its days to the range, half-open, and leaves other projects and workspaces alone', async () => {
+    const at = nextDay();
+    days += 2;
+    const ids = await shop.store(3, at + dayMicros - 1_500_000);
+    await insertEvents(shop.warehouse, [
+      runEvent({ tenantId: shop.workspaceId, startTimeMicros: at + 5, receivedAtMicros: at }),
+      runEvent({ projectId: shop.projectId, startTimeMicros: at + 5, receivedAtMicros: at }),
+    ]);
+    const [start, end] = [at + dayMicros - 1_500_000, at + dayMicros + 500_000];
+    const made = await shop.create({ startTimeMicros: start, endTimeMicros: end });
+    await shop.work();
+    expect(await shop.exportedIds(made.id)).toEqual(ids.slice(0, 2));
+    expect((await shop.runs(made.id)).map(({ rowsWritten }) => rowsWritten)).toEqual([2, 0]);
+  });
+
+  it('leaves nothing in the work folder', async () => {
+    const own = await readdir(shop.workRoot);
+    expect(own).toHaveLength(1);
+    expect(await readdir(`${shop.workRoot}/${own[0]}`)).toEqual(['owner.json']);
+  });
+});
+
+describe('the manifest', () => {
+  it('is there when the export is COMPLETED and says what belongs to it', async () => {
+    const at = nextDay();
+    days += 1;
+    await shop.store(12, at);
+    await shop.store(2, at + dayMicros);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + 2 * dayMicros });
+    await shop.work();
+    const objects = await shop.objects();
+    const key = [...objects.keys()].find((each) => each.includes(made.id) && each.endsWith('_manifest.json'));
+    const manifest = JSON.parse(String(objects.get(key ?? '')));
+    expect(key).toBe(
+      `made/by tests/export_id=${made.id}/tenant_id=${shop.workspaceId}/session_id=${shop.projectId}/_manifest.json`,
+    );
+    expect(manifest).toMatchObject({
+      manifest_version: 1,
+      bulk_export_id: made.id,
+      format_version: 'v2_beta',
+      fields: ['id', 'name'],
+      rows: 14,
+      late_runs: 0,
+      runs: [{ rows: 12 }, { rows: 2 }],
+    });
+    const { createHash } = await import('node:crypto');
+    expect(manifest.files).toHaveLength(3);
+    for (const { path, bytes, sha256 } of manifest.files as { path: string; bytes: number; sha256: string }[]) {
+      const body = objects.get(path) as Buffer;
+      expect([body.length, createHash('sha256').update(body).digest('hex')]).toEqual([bytes, sha256]);
+    }
+  });
+});
+
+describe('membership', () => {
+  it('is that of the creation: runs that arrive meanwhile are neither in it nor double what is, and are counted', async () => {
+    const at = nextDay();
+    const ids = await shop.store(25, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    const late = Date.now() * 1_000 + 60_000_000;
+    // Before the first run, among them, behind the last one.
+    await shop.store(2, at + 500_000, late);
+    await shop.start(made.id);
+    const [run] = await shop.runs(made.id);
+    let found = 0;
+    const worker = shop.worker({
+      openSource: (...scope) => {
+        const source = shop.ports.openSource(...scope);
+        return {
+          ...source,
+          find: async (after, signal) => {
+            if (found++ === 1) await shop.store(3, at + 2_250_000, late);
+            return source.find(after, signal);
+          },
+        };
+      },
+    });
+    await worker.attempt(run?.id ?? '');
+    expect(await shop.exportedIds(made.id)).toEqual(ids);
+    expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 25, lateRuns: 5 });
+    expect(await shop.read(made.id)).toMatchObject({ lateRuns: 5 });
+  });
+
+  it('bears runs that are deleted between finding and reading', async () => {
+    const at = nextDay();
+    const ids = await shop.store(20, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.start(made.id);
+    const [run] = await shop.runs(made.id);
+    let reads = 0;
+    const worker = shop.worker({
+      openSource: (...scope) => {
+        const source = shop.ports.openSource(...scope);
+        return {
+          ...source,
+          read: async (slice, folder, signal) => {
+            if (reads++ === 0) {
+              const gone = ids.slice(0, 10).map((id) => `'${id}'`);
+              await shop.warehouse.command({
+                name: 'test',
+                sql: `ALTER TABLE runs DELETE WHERE id IN (${gone}) SETTINGS mutations_sync = 1`,
+              });
+            }
+            return source.read(slice, folder, signal);
+          },
+        };
+      },
+    });
+    await worker.attempt(run?.id ?? '');
+    expect(await shop.exportedIds(made.id)).toEqual(ids.slice(10));
+    expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 10 });
+  });
+});
+
+/** Where a worker can be stopped: before or after each thing that it does to the world, the how manieth time. */
+const steps = [
+  ...['count', 'find', 'read', 'encode'].flatMap((step) => [1, 2, 3].map((time) => [step, 'before', time] as const)),
+  ...['upload', 'upload in parts', 'record'].flatMap((step) =>
+    (['before', 'after'] as const).flatMap((when) => [1, 2, 4].map((time) => [step, when, time] as const)),
+  ),
+].filter(([step, , time]) => step !== 'count' || time <= 2);
+
+/**
+ * A worker that dies there: what it is about to do never ends, and it stops moving its lease on. Its lease is then taken to have run out.
+ */
+function dyingWorker(step: string, when: 'before' | 'after', time: number) {
+  const dead = new Promise<never>(() => undefined);
+  let died: () => void = () => undefined;
+  const death = new Promise<void>((resolve) => {
+    died = resolve;
+  });
+  const counts = new Map<string, number>();
+  const maybeDie = async (at: string, moment: 'before' | 'after') => {
+    if (at !== step || moment !== when) return;
+    const count = (counts.get(at) ?? 0) + 1;
+    counts.set(at, count);
+    if (count < time) return;
+    died();
+    await dead;
+  };
+  const around = <Args extends unknown[], Result>(at: string, work: (...args: Args) => Promise<Result>) => {
+    return async (...args: Args) => {
+      await maybeDie(at, 'before');
+      const result = await work(...args);
+      await maybeDie(at, 'after');
+      return result;
+    };
+  };
+  const worker = shop.worker({
+    openSource: (...scope) => {
+      const source: SliceSource<unknown> = shop.ports.openSource(...scope);
+      return {
+        count: around('count', source.count),
+        find: around('find', source.find),
+        read: around('read', source.read),
+        encode: around('encode', source.encode),
+        close: source.close,
+      };
+    },
+    openStore: async (place) => {
+      const store = await shop.ports.openStore(place);
+      const upload: ObjectStore['upload'] = async (key, path, options) => {
+        await maybeDie('upload', 'before');
+        await options?.noteUpload?.('upload of the one who dies');
+        await maybeDie('upload in parts', 'before');
+        const uploaded = await store.upload(key, path, { signal: options?.signal });
+        await maybeDie('upload', 'after');
+        await maybeDie('upload in parts', 'after');
+        return uploaded;
+      };
+      return { ...store, upload };
+    },
+    database: {
+      ...shop.database,
+      transaction: async (work, options) => {
+        // Of the transactions of an attempt the first takes the run up, the others record files.
+        await maybeDie('record', 'before');
+        const result = await shop.database.transaction(work, options);
+        await maybeDie('record', 'after');
+        return result;
+      },
+    },
+  });
+  return { worker, death };
+}
+
+describe('after a death', () => {
+  const at = day('2024-06-01');
+  let ids: string[];
+  let undisturbed: Map<string, string>;
+  beforeAll(async () => {
+    ids = await shop.store(34, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.work();
+    undisturbed = await filesOf(made.id);
+  });
+
+  /** Names of parts and what they hold. */
+  async function filesOf(exportId: string): Promise<Map<string, string>> {
+    const objects = [...(await shop.objects())].filter(([key]) => key.includes(exportId) && key.endsWith('.parquet'));
+    return new Map(objects.map(([key, body]) => [key.slice(-'000001.parquet'.length), body.toString('base64')]));
+  }
+
+  it.each(steps)('%s the %s (%s), the rest is done and nothing twice', async (step, when, time) => {
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.start(made.id);
+    const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
+    const { worker, death } = dyingWorker(step, when, time);
+    void worker.attempt(runId).catch(() => undefined);
+    await death;
+    await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
+      runId,
+    ]);
+    const recorded = await shop.database.query<{ part: number; created_at: string }>(
+      'SELECT part, created_at FROM bulk_export_files WHERE bulk_export_run_id = $1 ORDER BY part',
+      [runId],
+    );
+    shop.clock.now = new Date(shop.clock.now.getTime() + 1_000);
+    await shop.worker().attempt(runId);
+    const [run] = await shop.runs(made.id);
+    expect(run).toMatchObject({
+      status: 'COMPLETED',
+      rowsWritten: 34,
+      retryNumber: 0,
+      errors: null,
+      pendingUpload: null,
+    });
+    expect(await shop.exportedIds(made.id)).toEqual(ids);
+    expect(await filesOf(made.id)).toEqual(undisturbed);
+    const after = await shop.database.query<{ part: number; created_at: string }>(
+      'SELECT part, created_at FROM bulk_export_files WHERE bulk_export_run_id = $1 ORDER BY part',
+      [runId],
+    );
+    expect(after.slice(0, recorded.length)).toEqual(recorded);
+    worker.attempts.stop();
+  });
+});
+
+describe('the fence', () => {
+  it('lets one of two workers on a run write, the one that came last', async () => {
+    const at = nextDay();
+    const ids = await shop.store(34, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.start(made.id);
+    const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
+    let arrived: () => void = () => undefined;
+    const halfway = new Promise<void>((resolve) => {
+      arrived = resolve;
+    });
+    let goOn: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    let uploads = 0;
+    const slow = shop.worker({
+      openStore: async (place) => {
+        const store = await shop.ports.openStore(place);
+        return {
+          ...store,
+          upload: async (...args) => {
+            if (++uploads === 2) {
+              arrived();
+              await held;
+            }
+            return store.upload(...args);
+          },
+        };
+      },
+    });
+    const first = slow.attempt(runId);
+    await halfway;
+    // While the lease holds, nobody else begins.
+    await shop.worker().attempt(runId);
+    expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'RUNNING', fence: 1 });
+    await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
+      runId,
+    ]);
+    await shop.worker().attempt(runId);
+    expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 2, rowsWritten: 34 });
+    goOn();
+    // It stops without a word: no fault, no retry, nothing written.
+    await first;
+    expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 34, retryNumber: 0 });
+    expect(await shop.exportedIds(made.id)).toEqual(ids);
+    expect(await shop.read(made.id)).toMatchObject({ status: 'COMPLETED', files: 4 });
+  });
+
+  it('keeps a worker whose export ended from recording a file', async () => {
+    const at = nextDay();
+    await shop.store(12, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.start(made.id);
+    const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
+    let uploads = 0;
+    const worker = shop.worker({
+      openStore: async (place) => {
+        const store = await shop.ports.openStore(place);
+        return {
+          ...store,
+          upload: async (...args) => {
+            const uploaded = await store.upload(...args);
+            if (++uploads === 2) await finishExport(shop.ports, made.id, { to: 'CANCELLED', reason: null });
+            return uploaded;
+          },
+        };
+      },
+    });
+    await worker.attempt(runId);
+    const [run] = await shop.runs(made.id);
+    expect(run).toMatchObject({ status: 'CANCELLED', rowsWritten: 10, pendingUpload: null });
+    // The finished file remains and is listed; what nobody lists is gone.
+    const keys = [...(await shop.objects()).keys()].filter((key) => key.includes(made.id));
+    expect(keys).toEqual(run?.paths);
+  });
+});

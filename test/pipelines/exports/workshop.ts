@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { openEncoderPool } from '../../../infra/duckdb/encoder-pool.ts';
+import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
+import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
+import { destinationPorts } from '../../../pipelines/exports/destinations/destination-ports.ts';
+import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
+import type { ExportLimits, WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import { type ExportRunWithFiles, listExportRuns } from '../../../pipelines/exports/list-export-runs.ts';
+import { type ExportWithProgress, readExport } from '../../../pipelines/exports/read-export.ts';
+import { attemptRun } from '../../../pipelines/exports/runs/attempt-run.ts';
+import { LiveAttempts } from '../../../pipelines/exports/runs/live-attempts.ts';
+import { sliceSources } from '../../../pipelines/exports/slice-sources.ts';
+import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { addOrganization } from '../../api/start-api.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { insertEvents, runEvent } from '../runs/run-events.ts';
+import { rowsOf } from './slices/exporting.ts';
+
+type Job = { readonly name: string; readonly payload: Record<string, string>; readonly delayMs: number };
+
+/** An installation's exports without its processes: tests take each step themselves, at the time that they set. */
+export type Workshop = Awaited<ReturnType<typeof openWorkshop>>;
+
+export const day = (text: string) => Date.parse(`${text}T00:00:00Z`) * 1_000;
+
+export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
+  const stores = await freshStores();
+  const { database, warehouse } = stores;
+  const root = await mkdtemp(join(tmpdir(), 'runlake-workshop-'));
+  const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
+  await mkdir(bucketRoot);
+  const logger = createLogger('silent', 'test');
+  const config = { ...loadConfig({}).config, localExportRoot: bucketRoot, exportSliceRows: 10, ...limits };
+  const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
+  const { workspaceIds } = await addOrganization(database, `org-${randomUUID()}`);
+  const [workspaceId] = workspaceIds;
+  const projectId = randomUUID();
+  await database.execute('INSERT INTO projects (id, workspace_id, name, start_time) VALUES ($1, $2, $3, now())', [
+    projectId,
+    workspaceId,
+    'p',
+  ]);
+  const destinationId = randomUUID();
+  const destination = {
+    bucket_name: null,
+    prefix: 'made/by tests',
+    region: null,
+    endpoint_url: null,
+    include_bucket_in_prefix: true,
+    config_kwargs_s3: null,
+  };
+  await database.execute(
+    `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config)
+     VALUES ($1, $2, 'local', 'd', $3)`,
+    [destinationId, workspaceId, destination],
+  );
+  const destinations = destinationPorts(config, database, 'secret of the tests');
+  const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
+  const folders = await openWorkFolders(workRoot);
+  const clock = { now: new Date() };
+  const jobs: Job[] = [];
+  const ports: WorkPorts = {
+    database,
+    log,
+    jobs: {
+      enqueue: async (name, payload, options) =>
+        void jobs.push({ name, payload: payload as Record<string, string>, delayMs: options?.delayMs ?? 0 }),
+    },
+    limits: config,
+    logger,
+    now: () => clock.now,
+    openStore: (place) => openDestination(destinations, place),
+    openSource: sliceSources({ warehouse, encoders }, config),
+  };
+
+  /** A worker in a process of its own, as far as rows can tell. */
+  const worker = (more: Partial<WorkPorts> = {}) => {
+    const attempts = new LiveAttempts(database, config, logger);
+    const work = { ...ports, ...more, attempts, folders };
+    return { attempts, attempt: (runId: string) => attemptRun(work, runId) };
+  };
+  const usual = worker();
+
+  return {
+    ...ports,
+    ports,
+    stores,
+    warehouse,
+    workspaceId,
+    projectId,
+    destinationId,
+    bucketRoot,
+    workRoot,
+    clock,
+    jobs,
+    worker,
+
+    create: (asked: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
+      createExport(
+        ports,
+        { workspaceId, keyId: randomUUID() },
+        {
+          destinationId,
+          projectId,
+          startTimeMicros: day('2026-03-05'),
+          endTimeMicros: asked.intervalHours === undefined ? day('2026-03-06') : undefined,
+          intervalHours: undefined,
+          formatVersion: 'v2_beta',
+          compression: 'zstandard',
+          exportFields: ['id', 'name'],
+          ...asked,
+        },
+      ),
+
+    read: (exportId: string) => readExport(database, workspaceId, exportId),
+    runs: (exportId: string): Promise<ExportRunWithFiles[]> =>
+      listExportRuns(database, workspaceId, { exportId }, { limit: 10_000, offset: 0 }),
+
+    /** Stores root runs from `startTimeMicros` on, a second apart. @returns their ids. */
+    async store(count: number, startTimeMicros: number, receivedAtMicros = day('2026-03-01')): Promise<string[]> {
+      const events = Array.from({ length: count }, (_, place) =>
+        runEvent({
+          tenantId: workspaceId,
+          projectId,
+          startTimeMicros: startTimeMicros + place * 1_000_000,
+          receivedAtMicros,
+        }),
+      );
+      await insertEvents(warehouse, events);
+      return events.map(({ runId }) => runId);
+    },
+
+    start: (exportId: string) => coordinateExport(ports, exportId, new AbortController().signal),
+
+    /** Does the jobs that wait, delays or not, and those that they make, until none is left. */
+    async work(): Promise<void> {
+      for (let job = jobs.shift(); job !== undefined; job = jobs.shift()) {
+        if (job.name === 'export-run') await usual.attempt(job.payload.run_id ?? '');
+        else if (job.name === 'coordinate-export') {
+          await coordinateExport(ports, job.payload.export_id ?? '', new AbortController().signal);
+        }
+      }
+    },
+
+    /** Every object in the bucket, by its key. */
+    async objects(): Promise<Map<string, Buffer>> {
+      const found = new Map<string, Buffer>();
+      for (const entry of await readdir(bucketRoot, { recursive: true, withFileTypes: true })) {
+        if (!entry.isFile()) continue;
+        const path = join(entry.parentPath, entry.name);
+        found.set(relative(bucketRoot, path), await readFile(path));
+      }
+      return found;
+    },
+
+    /** Ids in the recorded files of an export, in order. Each file must be there and hold what its row says. */
+    async exportedIds(exportId: string): Promise<string[]> {
+      const files = await database.query<{ path: string; rows: number }>(
+        `SELECT f.path, f.rows FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
+         WHERE r.bulk_export_id = $1 ORDER BY r.start_time, f.part`,
+        [exportId],
+      );
+      const ids: string[] = [];
+      for (const { path, rows } of files) {
+        const found = await rowsOf(join(bucketRoot, path));
+        if (found.length !== rows) throw new Error(`${path} holds ${found.length} rows, not ${rows}`);
+        ids.push(...found.map(({ id }) => String(id)));
+      }
+      return ids;
+    },
+
+    async close(): Promise<void> {
+      usual.attempts.stop();
+      await encoders.close();
+      await folders.close();
+      await log.close();
+      await stores.close();
+      await rm(root, { recursive: true, force: true });
+    },
+  };
+}
