@@ -9,7 +9,7 @@
 import { noteHours } from '../pipelines/usage/note-hours.ts';
 import { rollUpPass } from '../pipelines/usage/roll-up-pass.ts';
 import { withEngines } from './engines.ts';
-import { median, round, timedMs } from './figures.ts';
+import { median, ownCost, round, timedMs } from './figures.ts';
 import { fillUsage, hoursOf, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
 
 const load: UsageLoad = { ...yearOfUsage, traces: 2_000_000 };
@@ -69,6 +69,7 @@ await withEngines(async (engines) => {
       count_ms: round(median(counts)),
       late_hours: lateHours,
       traces: load.traces,
+      ...ownCost(),
       insert_seconds: round(filled.insertSeconds),
     }),
   );

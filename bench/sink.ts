@@ -7,10 +7,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
+import { avroContainer } from '../infra/event-log/avro-container.ts';
+import { runEvents } from '../schemas/topics.ts';
 import { startRole } from '../test/role-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
-import { insertRecords } from './ingest-load/floor.ts';
+import { insertAvro } from './ingest-load/floor.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { cutsSoFar, visibleRuns } from './ingest-load/stored.ts';
@@ -40,8 +42,9 @@ await withStack(async (stack) => {
     let insertMs = 0;
     for (let done = 0; done < recordsPerTurn; done += cutRows) {
       const records = encodeParsed(parsed(makeRuns(Math.min(cutRows, recordsPerTurn - done))), floorOwner);
+      const body = avroContainer(runEvents.schema, records);
       const began = performance.now();
-      await insertRecords(records, warehouse);
+      await insertAvro(body, warehouse);
       insertMs += performance.now() - began;
     }
     const floor = recordsPerTurn / (consumeMs / (turn + 1) + insertMs);

@@ -4,12 +4,12 @@
  *
  * 1,000,000 traces of three runs each over three months, 20 projects, 50 users, 100 keys. Three servers answer the same
  * request, in turns, so that all meet the same machine, and have to answer the same bytes: the product; one that counts
- * distinct traces in `runs`, as a product without a roll-up would (`ratio`); and one that counts them in `traces`, which
- * has one row a trace already (`ratio_over_trace_table`). Keep-alive, key, names from Postgres and JSON are the same for all.
+ * them in `traces`, the facts, which has one row a trace already (`ratio`); and one that counts distinct traces in `runs`, as a
+ * product without either would (`ratio_over_runs`). Keep-alive, key, names from Postgres and JSON are the same for all.
  */
 import assert from 'node:assert/strict';
 import { withEngines } from './engines.ts';
-import { median, quantile, round, timedMs } from './figures.ts';
+import { median, ownCost, quantile, round, timedMs } from './figures.ts';
 import { counting } from './usage-load/counting.ts';
 import { fillUsage, type UsageLoad } from './usage-load/fill.ts';
 import { serveUsage } from './usage-load/servers.ts';
@@ -50,7 +50,7 @@ await withEngines(async (engines) => {
   console.log(
     JSON.stringify({
       bench: 'usage',
-      ratio: round(median(runs) / median(http)),
+      ratio: round(median(traces) / median(http)),
       target: 8,
       higher_is_better: true,
       p50_ms: round(median(http)),
@@ -58,9 +58,10 @@ await withEngines(async (engines) => {
       p50_target_ms: 50,
       p50_counting_runs_ms: round(median(runs)),
       p50_counting_trace_table_ms: round(median(traces)),
-      ratio_over_trace_table: round(median(traces) / median(http)),
+      ratio_over_runs: round(median(runs) / median(http)),
       traces: load.traces,
       runs: load.traces * load.runsPerTrace,
+      ...ownCost(),
       insert_seconds: round(filled.insertSeconds),
       roll_up_seconds: round(filled.rollUpSeconds),
     }),

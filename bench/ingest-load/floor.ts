@@ -14,19 +14,20 @@ export async function insertFloor(runs: readonly LoadRun[], cutRows: number, war
   const rows = parsed(runs);
   const began = performance.now();
   for (let at = 0; at < rows.length; at += cutRows) {
-    await insertRecords(encodeParsed(rows.slice(at, at + cutRows), owner), warehouse);
+    const records = encodeParsed(rows.slice(at, at + cutRows), owner);
+    await insertAvro(avroContainer(runEvents.schema, records), warehouse);
   }
   return (runs.length / (performance.now() - began)) * 1_000;
 }
 
 /** One insert, as the sink makes it. */
-export function insertRecords(records: readonly Buffer[], warehouse: Warehouse): Promise<void> {
+export function insertAvro(body: Buffer, warehouse: Warehouse): Promise<void> {
   return warehouse.insertBody({
     name: 'bench-floor',
     table: runEvents.table,
     columns: runEvents.columns,
     format: 'Avro',
-    body: avroContainer(runEvents.schema, records),
+    body,
     token: randomUUID(),
   });
 }

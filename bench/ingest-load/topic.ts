@@ -19,7 +19,7 @@ export async function openBareTopic({ brokers, registryUrl }: BenchStack): Promi
   const kafka = new Kafka({ brokers: [brokers], clientId: 'bench', logLevel: logLevel.NOTHING });
   const registry = new SchemaRegistry({ host: registryUrl });
   const schemaId = await registry.getLatestSchemaId(`${runEvents.name}-value`);
-  const producer: Producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
+  const producer: Producer = kafka.producer({ idempotent: true, maxInFlightRequests: 5 });
   await producer.connect();
   let groups = 0;
   return {
