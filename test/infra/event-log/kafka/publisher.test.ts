@@ -1,20 +1,25 @@
 import { afterEach, expect, test } from 'vitest';
+import type { Appender } from '../../../../infra/event-log/kafka/appender.ts';
 import { Publisher } from '../../../../infra/event-log/kafka/publisher.ts';
 
 const topic = 'events';
-const timeoutMs = 300;
-
 let goOn: (() => void)[] = [];
+/** Events of each batch, in order. */
+let batches: number[] = [];
 afterEach(() => {
   for (const go of goOn) go();
   goOn = [];
+  batches = [];
 });
 
 /** One that hands batches to a Kafka which answers nothing until it is told to. */
-function publisherBefore(partitions: number) {
-  const appender = { append: () => new Promise<void>((resolve) => goOn.push(resolve)) };
+function publisherBefore(partitions: number, timeoutMs = 300) {
+  const append: Appender['append'] = ({ messages }) => {
+    batches.push(messages.length);
+    return new Promise<void>((resolve) => goOn.push(resolve));
+  };
   return new Publisher({
-    appender,
+    appender: { append },
     partitions: new Map([[topic, partitions]]),
     maxPendingBytes: 1_000_000,
     batchBytes: 100_000,
@@ -52,6 +57,21 @@ test('what comes while a batch is young waits for it, and goes out after it', as
   goOn.shift()?.();
   await second;
   expect(publisher.pendingBytes).toBe(0);
+});
+
+test('requests that come at once go out together, and those that come meanwhile in the batch after it', async () => {
+  const publisher = publisherBefore(1, 60_000);
+  const many = (count: number) =>
+    Promise.all(Array.from({ length: count }, () => publisher.publish(topic, event('k'))));
+  const first = many(30);
+  await expect.poll(() => goOn.length).toBe(1);
+  const second = many(20);
+  goOn.shift()?.();
+  await first;
+  await expect.poll(() => goOn.length).toBe(1);
+  goOn.shift()?.();
+  await second;
+  expect(batches).toEqual([30, 20]);
 });
 
 test('once the batch is through after all, requests are taken again', async () => {
