@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -144,8 +145,15 @@ export function openWarehouse({
   return {
     query,
     queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
-    queryToFile: ({ format, path, ...request }) =>
-      exchange(asked(request, 'file', `\nFORMAT ${format}`), (answer, signal) => saveAnswer(answer, path, signal)),
+    queryToFile: async ({ format, path, ...request }) => {
+      const take: TakeAnswer<{ bytes: number }> = (answer, signal) => saveAnswer(answer, path, signal);
+      try {
+        return await exchange(asked(request, 'file', `\nFORMAT ${format}`), take);
+      } catch (error) {
+        await rm(path, { force: true });
+        throw error;
+      }
+    },
     insertBody,
     command: async ({ profile = 'write', ...request }) => void (await ask(request, profile, '')),
     ping: async (allowedMs = timeoutMs) => {

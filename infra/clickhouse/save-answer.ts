@@ -1,4 +1,4 @@
-import { type FileHandle, open, rm } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { fault } from '../errors/runlake-error.ts';
 import { type Answer, codeInHead, longestExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
 
@@ -7,8 +7,8 @@ const parquetEnd = Buffer.from('PAR1');
 
 /**
  * Writes the body of an answer to a file while it comes in: the next bytes are taken off the connection when those before are
- * written. Failures are told as {@link readAnswer} tells them, and leave no file; so does a body that ends without a Parquet
- * footer, which is how servers before 25.11 end one that failed on the way.
+ * written. Failures are told as {@link readAnswer} tells them; one too is a body that ends without a Parquet footer, which is
+ * how servers before 25.11 end one that failed on the way. What a failure leaves is the caller's to remove.
  *
  * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or what the network failed with.
  */
@@ -22,7 +22,6 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
   let file: FileHandle | undefined;
   let tail: Buffer = Buffer.alloc(0);
   let bytes = 0;
-  let isWhole = false;
   try {
     signal.throwIfAborted();
     file = await onDisk(path, () => open(path, 'w', 0o600));
@@ -39,15 +38,12 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
     signal.throwIfAborted();
     if (!tail.subarray(-parquetEnd.length).equals(parquetEnd)) throw fault('WAREHOUSE_UNAVAILABLE');
     await onDisk(path, () => (file as FileHandle).close());
-    isWhole = true;
     return { bytes };
   } finally {
     signal.removeEventListener('abort', stop);
     stream.destroy();
-    if (!isWhole) {
-      await file?.close().catch(() => {});
-      await rm(path, { force: true });
-    }
+    // Where it is closed already, nothing happens.
+    await file?.close().catch(() => {});
   }
 }
 

@@ -85,7 +85,10 @@ export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
         number++;
         const request: ChildRequest = { number, ...work };
         child.send(request, (error) => {
-          if (error !== null) end(error.message);
+          if (error === null) return;
+          // Who cannot be asked is of no further use.
+          child.kill('SIGKILL');
+          end(error.message);
         });
       }),
     kill() {

@@ -61,7 +61,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
     try {
       return await current.ask(work);
     } catch (error) {
-      if (current.isKilled) await current.gone;
+      if (current.isKilled || current.hasEnded) await current.gone;
       await removeBegun(work);
       signal?.throwIfAborted();
       throw error;

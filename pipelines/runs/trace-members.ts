@@ -13,7 +13,7 @@ export interface TraceMember {
 
 /** Beyond these, children are left out of lists of ids. They are all found by querying the trace. */
 const maxMembersOfTrace = 10_000;
-const maxMembers = 100_000;
+export const maxMembers = 100_000;
 
 interface MemberRow {
   readonly trace_id: string;

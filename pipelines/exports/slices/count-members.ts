@@ -1,6 +1,6 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { ExportScope } from '../export-scope.ts';
-import { isMember, memberSettings, placeOfMembers } from './members.ts';
+import { isMember, placeOfMembers } from './members.ts';
 
 export interface MemberCount {
   /** Runs that belong to the scope. */
@@ -27,7 +27,6 @@ export async function countMembers(
     sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late
           FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
     params,
-    settings: memberSettings,
     timeoutMs,
     ...(signal && { signal }),
   });

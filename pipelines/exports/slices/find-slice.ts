@@ -10,7 +10,7 @@
  */
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../export-scope.ts';
-import { isMember, memberOrder, memberSettings, placeOfMembers } from './members.ts';
+import { isMember, memberOrder, placeOfMembers } from './members.ts';
 
 export interface SliceLimits {
   /** At least 1. */
@@ -114,7 +114,6 @@ async function fill(
           ORDER BY place DESC LIMIT 1`,
     // One more than fits tells whether the stretch is used up.
     params: { ...params, wanted: limits.rows + 1, bytes: Math.max(limits.bytes, 0) },
-    settings: memberSettings,
     ...(signal && { signal }),
   });
   if (row === undefined) return { end: undefined, isFull: false };

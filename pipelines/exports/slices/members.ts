@@ -3,9 +3,8 @@
  * in time.
  *
  * The first event's time is asked of the merged row only: a merge keeps the least of it, so that a run that is patched later
- * stays a member. ClickHouse must not ask it of single rows before it merges them, which is what the setting is for.
+ * stays a member. ClickHouse must not ask it of single rows before it merges them; a setting of every query sees to that.
  */
-import type { ClickHouseSettings } from '@clickhouse/client';
 import type { QueryParameter } from '../../../infra/clickhouse/warehouse.ts';
 import type { TimeWindow } from '../../runs/run-key.ts';
 import { placeOfScope } from '../../runs/run-scope.ts';
@@ -15,9 +14,6 @@ import type { ExportCursor, ExportScope } from '../export-scope.ts';
 export const memberOrder = 'start_time, trace_id, id';
 
 export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
-
-/** To be sent with every query that asks {@link isMember}. */
-export const memberSettings = { optimize_move_to_prewhere_if_final: 0 } as const satisfies ClickHouseSettings;
 
 export interface MemberPlace {
   /** Conditions on the key, joined by AND. They hold or fail alike for each stored row of a run. */

@@ -13,7 +13,8 @@ import type { Encoder } from '../../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import { feedbackStats } from '../../feedback/feedback-stats.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from '../../runs/dotted-orders.ts';
-import { readTraceMembers, type TraceMember } from '../../runs/trace-members.ts';
+import type { RunScope } from '../../runs/run-scope.ts';
+import { maxMembers, readTraceMembers, type TraceMember } from '../../runs/trace-members.ts';
 import type { ExportScope, ExportSlice } from '../export-scope.ts';
 import { csvLine, LineFile, readLines } from './line-file.ts';
 import { placeOfMembers } from './members.ts';
@@ -131,16 +132,30 @@ async function placesOf(
 ): Promise<ReadonlyMap<string, Place>> {
   const runs = batch.flatMap(({ unplaced }) => unplaced ?? []);
   const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
-  const members =
-    traceIds.length > 0
-      ? await readTraceMembers(warehouse, { tenantId, projectIds: [projectId] }, traceIds)
-      : new Map<string, readonly TraceMember[]>();
+  const members = await membersOf(warehouse, { tenantId, projectIds: [projectId] }, traceIds);
   const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
   return new Map(
     runs.map((run) => {
       const dottedOrder = dottedOrderOf(run, byTrace.get(run.traceId) ?? new Map());
       return [run.runId, { dottedOrder, parentRunId: run.parentRunId }];
     }),
+  );
+}
+
+/** The runs of some traces. Where they are more than are read at once, fewer traces are. */
+async function membersOf(
+  warehouse: Warehouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
+  if (traceIds.length === 0) return new Map();
+  const members = await readTraceMembers(warehouse, scope, traceIds);
+  const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
+  if (count < maxMembers || traceIds.length === 1) return members;
+  const half = Math.ceil(traceIds.length / 2);
+  const parts = [traceIds.slice(0, half), traceIds.slice(half)];
+  return new Map(
+    (await Promise.all(parts.map((part) => membersOf(warehouse, scope, part)))).flatMap((map) => [...map]),
   );
 }
 

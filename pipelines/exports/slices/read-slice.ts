@@ -5,7 +5,7 @@ import type { BesideFile } from '../../../infra/duckdb/encode-request.ts';
 import type { Encoder } from '../../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import type { ExportFormat, ExportScope, ExportSlice } from '../export-scope.ts';
-import { isMember, memberOrder, memberSettings, placeOfMembers } from './members.ts';
+import { isMember, memberOrder, placeOfMembers } from './members.ts';
 import { readBeside } from './read-beside.ts';
 import { selectOf } from './slice-columns.ts';
 
@@ -62,7 +62,7 @@ export async function readSlice(
       sql: `SELECT ${selectOf(fields)} FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
         ORDER BY ${memberOrder}`,
       params,
-      settings: { ...memberSettings, output_format_parquet_row_group_size: String(groupRows) },
+      settings: { output_format_parquet_row_group_size: String(groupRows) },
       format: 'Parquet',
       path: join(folder, source),
       timeoutMs,
