@@ -1,0 +1,143 @@
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parquetReadObjects } from 'hyparquet';
+import { compressors } from 'hyparquet-compressors';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { openTcpProxy } from '../tcp-proxy.ts';
+import { until } from '../until.ts';
+
+const logger = createLogger('silent', 'test');
+let stores: FreshStores;
+let warehouse: Warehouse;
+let folder: string;
+let path: string;
+beforeAll(async () => {
+  stores = await freshStores({ migrated: false });
+  warehouse = stores.warehouse;
+  folder = await mkdtemp(join(tmpdir(), 'runlake-file-'));
+});
+beforeEach(() => {
+  path = join(folder, 'result.parquet');
+});
+afterAll(async () => {
+  await stores?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const ask = (sql: string, more: object = {}, from = warehouse) =>
+  from.queryToFile({ name: 'to-file', sql, format: 'Parquet', path, ...more });
+
+describe('a result as a file', () => {
+  it('is the whole result, over what was there', async () => {
+    await writeFile(path, 'x'.repeat(10_000_000));
+    const { bytes } = await ask(
+      "SELECT number AS n, concat('a\\0', toString(number)) AS s FROM numbers(100000) ORDER BY n",
+    );
+    expect((await stat(path)).size).toBe(bytes);
+    const file = new Uint8Array(await readFile(path)).buffer as ArrayBuffer;
+    const rows = (await parquetReadObjects({ file, compressors })) as { n: bigint; s: string }[];
+    expect(rows).toHaveLength(100_000);
+    expect(rows[99_999]).toEqual({ n: 99_999n, s: 'a\u000099999' });
+  });
+
+  it('may have no rows', async () => {
+    await ask("SELECT 1 AS n, 'x' AS s WHERE 0");
+    const file = new Uint8Array(await readFile(path)).buffer as ArrayBuffer;
+    expect(await parquetReadObjects({ file, compressors })).toEqual([]);
+  });
+
+  it('does not grow the memory of the process with it', async () => {
+    globalThis.gc?.();
+    const before = process.memoryUsage().rss;
+    let most = 0;
+    const timer = setInterval(() => {
+      most = Math.max(most, process.memoryUsage().rss);
+    }, 5);
+    const { bytes } = await ask('SELECT randomString(1000) AS s FROM numbers(250000)');
+    clearInterval(timer);
+    expect(bytes).toBeGreaterThan(240_000_000);
+    expect(most - before).toBeLessThan(120_000_000);
+  });
+});
+
+describe('a failure leaves no file', () => {
+  const noFile = async () => expect(await readdir(folder)).toEqual([]);
+  beforeEach(async () => {
+    await writeFile(path, 'an older one');
+  });
+
+  it.each([
+    ['before the first row', 'SELECT nothing_such'],
+    ['behind many rows', 'SELECT throwIf(number = 3000000), number FROM numbers(4000000)'],
+  ])('of the query, %s', async (_, sql) => {
+    await expect(ask(sql, { settings: { max_threads: 1 } })).rejects.toMatchObject({ code: 'WAREHOUSE_QUERY_FAILED' });
+    await noFile();
+  });
+
+  it('by time', async () => {
+    const sql = 'SELECT number, sleepEachRow(0.05), randomString(100000) FROM numbers(400) SETTINGS max_block_size = 1';
+    await expect(ask(sql, { timeoutMs: 500 })).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await noFile();
+  });
+
+  it('by abort, in mid-result, which ends the query too', async () => {
+    const controller = new AbortController();
+    const sql = `SELECT number, sleepEachRow(0.01), randomString(100000) AS s FROM numbers(10000)
+      SETTINGS max_block_size = 1, output_format_parquet_row_group_size = 1`;
+    const reason = new Error('no longer wanted');
+    const running = expect(ask(sql, { signal: controller.signal, name: 'aborted-file' })).rejects.toBe(reason);
+    await until('a part of it is there', async () => (await stat(path)).size > 1_000_000);
+    controller.abort(reason);
+    await running;
+    await noFile();
+    await until('the query has ended', async () => {
+      const [row] = await warehouse.query<{ c: number }>({
+        name: 'test',
+        sql: "SELECT count() AS c FROM system.processes WHERE Settings['log_comment'] = 'aborted-file'",
+      });
+      return row?.c === 0;
+    });
+  });
+
+  it('of the connection', async () => {
+    const url = new URL(stores.clickhouseUrl);
+    const proxy = await openTcpProxy(url.hostname, Number(url.port));
+    url.host = `127.0.0.1:${proxy.port}`;
+    const proxied = openWarehouse({ url: url.href, logger, timeoutMs: 30_000 });
+    const sql = `SELECT number, sleepEachRow(0.01), randomString(100000) AS s FROM numbers(10000)
+      SETTINGS max_block_size = 1, output_format_parquet_row_group_size = 1`;
+    const running = expect(ask(sql, {}, proxied)).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await until('a part of it is there', async () => (await stat(path)).size > 1_000_000);
+    proxy.breakAll();
+    await running;
+    await noFile();
+    await proxied.close();
+    await proxy.close();
+  });
+
+  it('of a server that ends a result without saying that it failed', async () => {
+    const server = createServer((_, answer) => answer.end('PAR1 and then nothing more of it'));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const other = openWarehouse({ url: `http://u:p@127.0.0.1:${port}/d`, logger, timeoutMs: 5_000 });
+    await expect(ask('SELECT 1', {}, other)).rejects.toMatchObject({ code: 'WAREHOUSE_UNAVAILABLE' });
+    await noFile();
+    await other.close();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('of the disk', async () => {
+    await rm(path);
+    await expect(ask('SELECT 1 AS n', { path: join(folder, 'nowhere', 'x.parquet') })).rejects.toMatchObject({
+      code: 'WORK_FILE_UNUSABLE',
+      message: expect.stringContaining('ENOENT'),
+    });
+    await noFile();
+  });
+});

@@ -1,0 +1,187 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
+import type { ExportCursor, ExportScope, ExportSlice } from '../../../../pipelines/exports/export-scope.ts';
+import { countMembers } from '../../../../pipelines/exports/slices/count-members.ts';
+import { findSlice, type SliceLimits } from '../../../../pipelines/exports/slices/find-slice.ts';
+import { placeOfMembers } from '../../../../pipelines/exports/slices/members.ts';
+import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { Random } from '../../../histories/random.ts';
+import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
+import { wholeDay } from './exporting.ts';
+
+let stores: FreshStores;
+let warehouse: Warehouse;
+beforeAll(async () => {
+  stores = await freshStores();
+  warehouse = stores.warehouse;
+});
+afterAll(() => stores?.close());
+
+const madeMicros = noonMicros + 86_400_000_000;
+const scope: ExportScope = { ...wholeDay, membersUntilMicros: madeMicros };
+
+interface Known {
+  readonly event: RunEvent;
+  bytes: number;
+  readonly isMember: boolean;
+  readonly isLate: boolean;
+}
+
+/** Runs of one day with many ties, some patched, some late, some deleted; besides, runs that are none of the scope's. */
+async function fillDay(random: Random): Promise<Map<string, Known>> {
+  await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+  const known = new Map<string, Known>();
+  const cuts: RunEvent[][] = [[], [], []];
+  const put = (event: RunEvent) => random.pick(cuts).push(event);
+  const values = (bytes: number) => ({ inputs: Buffer.from(`"${'x'.repeat(Math.max(bytes - 2, 0))}"`) });
+  const times = Array.from({ length: random.between(1, 12) }, () =>
+    random.pick([0, 1, 2, 3_600_000_000, random.int(8e10)]),
+  );
+  for (let count = random.between(1, 40); count > 0; count--) {
+    const startTimeMicros = scope.window.fromMicros + random.pick(times);
+    const runId = random.uuid();
+    const traceId = random.chance(0.5) ? runId : random.uuid();
+    const isLate = random.chance(0.1);
+    const isDeleted = random.chance(0.1);
+    const bytes = random.pick([2, 2, 10, 100, 5_000]);
+    const receivedAtMicros = isLate ? madeMicros + random.pick([1, 1e9]) : random.pick([madeMicros, madeMicros - 1e9]);
+    const event = runEvent({ runId, traceId, startTimeMicros, receivedAtMicros, values: values(bytes) });
+    put(event);
+    known.set(runId, { event, bytes, isMember: !isLate && !isDeleted, isLate: isLate && !isDeleted });
+    if (random.chance(0.3)) {
+      // What comes later neither adds nor takes away a member.
+      put({ ...event, kind: 'patch', receivedAtMicros: receivedAtMicros + 5e9, values: values(50) });
+      (known.get(runId) as Known).bytes += 50;
+    }
+    if (isDeleted) put({ ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros });
+    if (random.chance(0.2)) put(event);
+  }
+  for (const foreign of [
+    { startTimeMicros: scope.window.fromMicros - 1 },
+    { startTimeMicros: scope.window.untilMicrosExclusive },
+    { projectId: otherProjectId },
+    { tenantId: otherProjectId },
+  ]) {
+    put(runEvent(foreign));
+  }
+  for (const cut of cuts) await insertEvents(warehouse, cut);
+  return known;
+}
+
+async function membersOf(slice: Pick<ExportSlice, 'after' | 'last'>): Promise<string[]> {
+  const { sql, params } = placeOfMembers(scope, slice);
+  const rows = await warehouse.query<{ id: string }>({
+    name: 'test',
+    sql: `SELECT id FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) ORDER BY start_time, trace_id, id`,
+    params,
+  });
+  return rows.map(({ id }) => id);
+}
+
+async function slicesOf(limits: () => SliceLimits, between = async () => {}): Promise<ExportSlice[]> {
+  const slices: ExportSlice[] = [];
+  for (let after: ExportCursor | undefined; ; ) {
+    const slice = await findSlice(warehouse, scope, after, limits());
+    if (slice === undefined) return slices;
+    expect(slice.after).toEqual(after);
+    slices.push(slice);
+    after = slice.last;
+    await between();
+  }
+}
+
+const seeds = Array.from({ length: 6 }, () => Math.floor(Math.random() * 2 ** 31));
+
+describe('slices', () => {
+  it.each(seeds)('tile the members of a window exactly: seed %i', async (seed) => {
+    const random = new Random(seed);
+    const known = await fillDay(random);
+    const members = [...known.values()].filter(({ isMember }) => isMember);
+    const late = [...known.values()].filter(({ isLate }) => isLate);
+    expect(await countMembers(warehouse, scope)).toEqual({ members: members.length, late: late.length });
+
+    for (const limitOf of [
+      () => ({ rows: 1, bytes: 1e9 }),
+      () => ({ rows: 1e6, bytes: 1 }),
+      () => ({ rows: 1e6, bytes: 1e9 }),
+      () => ({ rows: random.between(1, 40), bytes: random.pick([1, 100, 1_000, 20_000, 1e9]) }),
+    ]) {
+      let limits = limitOf();
+      const used: SliceLimits[] = [];
+      const slices = await slicesOf(() => {
+        limits = limitOf();
+        used.push(limits);
+        return limits;
+      });
+      const found: string[] = [];
+      for (const [place, slice] of slices.entries()) {
+        const ids = (await membersOf(slice)).filter((id) => known.get(id)?.isMember);
+        const bytes = ids.reduce((sum, id) => sum + (known.get(id) as Known).bytes, 0);
+        expect({ rows: slice.rows, bytes: slice.bytes }).toEqual({ rows: ids.length, bytes });
+        expect(slice.last.runId).toBe(ids.at(-1));
+        const limit = used[place] as SliceLimits;
+        expect(slice.rows).toBeLessThanOrEqual(limit.rows);
+        if (slice.rows > 1) expect(slice.bytes).toBeLessThanOrEqual(limit.bytes);
+        found.push(...ids);
+        const next = slices[place + 1];
+        if (next === undefined) continue;
+        // It ended because no further run fitted.
+        const [first] = (await membersOf({ after: slice.last, last: next.last })).filter(
+          (id) => known.get(id)?.isMember,
+        );
+        const isFull = slice.rows === limit.rows || bytes + (known.get(first as string) as Known).bytes > limit.bytes;
+        expect(isFull, `slice ${place} could have held more`).toBe(true);
+      }
+      expect(found).toHaveLength(members.length);
+      expect(new Set(found)).toEqual(new Set(members.map(({ event }) => event.runId)));
+    }
+  });
+
+  it('runs that are deleted, or that come late, while it goes on: none twice, none of the others missing', async () => {
+    const random = new Random(7);
+    const known = await fillDay(random);
+    const members = [...known.values()].filter(({ isMember }) => isMember);
+    const gone = new Set<string>();
+    const found: string[] = [];
+    let after: ExportCursor | undefined;
+    for (;;) {
+      const slice = await findSlice(warehouse, scope, after, { rows: random.between(1, 10), bytes: 1e9 });
+      if (slice === undefined) break;
+      found.push(...(await membersOf(slice)).filter((id) => known.get(id)?.isMember));
+      after = slice.last;
+      const { event } = random.pick(members);
+      gone.add(event.runId);
+      await insertEvents(warehouse, [
+        { ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros + 1e9 },
+        runEvent({ startTimeMicros: event.startTimeMicros, receivedAtMicros: madeMicros + 1 }),
+      ]);
+    }
+    expect(new Set(found).size).toBe(found.length);
+    const missing = members.map(({ event }) => event.runId).filter((id) => !found.includes(id));
+    expect(missing.filter((id) => !gone.has(id))).toEqual([]);
+  });
+
+  it('an empty window has none, and an aborted signal ends the search', async () => {
+    await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+    expect(await findSlice(warehouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
+    expect(await countMembers(warehouse, scope)).toEqual({ members: 0, late: 0 });
+    const reason = new Error('enough');
+    await expect(findSlice(warehouse, scope, undefined, { rows: 1, bytes: 1 }, AbortSignal.abort(reason))).rejects.toBe(
+      reason,
+    );
+  });
+
+  it('more runs of one moment than fit into a slice', async () => {
+    await warehouse.command({ name: 'test', sql: 'TRUNCATE TABLE runs' });
+    await warehouse.command({
+      name: 'test',
+      sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
+        SELECT {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + intDiv(number, 9000)), id, id, now64(6), toDateTime64(0, 6), id, id
+        FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers(20000))`,
+      params: { tenant: tenantId, project: projectId, from: scope.window.fromMicros },
+    });
+    const slices = await slicesOf(() => ({ rows: 3_000, bytes: 1e9 }));
+    expect(slices.map(({ rows }) => rows)).toEqual([3_000, 3_000, 3_000, 3_000, 3_000, 3_000, 2_000]);
+  });
+});

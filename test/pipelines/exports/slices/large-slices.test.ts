@@ -1,0 +1,116 @@
+import { readdir } from 'node:fs/promises';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ExportScope } from '../../../../pipelines/exports/export-scope.ts';
+import { encodeSlice, makePart } from '../../../../pipelines/exports/slices/encode-slice.ts';
+import { findSlice } from '../../../../pipelines/exports/slices/find-slice.ts';
+import { readSlice } from '../../../../pipelines/exports/slices/read-slice.ts';
+import { insertEvents, runEvent, uuidOf } from '../../runs/run-events.ts';
+import { type Exporting, everything, exportParts, openExporting, wholeDay } from './exporting.ts';
+
+let exporting: Exporting;
+beforeAll(async () => {
+  exporting = await openExporting();
+});
+afterAll(() => exporting?.close());
+
+const scopeOf = (name: string): ExportScope => ({ ...wholeDay, projectId: uuidOf(name) });
+const never = new AbortController().signal;
+
+async function fill(scope: ExportScope, rows: number, rowBytes: number): Promise<void> {
+  await exporting.reading.stores.warehouse.command({
+    name: 'test',
+    sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, post_inputs, post_bytes)
+      SELECT {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), id, id, now64(6), toDateTime64(0, 6), id, id, 'x',
+        concat('"', base64Encode(randomString({bytes:UInt32})), '"'), {bytes:Int64}
+      FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers({rows:UInt64}))`,
+    params: { tenant: scope.tenantId, project: scope.projectId, from: scope.window.fromMicros, rows, bytes: rowBytes },
+  });
+}
+
+describe('row groups', () => {
+  it.each([
+    ['many small runs: 120,000 rows', 150_000, 1, [120_000, 124_096], 2],
+    ['few large runs: about 32 MB', 1_500, 50_000, [400, 900], 3],
+  ] as const)('of %s', async (name, rows, rowBytes, [least, most], groups) => {
+    const scope = scopeOf(name);
+    await fill(scope, rows, rowBytes);
+    const format = { ...everything, fields: ['id', 'inputs'] };
+    const [part] = await exportParts(exporting, scope, format, { rows: 1e6, bytes: 1e9 });
+    const folder = part!.path.slice(0, part!.path.lastIndexOf('/'));
+    const facts = await exporting.encoder.inspect({ folder, source: 'part.parquet' });
+    expect(facts.rows).toBe(rows);
+    expect(facts.groups).toHaveLength(groups);
+    expect(facts.groups[0]?.rows).toBeGreaterThanOrEqual(least);
+    for (const group of facts.groups) {
+      expect(group.rows).toBeLessThanOrEqual(most);
+      expect(group.plainBytes).toBeLessThan(50_000_000);
+    }
+  });
+});
+
+describe('aborts and changes on the way', () => {
+  it('an abort at any moment leaves no file, and the next one is whole', async () => {
+    const { encoder, reading } = exporting;
+    const { warehouse } = reading.stores;
+    const scope = scopeOf('aborts');
+    await fill(scope, 30_000, 500);
+    await insertEvents(warehouse, [
+      runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros, dottedOrder: undefined }),
+    ]);
+    const slice = await findSlice(warehouse, scope, undefined, { rows: 1e6, bytes: 1e9 });
+    const request = { scope, slice: slice!, format: everything };
+    const ports = { warehouse, encoder };
+    const reason = new Error('cancelled');
+    for (let delayMs = 0, isDone = false; !isDone; delayMs = delayMs * 1.5 + 5) {
+      const folder = await exporting.folder();
+      const controller = new AbortController();
+      const making = makePart(ports, { ...request, folder }, controller.signal).catch((error: unknown) => error);
+      const first = await Promise.race([making, pause(delayMs, 'time')]);
+      controller.abort(reason);
+      const end = await making;
+      isDone = first !== 'time';
+      if (end === reason) expect(await readdir(folder), `after ${delayMs} ms`).toEqual([]);
+      else expect(end).toMatchObject({ rows: 30_001 });
+    }
+  });
+
+  it('runs that are deleted after their slice was found are not in the file; where none is left there is none', async () => {
+    const { encoder, reading } = exporting;
+    const { warehouse } = reading.stores;
+    const scope = scopeOf('deletions');
+    const events = [0, 1, 2].map((place) =>
+      runEvent({
+        projectId: scope.projectId,
+        runId: uuidOf('deleted', place),
+        startTimeMicros: scope.window.fromMicros + place,
+      }),
+    );
+    await insertEvents(warehouse, events);
+    const slice = await findSlice(warehouse, scope, undefined, { rows: 10, bytes: 1e9 });
+    expect(slice?.rows).toBe(3);
+    const request = { scope, slice: slice!, format: everything };
+    const deletion = (place: number) => ({ ...events[place]!, kind: 'patch' as const, values: {}, deletedAtMicros: 1 });
+    await insertEvents(warehouse, [deletion(2)]);
+    let folder = await exporting.folder();
+    expect(await makePart({ warehouse, encoder }, { ...request, folder }, never)).toMatchObject({ rows: 2 });
+    await insertEvents(warehouse, [deletion(0), deletion(1)]);
+    folder = await exporting.folder();
+    expect(await makePart({ warehouse, encoder }, { ...request, folder }, never)).toBeUndefined();
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it('a file that is not what was read is refused and removed', async () => {
+    const { encoder, reading } = exporting;
+    const { warehouse } = reading.stores;
+    const scope = scopeOf('refused');
+    await insertEvents(warehouse, [runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros })]);
+    const slice = await findSlice(warehouse, scope, undefined, { rows: 10, bytes: 1e9 });
+    const folder = await exporting.folder();
+    const files = await readSlice({ warehouse, encoder }, { scope, slice: slice!, format: everything, folder }, never);
+    await expect(
+      encodeSlice({ encoder }, { ...files, rows: 2 }, { folder, format: everything }, never),
+    ).rejects.toMatchObject({ code: 'EXPORT_FILE_INVALID' });
+    expect(await readdir(folder)).toEqual([]);
+  });
+});
