@@ -11,11 +11,19 @@ const title = `S3 store SeaweedFS ${s3Pin.version}`;
 const bucket = 'runs';
 const region = 'us-east-1';
 
-/** What each identity may do: everything; what an export needs, on one bucket; only read there. */
+/** Nobody makes it at the start: for tests that make and delete a bucket. */
+const passingBucket = 'passing';
+
+/**
+ * What each identity may do: everything; what an export needs, on one bucket; only read there; only write there; what an export
+ * needs on a bucket that comes and goes.
+ */
 const identities = {
   admin: ['Admin', 'Read', 'Write', 'List', 'Tagging'],
   writer: [`Read:${bucket}`, `Write:${bucket}`, `List:${bucket}`],
   reader: [`Read:${bucket}`, `List:${bucket}`],
+  dropper: [`Write:${bucket}`],
+  guest: [`Read:${passingBucket}`, `Write:${passingBucket}`, `List:${passingBucket}`],
 } as const;
 
 /** All of SeaweedFS in one process: ports of S3, master, volume, filer and admin, and of each one's gRPC. */
@@ -32,7 +40,7 @@ const portOptions = [
   'admin.port.grpc',
 ];
 
-/** SeaweedFS with one bucket and three identities; see {@link identities}. */
+/** SeaweedFS with one bucket and some identities; see {@link identities}. */
 export const s3: Part = {
   name: 's3',
   title,
@@ -116,6 +124,7 @@ export const s3: Part = {
     endpoint: `http://127.0.0.1:${ports[0]}`,
     region,
     bucket,
+    passingBucket,
     ...Object.fromEntries(
       Object.keys(identities).flatMap((name) => [
         [`${name}AccessKeyId`, accessKeyId(name)],

@@ -80,7 +80,8 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
               signal?.throwIfAborted();
               if (bytes === size) return;
               const { bytesRead } = await source.read(piece, 0, Math.min(pieceBytes, size - bytes), bytes);
-              if (bytesRead === 0) throw fault('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
+              if (bytesRead === 0)
+                throw fault('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
               const content = piece.subarray(0, bytesRead);
               hash.update(content);
               await writeAll(file, content);

@@ -29,7 +29,8 @@ export function openS3Store(options: S3Options): ObjectStore {
   return {
     pathOf,
     async reach({ signal } = {}) {
-      const call: ObjectCall = { step: 'reach', where: connection.place };
+      const whole = options.isBucketInEndpoint ? undefined : options.bucket;
+      const call: ObjectCall = { step: 'reach', where: joinKey(connection.place, whole) };
       await connection.send(
         call,
         (client, abortSignal) =>

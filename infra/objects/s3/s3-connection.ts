@@ -79,7 +79,7 @@ export function openS3Connection(options: S3Options): S3Connection {
   const underWay = new Set<AbortController>();
 
   return {
-    bucket: holdsBucket ? endpointUrl : (options.bucket ?? ''),
+    bucket: holdsBucket ? endpointUrl.replace(/\/+$/, '') : (options.bucket ?? ''),
     place,
     async send(call, work, { signal, bytes = 0 } = {}) {
       signal?.throwIfAborted();

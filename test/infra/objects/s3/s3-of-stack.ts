@@ -4,12 +4,15 @@ import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
 import { stackPart } from '../../../engines/stack.ts';
 
-export type S3Identity = 'admin' | 'writer' | 'reader';
+/** What each may do: `infra/native/parts/s3.ts`. */
+export type S3Identity = 'admin' | 'writer' | 'reader' | 'dropper' | 'guest';
 
 /** The S3 store of the native stack. */
 export interface S3OfStack {
   readonly endpoint: string;
   readonly bucket: string;
+  /** Not there until a test makes it; the guest's. */
+  readonly passingBucket: string;
   /** Asks the store itself, with every right. */
   readonly admin: S3Client;
   credentials(identity: S3Identity): NonNullable<S3Options['credentials']>;
@@ -24,7 +27,7 @@ export interface S3OfStack {
 export function s3OfStack(): S3OfStack | undefined {
   const part = stackPart('s3');
   if (part === undefined) return undefined;
-  const { endpoint = '', bucket = '', region = '' } = part;
+  const { endpoint = '', bucket = '', passingBucket = '', region = '' } = part;
   const credentials = (identity: S3Identity) => ({
     accessKeyId: part[`${identity}AccessKeyId`] ?? '',
     secretAccessKey: part[`${identity}SecretAccessKey`] ?? '',
@@ -33,6 +36,7 @@ export function s3OfStack(): S3OfStack | undefined {
   return {
     endpoint,
     bucket,
+    passingBucket,
     admin,
     credentials,
     open: (options = {}) =>

@@ -1,0 +1,322 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { CreateBucketCommand, DeleteBucketCommand, ListBucketsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
+import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
+import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
+import { openTcpProxy, type TcpProxy } from '../../tcp-proxy.ts';
+import { openFaultyStore } from './faulty-store.ts';
+import { type S3OfStack, s3OfStack } from './s3-of-stack.ts';
+
+const stack = s3OfStack();
+const MIB = 1024 ** 2;
+const small = 3 * MIB;
+const large = 20 * MIB;
+
+describe.runIf(stack)('a bucket that fails', () => {
+  const s3 = stack as S3OfStack;
+  const cleanUps: (() => Promise<unknown>)[] = [];
+  let folder: string;
+  /** All objects of a test lie below it. */
+  let prefix: string;
+
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'runlake-failures-'));
+  });
+  afterAll(async () => {
+    rmSync(folder, { recursive: true, force: true });
+    await s3.close();
+  });
+  afterEach(async () => {
+    for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+  });
+
+  function open(options: Partial<S3Options> = {}): ObjectStore {
+    prefix = `failures/${randomUUID()}`;
+    const store = s3.open({ prefix, ...options });
+    cleanUps.push(() => store.close());
+    return store;
+  }
+  async function faulty(decide: Parameters<typeof openFaultyStore>[1]) {
+    const proxy = await openFaultyStore(s3.endpoint, decide);
+    cleanUps.push(() => proxy.close());
+    return proxy;
+  }
+  async function tcp(): Promise<TcpProxy & { endpoint: string }> {
+    const { hostname, port } = new URL(s3.endpoint);
+    const proxy = await openTcpProxy(hostname, Number(port));
+    cleanUps.push(() => proxy.close());
+    return { ...proxy, endpoint: `http://127.0.0.1:${proxy.port}` };
+  }
+  const file = (bytes: number) => {
+    const path = join(folder, randomUUID());
+    writeFileSync(path, randomBytes(bytes));
+    return path;
+  };
+  const left = async () => (await s3.names()).filter((name) => name.startsWith(prefix));
+  /** The error, which tells nothing that it must not. */
+  async function errorOf(work: Promise<unknown>): Promise<Record<string, unknown>> {
+    const error = await work.then(
+      () => ({ code: 'none' }),
+      (thrown) => thrown,
+    );
+    const told = inspect(error, { depth: 1 }) + JSON.stringify(error) + String(error);
+    for (const identity of ['admin', 'writer', 'reader', 'dropper', 'guest'] as const) {
+      const { accessKeyId, secretAccessKey } = s3.credentials(identity);
+      expect(told).not.toContain(secretAccessKey);
+      expect(String(error)).not.toContain(accessKeyId);
+    }
+    return error;
+  }
+
+  const table: readonly (readonly [string, () => Partial<S3Options>, Record<string, unknown>])[] = [
+    [
+      'a bucket that is not there',
+      () => ({ bucket: 'no-such-bucket', credentials: s3.credentials('admin') }),
+      {
+        code: 'DESTINATION_BUCKET_NOT_VALID',
+        message: expect.stringMatching(/^Bucket is not valid: .*\(step reach, /),
+      },
+    ],
+    [
+      'a bucket that is not there, at its own address',
+      () => ({
+        endpointUrl: `${s3.endpoint}/no-such-bucket`,
+        isBucketInEndpoint: true,
+        credentials: s3.credentials('admin'),
+      }),
+      { code: 'DESTINATION_BUCKET_NOT_VALID' },
+    ],
+    [
+      'a key that only reads',
+      () => ({ credentials: s3.credentials('reader') }),
+      { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringMatching(/^Access denied: .*\(step write, runs\//) },
+    ],
+    [
+      'a key for another bucket',
+      () => ({ credentials: s3.credentials('guest') }),
+      { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringContaining('step write') },
+    ],
+    [
+      'a key that nobody has',
+      () => ({ credentials: { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'secret' } }),
+      { code: 'DESTINATION_KEY_UNKNOWN', message: expect.stringMatching(/^Key ID you provided does not exist/) },
+    ],
+    [
+      'a wrong secret',
+      () => ({ credentials: { ...s3.credentials('writer'), secretAccessKey: 'not the secret' } }),
+      { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringContaining('does not fit') },
+    ],
+    [
+      'a session token that is none',
+      () => ({ credentials: { ...s3.credentials('writer'), sessionToken: 'expired long ago' } }),
+      { code: expect.stringMatching(/^DESTINATION_(ACCESS_DENIED|KEY_UNKNOWN)$/) },
+    ],
+    [
+      'an address of TLS that has none',
+      () => ({ endpointUrl: s3.endpoint.replace('http:', 'https:') }),
+      {
+        code: 'DESTINATION_ENDPOINT_INVALID',
+        message: expect.stringMatching(/^Invalid endpoint: .*does not speak TLS/),
+      },
+    ],
+    [
+      'a store at a private address, which is not allowed',
+      () => ({ allowPrivateEndpoints: false }),
+      {
+        code: 'DESTINATION_ENDPOINT_NOT_ALLOWED',
+        message: expect.stringMatching(/^Invalid endpoint: 127\.0\.0\.1 is /),
+      },
+    ],
+  ];
+
+  it.each(table)('%s', async (_what, options, expected) => {
+    const error = await errorOf(checkDestination(open(options())));
+    expect(error).toMatchObject({
+      class: 'caller',
+      retryable: false,
+      status: 400,
+      remedy: expect.any(String),
+      ...expected,
+    });
+    expect(await left()).toEqual([]);
+  });
+
+  it('makes no bucket', async () => {
+    await errorOf(checkDestination(open({ bucket: 'never-made', credentials: s3.credentials('admin') })));
+    const { Buckets = [] } = await s3.admin.send(new ListBucketsCommand({}));
+    expect(Buckets.map(({ Name }) => Name)).not.toContain('never-made');
+  });
+
+  it('passes the check with every right, in the path and at its own address, and leaves nothing', async () => {
+    const passed = ['reach', 'write', 'read', 'delete'].map((step) => ({ step, outcome: 'passed' }));
+    expect(await checkDestination(open())).toEqual(passed);
+    expect(await left()).toEqual([]);
+    expect(
+      await checkDestination(
+        open({ endpointUrl: `${s3.endpoint}/${s3.bucket}/`, isBucketInEndpoint: true, bucket: undefined }),
+      ),
+    ).toEqual(passed);
+    expect(await left()).toEqual([]);
+  });
+
+  it('needs no right but to write', async () => {
+    const proxy = await faulty(({ method }) =>
+      method === 'PUT' || method === 'POST' ? undefined : { status: 403, code: 'AccessDenied' },
+    );
+    const store = open({ endpointUrl: proxy.endpoint, credentials: s3.credentials('dropper') });
+    expect((await checkDestination(store)).map(({ outcome }) => outcome)).toEqual([
+      'passed',
+      'passed',
+      'forbidden',
+      'forbidden',
+    ]);
+    for (const bytes of [small, large]) {
+      expect((await store.upload(`file-${bytes}`, file(bytes))).bytes).toBe(bytes);
+    }
+    // What cannot be aborted stays, and says nothing else than what went wrong.
+    const controller = new AbortController();
+    const upload = store.upload('given-up', file(large), {
+      signal: controller.signal,
+      onProgress: () => controller.abort(new Error('given up')),
+    });
+    await expect(upload).rejects.toThrow('given up');
+    expect((await left()).filter((name) => name.endsWith('given-up')).length).toBe(1);
+    await store.abortUploads('given-up', ['some id']);
+    expect((await left()).length).toBe(4);
+  });
+
+  it('is told from one that was deleted in the middle', async () => {
+    await s3.admin.send(new CreateBucketCommand({ Bucket: s3.passingBucket }));
+    cleanUps.push(() => s3.admin.send(new DeleteBucketCommand({ Bucket: s3.passingBucket })).catch(() => undefined));
+    const store = open({ bucket: s3.passingBucket, credentials: s3.credentials('guest') });
+    await checkDestination(store);
+    const upload = store.upload('object', file(large), {
+      noteUpload: async () => void (await s3.admin.send(new DeleteBucketCommand({ Bucket: s3.passingBucket }))),
+    });
+    expect(await errorOf(upload)).toMatchObject({ code: 'DESTINATION_BUCKET_NOT_VALID', class: 'caller' });
+    expect(await errorOf(store.put('object', Buffer.from('x')))).toMatchObject({ class: 'caller' });
+    expect(await errorOf(checkDestination(store))).toMatchObject({ code: 'DESTINATION_BUCKET_NOT_VALID' });
+  });
+
+  it('is tried again through a few refusals', async () => {
+    const proxy = await faulty((_request, count) => (count % 3 === 0 ? { status: 503, code: 'SlowDown' } : undefined));
+    const store = open({ endpointUrl: proxy.endpoint });
+    expect((await store.upload('large', file(large))).bytes).toBe(large);
+    await store.put('small', Buffer.from('x'));
+    expect((await store.get('small', { maxBytes: 9 })).toString()).toBe('x');
+    expect(await left()).toHaveLength(2);
+  });
+
+  it.each([
+    ['503', 503, 'SlowDown'],
+    ['500', 500, 'InternalError'],
+    ['429', 429, 'TooManyRequests'],
+    ['502 of something before it', 502, ''],
+  ])('is unavailable in a storm of %s, and no upload stays behind', async (_what, status, code) => {
+    let storm = false;
+    const proxy = await faulty(({ method }) => (storm && method === 'PUT' ? { status, code } : undefined));
+    const store = open({ endpointUrl: proxy.endpoint });
+    const noteUpload = async () => {
+      storm = true;
+    };
+    for (const bytes of [small, large]) {
+      storm = bytes === small;
+      const upload = store.upload('object', file(bytes), { noteUpload });
+      expect(await errorOf(upload)).toMatchObject({
+        code: 'DESTINATION_UNAVAILABLE',
+        class: 'transient',
+        retryable: true,
+        message: expect.stringContaining(String(status)),
+      });
+    }
+    expect(await left()).toEqual([]);
+  });
+
+  it('is tried again where connections break, and unavailable where they always do', async () => {
+    const proxy = await tcp();
+    const store = open({ endpointUrl: proxy.endpoint, limits: { attempts: 3 } });
+    let broken = 0;
+    const upload = store.upload('large', file(large), {
+      noteUpload: async () => proxy.breakAll(),
+      onProgress: () => {
+        if (broken++ === 0) proxy.breakAll();
+      },
+    });
+    expect((await upload).bytes).toBe(large);
+    proxy.breakAfter(5 * MIB);
+    expect(await errorOf(store.upload('lost', file(large)))).toMatchObject({
+      code: 'DESTINATION_UNAVAILABLE',
+      class: 'transient',
+    });
+    await expect(s3.open({ prefix }).get('lost', { maxBytes: 1 })).rejects.toMatchObject({
+      code: 'DESTINATION_OBJECT_MISSING',
+    });
+  });
+
+  it('knows a large upload that arrived although the answer was lost, or does it again', async () => {
+    const proxy = await tcp();
+    const store = open({ endpointUrl: proxy.endpoint });
+    proxy.loseAnswerTo('CompleteMultipartUpload');
+    const first = await errorOf(store.upload('large', file(large)));
+    if (first.code !== 'none') expect(first).toMatchObject({ code: 'DESTINATION_UNAVAILABLE', class: 'transient' });
+    expect((await store.upload('large', file(large))).bytes).toBe(large);
+    expect(await left()).toHaveLength(1);
+  });
+
+  it('that hangs is unavailable in bounded time, and ends at once with its signal', async () => {
+    const proxy = await tcp();
+    const limits = { attempts: 2, silenceMs: 300, callMs: 1_000 };
+    const store = open({ endpointUrl: proxy.endpoint, limits });
+    proxy.freeze(true);
+    const startMs = performance.now();
+    expect(await errorOf(checkDestination(store))).toMatchObject({
+      code: 'DESTINATION_UNAVAILABLE',
+      class: 'transient',
+    });
+    expect(performance.now() - startMs).toBeLessThan(3_000);
+
+    const patient = open({ endpointUrl: proxy.endpoint });
+    for (const bytes of [small, large]) {
+      const controller = new AbortController();
+      const before = proxy.sent().length;
+      const upload = patient.upload('object', file(bytes), { signal: controller.signal });
+      const ended = upload.then(
+        () => 'ended',
+        (error) => error.message,
+      );
+      await expect.poll(() => proxy.sent().length).toBeGreaterThan(before);
+      const abortedMs = performance.now();
+      controller.abort(new Error('cancelled'));
+      expect(await ended).toBe('cancelled');
+      expect(performance.now() - abortedMs).toBeLessThan(1_500);
+    }
+  });
+
+  it('is asked for the size of what arrived', async () => {
+    const proxy = await faulty(() => undefined);
+    const store = open({ endpointUrl: proxy.endpoint });
+    for (const bytes of [small, large]) await store.upload('object', file(bytes));
+    expect(proxy.seen.filter((line) => line.startsWith('HEAD'))).toHaveLength(2);
+  });
+
+  it('holds another size than was sent, because somebody else wrote there', async () => {
+    const proxy = await faulty(async ({ method }) => {
+      const Key = `${prefix}/object`;
+      if (method === 'HEAD') await s3.admin.send(new PutObjectCommand({ Bucket: s3.bucket, Key, Body: 'other' }));
+      return undefined;
+    });
+    const store = open({ endpointUrl: proxy.endpoint });
+    for (const bytes of [small, large]) {
+      expect(await errorOf(store.upload('object', file(bytes)))).toMatchObject({
+        code: 'DESTINATION_OBJECT_DAMAGED',
+        class: 'transient',
+        message: expect.stringContaining(`it has 5 bytes, and ${bytes} were sent`),
+      });
+    }
+  });
+});

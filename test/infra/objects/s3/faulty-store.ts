@@ -1,0 +1,56 @@
+import { once } from 'node:events';
+import { Agent, createServer, type IncomingMessage, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** What becomes of a request; undefined: it goes to the store. */
+export type Fate = { readonly status: number; readonly code: string } | undefined;
+
+export interface FaultyStore {
+  readonly endpoint: string;
+  /** Methods and paths that came so far. */
+  readonly seen: readonly string[];
+  close(): Promise<void>;
+}
+
+/** Stands between a client and a real store, and answers in its place where `decide` says so. */
+export async function openFaultyStore(
+  store: string,
+  decide: (request: IncomingMessage, count: number) => Fate | Promise<Fate>,
+): Promise<FaultyStore> {
+  const { hostname, port } = new URL(store);
+  const agent = new Agent({ keepAlive: true });
+  const seen: string[] = [];
+  const server = createServer(async (incoming, outgoing) => {
+    const { method, url, rawHeaders: headers } = incoming;
+    seen.push(`${method} ${url}`);
+    const fate = await decide(incoming, seen.length);
+    if (fate !== undefined) {
+      incoming.resume().once('end', () => {
+        outgoing.writeHead(fate.status, { 'content-type': 'application/xml', 'x-amz-request-id': 'faulty' });
+        outgoing.end(method === 'HEAD' ? undefined : `<?xml version="1.0"?><Error><Code>${fate.code}</Code></Error>`);
+      });
+      return;
+    }
+    // With the host that the client named, which it signed.
+    const onward = request({ agent, hostname, port, method, path: url, headers, setHost: false }, (answer) => {
+      outgoing.writeHead(answer.statusCode ?? 500, answer.rawHeaders);
+      answer.pipe(outgoing);
+      answer.on('error', () => outgoing.destroy());
+    });
+    onward.on('error', () => outgoing.destroy());
+    incoming.on('error', () => onward.destroy());
+    incoming.pipe(onward);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    seen,
+    async close() {
+      agent.destroy();
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
