@@ -7,6 +7,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { topics as allTopics, type Topic } from '../../../../schemas/topics.ts';
 import { ownKafka } from '../../../engines/own-servers.ts';
 import { stackPart } from '../../../engines/stack.ts';
+import { until } from '../../until.ts';
 
 export interface KafkaServers {
   readonly brokers: string;
@@ -21,6 +22,12 @@ export function kafkaServers(): KafkaServers | undefined {
   return { brokers: kafka.brokers as string, registryUrl: registry.url as string };
 }
 
+export interface ConsumedMessage {
+  readonly partition: number;
+  readonly offset: number;
+  readonly value: Buffer | null;
+}
+
 export interface KafkaUnderTest {
   readonly config: Config;
   readonly admin: Admin;
@@ -30,6 +37,8 @@ export interface KafkaUnderTest {
   open(overrides?: Partial<Config>, topics?: readonly Topic[]): Promise<KafkaLog>;
   /** What any other program would write. */
   produce(topic: Topic, messages: readonly Message[]): Promise<void>;
+  /** The first `count` messages of a topic, in the order of each partition, as any other program would read them. */
+  consume(topic: Topic, count: number): Promise<ConsumedMessage[]>;
   /** Closes the logs and deletes the topics. */
   close(): Promise<void>;
 }
@@ -65,6 +74,25 @@ export async function kafkaUnderTest(
       await producer.connect();
       await producer.send({ topic: nameOf(topic), acks: -1, messages: [...messages] });
       await producer.disconnect();
+    },
+    async consume(topic, count) {
+      const groupId = `${config.kafkaTopicPrefix}reader`;
+      const consumer = kafka.consumer({ groupId });
+      const found: ConsumedMessage[] = [];
+      try {
+        await consumer.connect();
+        await consumer.subscribe({ topics: [nameOf(topic)], fromBeginning: true });
+        await consumer.run({
+          eachMessage: async ({ partition, message: { offset, value } }) => {
+            found.push({ partition, offset: Number(offset), value });
+          },
+        });
+        await until(`${count} messages`, () => found.length >= count, 60_000);
+        return found;
+      } finally {
+        await consumer.disconnect();
+        await admin.deleteGroups([groupId]);
+      }
     },
     async close() {
       await Promise.all(logs.map((log) => log.close()));

@@ -2,6 +2,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { openKafkaDeadLetters } from '../../../../infra/event-log/kafka/kafka-dead-letters.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -192,6 +193,44 @@ describe.runIf(servers)('the sink on Kafka', () => {
     expect(stranger?.headers).toMatchObject({ traceparent: '00-1' });
     await letters.close();
   }, 120_000);
+
+  test('where a dead letter cannot be written its offset is not committed, and is once it can', async () => {
+    const deadLetters = `${kafka.nameOf(runEvents)}-dead-letters`;
+    const good = [runEvent(), runEvent()].map((event) => logged(log, event));
+    const stranger = { key: 'stranger', value: Buffer.from('not a record') };
+    await kafka.produce(runEvents, [good[0] as LogMessage, stranger, good[1] as LogMessage]);
+    const own = await kafka.open({ publishTimeoutMs: 1_000 }, [runEvents]);
+    await kafka.admin.deleteTopics({ topics: [deadLetters] });
+    const write = own.deadLetter.bind(own);
+    let failures = 0;
+    own.deadLetter = async (...letter) => {
+      try {
+        await write(...letter);
+      } catch (error) {
+        failures += 1;
+        throw error;
+      }
+    };
+    await sinkOnKafka({ log: own, warehouse: stores.warehouse, database: stores.database });
+    await until('the letter to fail twice', () => failures >= 2, 60_000);
+    // Nothing yet, or the beginning.
+    expect((await committed()).offset).toBeLessThanOrEqual(0);
+    await kafka.admin.createTopics({ topics: [{ topic: deadLetters, numPartitions: 1, replicationFactor: 1 }] });
+    await until('everything to be handled', async () => (await committed()).offset === 3, 90_000);
+    expect(await physicalRows()).toBe(2);
+    const letters = openKafkaDeadLetters({
+      config: kafka.config,
+      topics: [runEvents],
+      logger: createLogger('silent', 'test'),
+    });
+    try {
+      const heads = await letters.list({ topics: [runEvents] }, 10);
+      // What was under way when it was given up may still have come through.
+      expect(new Set(heads.map(({ offset, step }) => `${offset} ${step}`))).toEqual(new Set(['1 framing']));
+    } finally {
+      await letters.close();
+    }
+  }, 180_000);
 
   test('a handler that fails keeps the partition in order, and nothing else', async () => {
     let failures = 3;

@@ -8,7 +8,8 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { nilUuid } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
-import { runEvents, topics } from '../../../../schemas/topics.ts';
+import { readRunStream } from '../../../../pipelines/streams/read-run-stream.ts';
+import { runEvents, streamEvents, type Topic, topics } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import {
   type KafkaServers,
@@ -17,7 +18,8 @@ import {
   kafkaUnderTest,
 } from '../../../infra/event-log/kafka/kafka-under-test.ts';
 import { until } from '../../../infra/until.ts';
-import { json, noonMicros, runEvent } from '../../runs/run-events.ts';
+import { json, noonMicros, runEvent, uuidOf } from '../../runs/run-events.ts';
+import { organizationId, streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
 import { framed, messageOf } from './sink-under-test.ts';
 
@@ -89,12 +91,12 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const stored = () => rows(`SELECT DISTINCT id FROM runs WHERE id IN (${list})`);
     await until('the runs to be stored', async () => (await stored()).length === events.length, patienceMs);
   };
-  const letters = async (count: number): Promise<DeadLetter[]> => {
+  const letters = async (count: number, of: Topic = runEvents): Promise<DeadLetter[]> => {
     const dead = openKafkaDeadLetters({ config: kafka.config, topics, logger });
     try {
-      let found = await dead.list({ topics: [runEvents] }, 1_000);
+      let found = await dead.list({ topics: [of] }, 1_000);
       const enough = async () => {
-        found = await dead.list({ topics: [runEvents] }, 1_000);
+        found = await dead.list({ topics: [of] }, 1_000);
         return found.length >= count;
       };
       if (count > 0) await until(`${count} dead letters`, enough, patienceMs);
@@ -203,5 +205,51 @@ describe.runIf(servers)('the sink over Kafka', () => {
     ]);
     expect(await rows(`SELECT weather FROM runs FINAL WHERE id = '${fromOlder.runId}'`)).toEqual([{ weather: null }]);
     expect(await letters(1)).toMatchObject([{ step: 'schema', value: unknown }]);
+  });
+
+  test('stream events have their place in Kafka, are stored once and only where they are to be kept; poison is put aside', async () => {
+    sink.stop();
+    await kafka.close();
+    kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 3 });
+    await start();
+    const threads = Array.from({ length: 8 }, (_, index) => ({
+      threadId: uuidOf('thread over Kafka', index),
+      runId: uuidOf('run over Kafka', index),
+    }));
+    const round = (seq: number, kept = true) =>
+      threads.map((thread) => streamMessage(streamEvent({ ...thread, seq, kept }), log));
+    const [first, left, last] = [round(0), round(1, false), round(2)];
+    const poison = Buffer.concat([first[0]?.value as Buffer, Buffer.from('x')]);
+    failAfterNextInsert = true;
+    await log.publish(streamEvents, [...first, ...left, { key: 'poison', value: poison }]);
+    await log.publish(streamEvents, [...last, ...first]);
+    const inKafka = await kafka.consume(streamEvents, 4 * threads.length + 1);
+    const read = async ({ threadId, runId }: { threadId: string; runId: string }) =>
+      (
+        await readRunStream(stores.warehouse, {
+          organizationId,
+          threadId,
+          runId,
+          limitRows: 100,
+          limitBytes: 1_000_000,
+        })
+      ).rows.map(({ seq, partition, offset }) => ({ seq, partition, offset }));
+    const allRead = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
+    await until('the stream events to be stored', allRead, patienceMs);
+    expect(failAfterNextInsert).toBe(false);
+    // Where each stands for the first time.
+    const placeOf = (value: Buffer | undefined) => {
+      const { partition, offset } = inKafka.find((each) => each.value?.equals(value as Buffer)) ?? {};
+      return { partition, offset };
+    };
+    for (const [index, thread] of threads.entries()) {
+      expect(await read(thread)).toEqual([
+        { seq: 0, ...placeOf(first[index]?.value) },
+        { seq: 2, ...placeOf(last[index]?.value) },
+      ]);
+    }
+    expect(new Set(inKafka.map(({ partition }) => partition)).size).toBe(3);
+    expect(await letters(1, streamEvents)).toMatchObject([{ step: 'walk', value: poison }]);
+    expect(await letters(0)).toEqual([]);
   });
 });
