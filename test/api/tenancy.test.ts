@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
 import { hashKey } from '../../pipelines/tenants/key-format.ts';
 import { rollUpPass } from '../../pipelines/usage/roll-up-pass.ts';
+import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
 /**
@@ -22,7 +23,7 @@ interface Attempt {
   readonly answers: readonly number[];
 }
 
-interface Victim {
+interface Victim extends ExportUnderTest {
   readonly workspaceId: string;
   readonly projectId: string;
   readonly keyId: string;
@@ -191,6 +192,63 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     url: `/orgs/current/billing/usage?starting_on=${from}&ending_before=${until}`,
     answers: own,
   }),
+  createBulkExport: ({ destinationId, projectId }) => ({
+    url: '/bulk-exports',
+    payload: {
+      bulk_export_destination_id: destinationId,
+      session_id: projectId,
+      start_time: '2026-03-05T00:00:00Z',
+      end_time: '2026-03-06T00:00:00Z',
+    },
+    answers: closed,
+  }),
+  listBulkExports: ({ destinationId, projectId }) => ({
+    url: `/bulk-exports?session_id=${projectId}&bulk_export_destination_id=${destinationId}`,
+    answers: own,
+  }),
+  listScheduledExportRuns: ({ exportId }) => ({
+    url: `/bulk-exports/runs?source_bulk_export_id=${exportId}`,
+    answers: closed,
+  }),
+  getBulkExport: ({ exportId }) => ({ url: `/bulk-exports/${exportId}`, answers: closed }),
+  cancelBulkExport: ({ exportId }) => ({
+    url: `/bulk-exports/${exportId}`,
+    payload: { status: 'Cancelled' },
+    answers: closed,
+  }),
+  listBulkExportRuns: ({ exportId }) => ({ url: `/bulk-exports/${exportId}/runs`, answers: closed }),
+  getBulkExportRun: ({ exportId, exportRunId }) => ({
+    url: `/bulk-exports/${exportId}/runs/${exportRunId}`,
+    answers: closed,
+  }),
+  listBulkExportRunFiles: ({ exportId, exportRunId }) => ({
+    url: `/bulk-exports/${exportId}/runs/${exportRunId}/files`,
+    answers: closed,
+  }),
+  createBulkExportDestination: () => ({
+    url: '/bulk-exports/destinations',
+    // Nothing goes out from here: the address is refused.
+    payload: {
+      display_name: 'stolen',
+      config: { bucket_name: 'stolen', endpoint_url: 'http://127.0.0.1:1' },
+      credentials: { access_key_id: 'key', secret_access_key: 'secret' },
+    },
+    answers: [400],
+  }),
+  listBulkExportDestinations: () => ({ url: '/bulk-exports/destinations', answers: own }),
+  getBulkExportDestination: ({ destinationId }) => ({
+    url: `/bulk-exports/destinations/${destinationId}`,
+    answers: closed,
+  }),
+  updateBulkExportDestination: ({ destinationId }) => ({
+    url: `/bulk-exports/destinations/${destinationId}`,
+    payload: { display_name: 'stolen' },
+    answers: closed,
+  }),
+  deleteBulkExportDestination: ({ destinationId }) => ({
+    url: `/bulk-exports/destinations/${destinationId}`,
+    answers: closed,
+  }),
 };
 
 let api: ApiUnderTest;
@@ -221,6 +279,8 @@ async function victimNow(): Promise<unknown> {
     keys: (await read('/api-key')).map((each: object) => ({ ...each, last_used_at: null })),
     run: await read(`/runs/${victim.runId}`),
     feedback: await read('/feedback'),
+    exports: (await read('/bulk-exports')).map((each: object) => ({ ...each, progress: null })),
+    exportRuns: await read(`/bulk-exports/${victim.exportId}/runs`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -241,6 +301,7 @@ beforeAll(async () => {
     keyId: row?.id ?? '',
     runId: randomUUID(),
     feedbackId: randomUUID(),
+    ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
   expect((await ask('POST', { url: '/runs', payload }, key)).statusCode).toBe(202);
@@ -255,6 +316,8 @@ beforeAll(async () => {
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
     feedback: [{ key: 'okapi', comment: 'okapi' }],
+    exports: [{ status: 'RUNNING', status_reason: 'okapi' }],
+    exportRuns: [{ errors: { retry_0: 'okapi' }, metadata: { result: { exported_files: ['okapi/file.parquet'] } } }],
     usage: { usage: [{ dimensions: { project_name: 'okapi' }, traces: 1 }] },
   });
 });

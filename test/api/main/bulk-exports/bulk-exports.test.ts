@@ -1,0 +1,290 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { exportFields } from '../../../../schemas/parquet/run-columns.ts';
+import { addExport } from '../../add-export.ts';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let org: OrganizationUnderTest;
+let projectId: string;
+let destinationId: string;
+const enqueued: unknown[] = [];
+const ask = asking(() => api);
+
+beforeAll(async () => {
+  api = await startApi();
+  Object.assign(api.services.exports, {
+    jobs: { enqueue: async (...job: unknown[]) => void enqueued.push(job) },
+  });
+  org = await addOrganization(api.database, 'exports');
+  projectId = (await ask(org.adminKey, 'POST', '/sessions', { name: 'p' })).body.id;
+  const [workspaceId] = org.workspaceIds;
+  ({ destinationId } = await addExport(api.database, { workspaceId, projectId, word: 'seeded' }));
+});
+afterAll(() => api?.close());
+beforeEach(() => {
+  enqueued.length = 0;
+});
+
+const body = (more: object = {}) => ({
+  bulk_export_destination_id: destinationId,
+  session_id: projectId,
+  start_time: '2026-03-01T00:00:00Z',
+  end_time: '2026-03-04T12:00:00+02:00',
+  ...more,
+});
+const create = (more: object = {}) => ask(org.adminKey, 'POST', '/api/v1/bulk-exports', body(more));
+
+describe('creating an export', () => {
+  it('answers with every field, and queues it at once', async () => {
+    const { status, body: made } = await create({ format_version: 'v2_beta', export_fields: ['id', 'name', 'id'] });
+    expect(status).toBe(200);
+    expect(made).toMatchObject({
+      tenant_id: org.workspaceIds[0],
+      bulk_export_destination_id: destinationId,
+      session_id: projectId,
+      start_time: '2026-03-01T00:00:00.000000+00:00',
+      end_time: '2026-03-04T10:00:00.000000+00:00',
+      interval_hours: null,
+      format: 'Parquet',
+      format_version: 'v2_beta',
+      compression: 'zstandard',
+      export_fields: ['id', 'name'],
+      filter: null,
+      status: 'CREATED',
+      source_bulk_export_id: null,
+      next_start_time: null,
+      started_at: null,
+      finished_at: null,
+      progress: {
+        runs_total: 0,
+        runs_completed: 0,
+        rows_written: 0,
+        rows_expected: null,
+        bytes_written: 0,
+        files: 0,
+        late_runs: 0,
+        retries: 0,
+        rows_per_second: null,
+        seconds_left: null,
+      },
+    });
+    expect(Date.parse(made.members_until) - Date.parse(made.created_at)).toBe(1_000);
+    expect(enqueued).toEqual([['coordinate-export', { export_id: made.id }, { jobId: made.id }]]);
+    expect((await ask(org.adminKey, 'GET', `/bulk-exports/${made.id}`)).body).toEqual(made);
+  });
+
+  it('takes null and empty for what is left out', async () => {
+    const { status, body: made } = await create({
+      filter: null,
+      interval_hours: null,
+      format: null,
+      format_version: null,
+      compression: null,
+      export_fields: null,
+    });
+    expect(status).toBe(200);
+    expect(made).toMatchObject({ format_version: 'v1', compression: 'zstandard', export_fields: null });
+    expect((await create({ filter: '' })).status).toBe(200);
+  });
+
+  it('takes every field that can be exported', async () => {
+    expect((await create({ export_fields: exportFields })).body.export_fields).toEqual(exportFields);
+  });
+
+  it('is there also where the queue is away: the sweep finds it', async () => {
+    const { jobs } = api.services.exports;
+    Object.assign(api.services.exports, { jobs: { enqueue: async () => Promise.reject(new Error('away')) } });
+    const { status, body: made } = await create();
+    Object.assign(api.services.exports, { jobs });
+    expect(status).toBe(200);
+    expect((await ask(org.adminKey, 'GET', `/bulk-exports/${made.id}`)).body.status).toBe('CREATED');
+  });
+
+  it('makes a schedule where an interval is given', async () => {
+    const { status, body: made } = await create({ end_time: null, interval_hours: 168 });
+    expect(status).toBe(200);
+    expect(made).toMatchObject({
+      status: 'RUNNING',
+      interval_hours: 168,
+      end_time: null,
+      next_start_time: '2026-03-01T00:00:00.000000+00:00',
+    });
+    expect(enqueued).toEqual([]);
+  });
+
+  it.each([
+    ['a filter', { filter: 'eq(name, "x")' }, 400, /filter.*not supported yet/],
+    ['all experiments', { all_experiments: true }, 400, /all_experiments.*not supported yet/],
+    ['no project', { session_id: undefined }, 422, /session_id/],
+    ['a project that is none', { session_id: 'x' }, 422, /session_id/],
+    ['no destination', { bulk_export_destination_id: null }, 422, /bulk_export_destination_id/],
+    ['no start', { start_time: undefined }, 422, /start_time/],
+    ['a day that is not there', { start_time: '2026-02-30T00:00:00Z' }, 422, /start_time/],
+    ['a start before 1970', { start_time: '1969-12-31T23:00:00Z' }, 422, /start_time.*1970/],
+    ['an end beyond all times', { end_time: '2270-01-01T00:00:00Z', start_time: '2269-12-01T00:00:00Z' }, 422, /2260/],
+    ['no end', { end_time: undefined }, 422, /end_time.*required/],
+    ['an end and an interval', { interval_hours: 1 }, 422, /end_time.*absent/],
+    ['an end that is the start', { end_time: '2026-03-01T00:00:00Z' }, 422, /later than start_time/],
+    ['an end before the start', { end_time: '2026-02-01T00:00:00Z' }, 422, /later than start_time/],
+    ['more days than allowed', { start_time: '2000-01-01T00:00:00Z' }, 422, /RUNLAKE_EXPORT_MAX_DAYS/],
+    ['an interval of 0', { end_time: undefined, interval_hours: 0 }, 422, /interval_hours/],
+    ['an interval of 169', { end_time: undefined, interval_hours: 169 }, 422, /interval_hours/],
+    ['an interval of 1.5', { end_time: undefined, interval_hours: 1.5 }, 422, /interval_hours/],
+    ['an unknown field', { export_fields: ['id', 'nmae', 'foo'] }, 422, /'nmae', 'foo'/],
+    ['no field', { export_fields: [] }, 422, /at least one/],
+    ['a field that is no text', { export_fields: [1] }, 422, /export_fields/],
+    ['another format', { format: 'CSV' }, 422, /format/],
+    ['another version', { format_version: 'v3' }, 422, /format_version/],
+    ['another compression', { compression: 'lz4' }, 422, /compression/],
+    ['a project that is not there', { session_id: randomUUID() }, 404, /Session/],
+    ['a destination that is not there', { bulk_export_destination_id: randomUUID() }, 404, /destination/],
+  ])('with %s is refused', async (_name, more, status, message) => {
+    const answer = await create(more);
+    expect([answer.status, JSON.stringify(answer.body)]).toEqual([status, expect.stringMatching(message)]);
+    expect(enqueued).toEqual([]);
+  });
+
+  it('asks for the permission to manage', async () => {
+    const reader = await addKey({
+      database: api.database,
+      organizationId: org.id,
+      userId: org.userId,
+      defaultWorkspaceId: org.workspaceIds[0],
+      permissions: ['bulk-exports:read'],
+    });
+    expect((await ask(reader, 'POST', '/bulk-exports', body())).status).toBe(403);
+    expect((await ask(reader, 'GET', '/bulk-exports')).status).toBe(200);
+  });
+});
+
+describe('listing exports', () => {
+  it('is newest first, by pages and filters', async () => {
+    const all = (await ask(org.adminKey, 'GET', '/bulk-exports')).body as {
+      id: string;
+      status: string;
+      created_at: string;
+    }[];
+    expect(all.length).toBeGreaterThan(5);
+    expect(all.map(({ created_at }) => created_at)).toEqual(
+      [...all.map(({ created_at }) => created_at)].sort().reverse(),
+    );
+    const page = (await ask(org.adminKey, 'GET', '/bulk-exports?limit=2&offset=1')).body as typeof all;
+    expect(page.map(({ id }) => id)).toEqual(all.slice(1, 3).map(({ id }) => id));
+    const ids = async (query: string) =>
+      ((await ask(org.adminKey, 'GET', `/bulk-exports?${query}`)).body as typeof all).map(({ id }) => id);
+    const running = all.filter(({ status }) => status === 'RUNNING').map(({ id }) => id);
+    expect(await ids('status=RUNNING')).toEqual(running);
+    expect(await ids('status=RUNNING&status=CREATED')).toEqual(all.map(({ id }) => id));
+    expect(await ids('scheduled=true')).toHaveLength(1);
+    expect(await ids(`session_id=${randomUUID()}`)).toEqual([]);
+    expect(await ids(`bulk_export_destination_id=${destinationId}&session_id=${projectId}`)).toHaveLength(all.length);
+    expect(await ids(`source_bulk_export_id=${randomUUID()}`)).toEqual([]);
+  });
+
+  it.each(['limit=0', 'limit=1001', 'offset=-1', 'status=DONE', 'session_id=x', 'scheduled=maybe'])(
+    'refuses %s',
+    async (query) => {
+      expect((await ask(org.adminKey, 'GET', `/bulk-exports?${query}`)).status).toBe(422);
+    },
+  );
+});
+
+describe('cancelling', () => {
+  it.each([[{ status: 'Cancelled' }], [{ status: 'CANCELLED' }], [{ status: 'cancelled' }], [{}]])(
+    'takes %j, and stays so when it is asked again',
+    async (change) => {
+      const { body: made } = await create();
+      for (let n = 0; n < 2; n++) {
+        const answer = await ask(org.adminKey, 'PATCH', `/bulk-exports/${made.id}`, change);
+        expect(answer).toMatchObject({
+          status: 200,
+          body: { id: made.id, status: 'CANCELLED', finished_at: expect.any(String) },
+        });
+      }
+    },
+  );
+
+  it('refuses other statuses, other exports and those that ended otherwise', async () => {
+    const { body: made } = await create();
+    for (const status of ['Running', '', 'Cancelled ', null, 7]) {
+      expect((await ask(org.adminKey, 'PATCH', `/bulk-exports/${made.id}`, { status })).status).toBe(422);
+    }
+    expect((await ask(org.adminKey, 'PATCH', `/bulk-exports/${randomUUID()}`, {})).status).toBe(404);
+    expect((await ask(org.workspaceKeys[1], 'PATCH', `/bulk-exports/${made.id}`, {})).status).toBe(404);
+    await api.database.execute(`UPDATE bulk_exports SET status = 'COMPLETED', finished_at = now() WHERE id = $1`, [
+      made.id,
+    ]);
+    expect(await ask(org.adminKey, 'PATCH', `/bulk-exports/${made.id}`, {})).toMatchObject({
+      status: 409,
+      body: { detail: expect.stringContaining('COMPLETED') },
+    });
+  });
+});
+
+describe('the runs of an export', () => {
+  it('say what was written where, and what went wrong', async () => {
+    const [workspaceId] = org.workspaceIds;
+    const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'path of mine' });
+    const { status, body: runs } = await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs`);
+    const folder = `path of mine/export_id=${exportId}/tenant_id=${workspaceId}/session_id=${projectId}`;
+    expect(status).toBe(200);
+    expect(runs).toMatchObject([
+      {
+        id: exportRunId,
+        bulk_export_id: exportId,
+        status: 'RUNNING',
+        start_time: '2026-03-05T00:00:00.000000+00:00',
+        end_time: '2026-03-06T00:00:00.000000+00:00',
+        retry_number: 0,
+        errors: { retry_0: 'path of mine' },
+        rows_written: 7,
+        late_runs: null,
+        finished_at: null,
+        metadata: {
+          prefix: folder,
+          execution_backend: 'clickhouse',
+          result: {
+            rows_written: 7,
+            exported_files: ['path of mine/file.parquet'],
+            export_path: `${folder}/runs/year=2026/month=03/day=05`,
+            latest_cursor: null,
+            pending_upload: null,
+          },
+        },
+      },
+    ]);
+    const one = await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs/${exportRunId}`);
+    expect(one).toMatchObject({ status: 200, body: runs[0] });
+    const files = await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs/${exportRunId}/files`);
+    expect(files.body).toEqual([
+      { part: 1, path: 'path of mine/file.parquet', rows: 7, bytes: 70, sha256: 'ab', created_at: expect.any(String) },
+    ]);
+    expect((await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs?offset=1`)).body).toEqual([]);
+    for (const url of [
+      `/bulk-exports/${randomUUID()}/runs`,
+      `/bulk-exports/${exportId}/runs/${randomUUID()}`,
+      `/bulk-exports/${randomUUID()}/runs/${exportRunId}`,
+      `/bulk-exports/${exportId}/runs/${randomUUID()}/files`,
+    ]) {
+      expect((await ask(org.adminKey, 'GET', url)).status).toBe(404);
+    }
+  });
+
+  it('are found by their schedule', async () => {
+    const { body: schedule } = await create({ end_time: null, interval_hours: 24 });
+    const [workspaceId] = org.workspaceIds;
+    const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'spawned' });
+    await api.database.execute('UPDATE bulk_exports SET source_bulk_export_id = $2 WHERE id = $1', [
+      exportId,
+      schedule.id,
+    ]);
+    const found = await ask(org.adminKey, 'GET', `/bulk-exports/runs?source_bulk_export_id=${schedule.id}`);
+    expect(found).toMatchObject({ status: 200, body: [{ id: exportRunId, bulk_export_id: exportId }] });
+    expect((await ask(org.adminKey, 'GET', '/bulk-exports/runs')).status).toBe(422);
+    expect((await ask(org.adminKey, 'GET', `/bulk-exports/runs?source_bulk_export_id=${randomUUID()}`)).status).toBe(
+      404,
+    );
+  });
+});

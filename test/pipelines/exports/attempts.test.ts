@@ -1,0 +1,429 @@
+import { randomUUID } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
+import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { until } from '../../infra/until.ts';
+import { day, openWorkshop, type Workshop } from './workshop.ts';
+
+const dayMicros = 86_400_000_000;
+const at = day('2026-03-05');
+const retries = 2;
+const delayMs = 30_000;
+
+let shop: Workshop;
+let ids: string[];
+beforeAll(async () => {
+  shop = await openWorkshop({ exportRetries: retries, exportRetryDelayMs: delayMs, exportsPerWorkspace: 1_000 });
+  ids = await shop.store(34, at);
+});
+afterAll(() => shop?.close());
+beforeEach(() => {
+  shop.jobs.length = 0;
+});
+
+/** A started export of so many days, with its runs. */
+async function started(days = 1) {
+  const made = await shop.create({ endTimeMicros: at + days * dayMicros });
+  await shop.start(made.id);
+  const runs = await shop.runs(made.id);
+  return { exportId: made.id, runId: runs[0]?.id ?? '', siblings: runs.slice(1) };
+}
+
+const pass = (ms: number) => {
+  shop.clock.now = new Date(shop.clock.now.getTime() + ms);
+};
+const runOf = async (exportId: string) => {
+  const [run] = await shop.runs(exportId);
+  if (run === undefined) throw new Error('no run');
+  return run;
+};
+
+/** Ports whose step does this instead of, or before, what it does. */
+type Step = 'count' | 'find' | 'read' | 'encode' | 'upload' | 'open';
+function disturbed(step: Step, disturb: (signal: AbortSignal | undefined) => Promise<void>): Partial<WorkPorts> {
+  return {
+    openSource: (...scope) => {
+      const source = shop.ports.openSource(...scope);
+      return {
+        ...source,
+        count: async (signal) => {
+          if (step === 'count') await disturb(signal);
+          return source.count(signal);
+        },
+        find: async (after, signal) => {
+          if (step === 'find') await disturb(signal);
+          return source.find(after, signal);
+        },
+        read: async (slice, folder, signal) => {
+          if (step === 'read') await disturb(signal);
+          return source.read(slice, folder, signal);
+        },
+        encode: async (read, folder, signal) => {
+          if (step === 'encode') await disturb(signal);
+          return source.encode(read, folder, signal);
+        },
+      };
+    },
+    openStore: async (place) => {
+      if (step === 'open') await disturb(undefined);
+      const store = await shop.ports.openStore(place);
+      return {
+        ...store,
+        upload: async (key, path, options) => {
+          if (step === 'upload') await disturb(options?.signal);
+          return store.upload(key, path, options);
+        },
+      };
+    },
+  };
+}
+
+const failing = (step: Step, code: ErrorCode, parameters = {}) =>
+  disturbed(step, async () => {
+    throw fault(code, { step: 'write', reason: 'r', where: 'w', ...parameters });
+  });
+
+describe('a failed attempt', () => {
+  it.each([
+    ['WAREHOUSE_UNAVAILABLE', 'read'],
+    ['WAREHOUSE_QUERY_FAILED', 'find'],
+    ['DESTINATION_UNAVAILABLE', 'upload'],
+    ['EXPORT_FILE_INVALID', 'encode'],
+    ['WORK_FILE_UNUSABLE', 'encode'],
+    ['WAREHOUSE_UNAVAILABLE', 'count'],
+  ] as const)('%s while it does %s: is tried again after the pause, and goes on', async (code, step) => {
+    const { exportId, runId } = await started();
+    shop.jobs.length = 0;
+    await shop.worker(failing(step, code)).attempt(runId);
+    const run = await runOf(exportId);
+    expect(run).toMatchObject({ status: 'RUNNING', retryNumber: 1, attemptStartedAt: null });
+    expect(Object.keys(run.errors ?? {})).toEqual(['retry_0']);
+    expect(Date.parse(run.nextAttemptAt) - shop.clock.now.getTime()).toBe(delayMs);
+    expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs }]);
+    // Not before its time.
+    pass(delayMs - 1);
+    await shop.worker().attempt(runId);
+    expect(await runOf(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
+    pass(1);
+    await shop.worker().attempt(runId);
+    expect(await runOf(exportId)).toMatchObject({ status: 'COMPLETED', retryNumber: 1 });
+    expect(await shop.exportedIds(exportId)).toEqual(ids);
+  });
+
+  it('keeps the cause of each attempt, and is the last one when the retries are used up', async () => {
+    const { exportId, runId, siblings } = await started(3);
+    const worker = shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE', { reason: 'SlowDown' }));
+    for (let attempt = 0; attempt <= retries; attempt++) {
+      expect((await shop.read(exportId)).status).toBe('RUNNING');
+      await worker.attempt(runId);
+      pass(delayMs);
+    }
+    const run = await runOf(exportId);
+    expect(run).toMatchObject({ status: 'FAILED', retryNumber: retries, finishedAt: expect.any(String) });
+    expect(Object.keys(run.errors ?? {})).toEqual(['retry_0', 'retry_1', 'retry_2']);
+    const made = await shop.read(exportId);
+    expect(made).toMatchObject({ status: 'FAILED', manifestAt: null });
+    expect(made.statusReason).toContain('2026-03-05');
+    expect((await shop.runs(exportId)).slice(1).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
+    // A look at a sibling that is still queued does nothing.
+    await shop.worker().attempt(siblings[0]?.id ?? '');
+    expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
+  });
+
+  it.each(['DESTINATION_ACCESS_DENIED', 'DESTINATION_BUCKET_NOT_VALID', 'DESTINATION_KEY_UNKNOWN'] as const)(
+    '%s: the run and its export fail at once',
+    async (code) => {
+      const { exportId, runId } = await started(2);
+      await shop.worker(failing('upload', code)).attempt(runId);
+      expect(await runOf(exportId)).toMatchObject({ status: 'FAILED', retryNumber: 0, pendingUpload: null });
+      expect((await shop.read(exportId)).status).toBe('FAILED');
+      expect((await shop.runs(exportId))[1]?.status).toBe('CANCELLED');
+    },
+  );
+
+  it('says nothing of what lies behind an unexpected fault', async () => {
+    const { exportId, runId } = await started();
+    const secret = disturbed('upload', async () => {
+      throw Object.assign(new TypeError('password=hunter2'), {});
+    });
+    await shop.worker(secret).attempt(runId);
+    const { errors, status } = await runOf(exportId);
+    expect(status).toBe('RUNNING');
+    expect(JSON.stringify(errors)).not.toContain('hunter2');
+    expect(errors?.retry_0).toContain('Internal error');
+  });
+
+  it('lists the files that were finished before it', async () => {
+    const { exportId, runId } = await started();
+    let uploads = 0;
+    const third = disturbed('upload', async () => {
+      if (++uploads === 3) throw fault('DESTINATION_BUCKET_NOT_VALID', { step: 'write', reason: 'r', where: 'w' });
+    });
+    await shop.worker(third).attempt(runId);
+    const run = await runOf(exportId);
+    expect(run).toMatchObject({ status: 'FAILED', rowsWritten: 20 });
+    expect(run.paths).toHaveLength(2);
+    expect(await shop.exportedIds(exportId)).toEqual(ids.slice(0, 20));
+  });
+});
+
+describe('an attempt that takes too long', () => {
+  it('is aborted and tried again, and fails the export when the retries are used up', async () => {
+    const short = await openWorkshop({ exportRunTimeoutMs: 100, exportRetries: 1, exportRetryDelayMs: 0 });
+    try {
+      await short.store(5, at);
+      const made = await short.create();
+      await short.start(made.id);
+      const [{ id: runId } = { id: '' }] = await short.runs(made.id);
+      const slow = short.worker({
+        openSource: (...scope) => ({
+          ...short.ports.openSource(...scope),
+          read: (_slice, _folder, signal) =>
+            new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+        }),
+      });
+      await slow.attempt(runId);
+      expect((await short.runs(made.id))[0]).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
+      await slow.attempt(runId);
+      const [run] = await short.runs(made.id);
+      expect(run).toMatchObject({ status: 'FAILED', retryNumber: 1 });
+      expect(run?.errors?.retry_1).toContain('RUNLAKE_EXPORT_RUN_TIMEOUT_MS');
+      expect((await short.read(made.id)).status).toBe('FAILED');
+    } finally {
+      await short.close();
+    }
+  });
+});
+
+describe('a worker hears within two seconds', () => {
+  const stuck = (reached: () => void) => async (signal: AbortSignal | undefined) => {
+    reached();
+    await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+  };
+
+  it.each(['count', 'find', 'read', 'encode', 'upload'] as const)(
+    'of a cancellation while it does %s',
+    async (step) => {
+      const { exportId, runId } = await started(2);
+      let reached: () => void = () => undefined;
+      const there = new Promise<void>((resolve) => {
+        reached = resolve;
+      });
+      const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
+      await there;
+      const beganMs = performance.now();
+      await cancelExport(shop.ports, shop.workspaceId, exportId);
+      await working;
+      expect(performance.now() - beganMs).toBeLessThan(2_000);
+      expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
+      expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null, pendingUpload: null });
+      expect(await shop.read(exportId)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
+      expect([...(await shop.objects()).keys()].filter((key) => key.includes(exportId))).toEqual([]);
+    },
+  );
+
+  it('that the export is out of time', async () => {
+    const { exportId, runId } = await started(2);
+    let reached: () => void = () => undefined;
+    const there = new Promise<void>((resolve) => {
+      reached = resolve;
+    });
+    const working = shop.worker(disturbed('read', stuck(reached))).attempt(runId);
+    await there;
+    pass(shop.limits.exportTimeoutMs);
+    await sweepExports(shop.ports);
+    await working;
+    const made = await shop.read(exportId);
+    expect(made.status).toBe('TIMEDOUT');
+    expect(made.statusReason).toContain('RUNLAKE_EXPORT_TIMEOUT_MS');
+    expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['TIMEDOUT', 'TIMEDOUT']);
+  });
+
+  it('that its project was deleted, which fails the export', async () => {
+    const own = await openWorkshop();
+    try {
+      await own.store(5, at);
+      const made = await own.create();
+      await own.start(made.id);
+      const [{ id: runId } = { id: '' }] = await own.runs(made.id);
+      let reached: () => void = () => undefined;
+      const there = new Promise<void>((resolve) => {
+        reached = resolve;
+      });
+      const worker = own.worker({
+        openSource: (...scope) => ({
+          ...own.ports.openSource(...scope),
+          read: async (_slice, _folder, signal) => stuck(reached)(signal),
+        }),
+      });
+      const working = worker.attempt(runId);
+      await there;
+      await own.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [own.projectId]);
+      await working;
+      expect(await own.read(made.id)).toMatchObject({ status: 'FAILED', rowsWritten: 0 });
+    } finally {
+      await own.close();
+    }
+  });
+});
+
+describe('a process that stops', () => {
+  it('gives its runs back without a retry, and takes none up any more', async () => {
+    const { exportId, runId } = await started();
+    let reached: () => void = () => undefined;
+    const there = new Promise<void>((resolve) => {
+      reached = resolve;
+    });
+    let uploads = 0;
+    const worker = shop.worker(
+      disturbed('upload', async (signal) => {
+        if (++uploads < 3) return;
+        reached();
+        await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+      }),
+    );
+    const working = worker.attempt(runId);
+    await there;
+    shop.jobs.length = 0;
+    worker.attempts.stop();
+    await working;
+    expect(await runOf(exportId)).toMatchObject({ status: 'RUNNING', retryNumber: 0, rowsWritten: 20, errors: null });
+    expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs: 0 }]);
+    await worker.attempt(runId);
+    expect(await runOf(exportId)).toMatchObject({ fence: 1 });
+    await shop.worker().attempt(runId);
+    expect(await runOf(exportId)).toMatchObject({ status: 'COMPLETED', fence: 2 });
+    expect(await shop.exportedIds(exportId)).toEqual(ids);
+  });
+});
+
+describe('a lease', () => {
+  it('is moved on while a worker lives, also without a word from it for longer than it lasts', async () => {
+    const short = await openWorkshop({ exportLeaseMs: 3_000 });
+    try {
+      await short.store(5, at);
+      const made = await short.create();
+      await short.start(made.id);
+      const [{ id: runId } = { id: '' }] = await short.runs(made.id);
+      let goOn: () => void = () => undefined;
+      const held = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      const worker = short.worker({
+        openSource: (...scope) => {
+          const source = short.ports.openSource(...scope);
+          return { ...source, read: async (...args) => held.then(() => source.read(...args)) };
+        },
+      });
+      const working = worker.attempt(runId);
+      const leaseOf = async () => {
+        const [row] = await short.database.query<{ lease: string; fence: number }>(
+          'SELECT lease_until AS lease, fence FROM bulk_export_runs WHERE id = $1',
+          [runId],
+        );
+        return row;
+      };
+      await until('the run is taken up', async () => (await leaseOf())?.fence === 1);
+      const first = await leaseOf();
+      await until('the lease is moved on twice', async () => {
+        const now = await leaseOf();
+        return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
+      });
+      await short.worker().attempt(runId);
+      goOn();
+      await working;
+      expect((await short.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 1 });
+    } finally {
+      await short.close();
+    }
+  });
+
+  it('cannot be had twice for more runs of an export than may be worked on at once', async () => {
+    const narrow = await openWorkshop({ exportRunsAtOnce: 2 });
+    try {
+      const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
+      await narrow.start(made.id);
+      // Only so many are queued.
+      expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
+      const runs = await narrow.runs(made.id);
+      const goOn: (() => void)[] = [];
+      const worker = narrow.worker({
+        openSource: (...scope) => {
+          const source = narrow.ports.openSource(...scope);
+          return {
+            ...source,
+            count: async (signal) => {
+              await new Promise<void>((resolve) => goOn.push(resolve));
+              return source.count(signal);
+            },
+          };
+        },
+      });
+      const working = runs.map(({ id }) => worker.attempt(id));
+      await until('two are worked on', () => goOn.length === 2 && worker.attempts.size === 2);
+      const statuses = (await narrow.runs(made.id)).map(({ status }) => status);
+      expect(statuses.filter((status) => status === 'RUNNING')).toHaveLength(2);
+      const release = setInterval(() => {
+        for (const each of goOn.splice(0)) each();
+      }, 5);
+      await Promise.all(working);
+      clearInterval(release);
+      await narrow.work();
+      expect((await narrow.read(made.id)).status).toBe('COMPLETED');
+    } finally {
+      await narrow.close();
+    }
+  });
+});
+
+describe('what is left of a run that is over', () => {
+  it('is removed from the bucket by the sweep', async () => {
+    const { exportId, runId } = await started();
+    await shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE')).attempt(runId);
+    const { pendingUpload } = await runOf(exportId);
+    expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
+    // As a process that died between the end of the upload and the record would leave it.
+    const store = await shop.ports.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
+    const key = (pendingUpload?.path ?? '').replace(/^made\/by tests\//, '');
+    await store.put(key, Buffer.from('not recorded'));
+    await store.close();
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await sweepExports(shop.ports);
+    expect((await runOf(exportId)).pendingUpload).toBeNull();
+    expect([...(await shop.objects()).keys()].filter((each) => each.includes(exportId))).toEqual([]);
+  });
+
+  it('cannot be removed for good where the destination is gone', async () => {
+    const { exportId, runId } = await started();
+    await shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE')).attempt(runId);
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await sweepExports({
+      ...shop.ports,
+      openStore: async () => Promise.reject(fault('NOT_FOUND', { what: 'Destination' })),
+    });
+    expect((await runOf(exportId)).pendingUpload).toBeNull();
+  });
+
+  it('waits where the bucket does not answer now', async () => {
+    const { exportId, runId } = await started();
+    await shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE')).attempt(runId);
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    const away = { ...shop.ports, openStore: async () => Promise.reject(fault('DESTINATION_UNAVAILABLE')) };
+    await sweepExports(away);
+    expect((await runOf(exportId)).pendingUpload).not.toBeNull();
+    await sweepExports(shop.ports);
+    expect((await runOf(exportId)).pendingUpload).toBeNull();
+  });
+});
+
+describe('a run that nobody knows', () => {
+  it('is left alone', async () => {
+    await expect(shop.worker().attempt(randomUUID())).resolves.toBeUndefined();
+    const [own = ''] = await readdir(shop.workRoot);
+    expect(await readdir(`${shop.workRoot}/${own}`)).toEqual(['owner.json']);
+  });
+});

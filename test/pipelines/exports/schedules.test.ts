@@ -1,0 +1,170 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
+import type { ExportLimits } from '../../../pipelines/exports/export-ports.ts';
+import { listExports } from '../../../pipelines/exports/list-exports.ts';
+import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
+import { spawnDue } from '../../../pipelines/exports/schedules.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { openWorkshop, type Workshop } from './workshop.ts';
+
+const hourMs = 3_600_000;
+const delayMs = 600_000;
+let shop: Workshop;
+afterEach(() => shop?.close());
+
+/** A schedule from `start` on, in an installation whose clock shows `now`. */
+async function scheduled(intervalHours: number, start: string, now: string, limits: Partial<ExportLimits> = {}) {
+  shop = await openWorkshop({ exportsPerWorkspace: 1_000, ...limits });
+  shop.clock.now = new Date(now);
+  return shop.create({ startTimeMicros: Date.parse(start) * 1_000, intervalHours });
+}
+
+/** What the schedule has spawned, oldest first. */
+async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress[]> {
+  const found = await listExports(shop.database, shop.workspaceId, {
+    sourceExportId: schedule.id,
+    limit: 10_000,
+    offset: 0,
+  });
+  return found.sort((a, b) => (a.startTime < b.startTime ? -1 : 1));
+}
+
+const rangesOf = (exports: readonly ExportWithProgress[]) =>
+  exports.map(({ startTime, endTime }) => `${startTime.slice(0, 16)} ${endTime?.slice(0, 16)}`);
+
+/** They follow each other from the schedule's beginning, without a gap, each as long as the interval. */
+function expectTiled(schedule: ExportWithProgress, exports: readonly ExportWithProgress[]): void {
+  let from = Date.parse(schedule.startTime);
+  for (const each of exports) {
+    expect(Date.parse(each.startTime)).toBe(from);
+    from += (schedule.intervalHours as number) * hourMs;
+    expect(Date.parse(each.endTime as string)).toBe(from);
+  }
+}
+
+describe('a schedule', () => {
+  it('spawns 00:00–06:00 at 06:10, 06:00–12:00 at 12:10, 12:00–18:00 at 18:10, each once', async () => {
+    const schedule = await scheduled(6, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
+    expect(schedule).toMatchObject({
+      status: 'RUNNING',
+      endTime: null,
+      intervalHours: 6,
+      nextStartTime: schedule.startTime,
+    });
+    const times: string[] = [];
+    for (let minute = 0; minute < 19 * 60; minute += 5) {
+      shop.clock.now = new Date(Date.parse('2026-03-05T00:00:00Z') + minute * 60_000);
+      const before = (await spawned(schedule)).length;
+      await Promise.all([spawnDue(shop.ports), spawnDue(shop.ports)]);
+      if ((await spawned(schedule)).length > before) times.push(shop.clock.now.toISOString().slice(11, 16));
+    }
+    expect(times).toEqual(['06:10', '12:10', '18:10']);
+    const exports = await spawned(schedule);
+    expect(rangesOf(exports)).toEqual([
+      '2026-03-05T00:00 2026-03-05T06:00',
+      '2026-03-05T06:00 2026-03-05T12:00',
+      '2026-03-05T12:00 2026-03-05T18:00',
+    ]);
+    for (const each of exports) {
+      expect(each).toMatchObject({
+        sourceExportId: schedule.id,
+        intervalHours: null,
+        destinationId: schedule.destinationId,
+        projectId: schedule.projectId,
+        formatVersion: 'v2_beta',
+        exportFields: ['id', 'name'],
+      });
+    }
+    expect((await shop.read(schedule.id)).status).toBe('RUNNING');
+  });
+
+  it.each([
+    [1, '2024-02-28T21:30:00.5Z', 8],
+    [24, '2024-02-27T00:00:00Z', 4],
+    [24, '2026-12-30T13:00:00Z', 4],
+    [168, '2024-02-26T00:00:00Z', 9],
+    [167, '2026-03-27T23:59:59.999999Z', 5],
+  ])(
+    'every %i h from %s on, on time over leap days, months, years and changes of the clock',
+    async (hours, start, count) => {
+      const schedule = await scheduled(hours, start, start);
+      for (let place = 1; place <= count; place++) {
+        const due = Date.parse(start) + place * hours * hourMs + delayMs;
+        shop.clock.now = new Date(due - 1);
+        await spawnDue(shop.ports);
+        expect(await spawned(schedule)).toHaveLength(place - 1);
+        // A time in milliseconds may stand for one that is up to a millisecond later.
+        shop.clock.now = new Date(due + 1);
+        await spawnDue(shop.ports);
+        expect(await spawned(schedule)).toHaveLength(place);
+      }
+      expectTiled(schedule, await spawned(schedule));
+    },
+  );
+
+  it('makes up for a downtime one interval at a time, without a gap and none twice', async () => {
+    const schedule = await scheduled(24, '2024-02-01T00:00:00Z', '2024-02-01T00:00:00Z');
+    shop.clock.now = new Date('2024-05-01T00:10:00Z');
+    let rounds = 0;
+    for (;;) {
+      await sweepExports(shop.ports);
+      const unfinished = (await spawned(schedule)).filter(({ finishedAt }) => finishedAt === null);
+      if (unfinished.length === 0) break;
+      expect(unfinished.length).toBeLessThanOrEqual(2);
+      // The last interval is on time, and does not wait for the one before it.
+      if (unfinished.length === 2) expect(unfinished[1]?.startTime).toBe('2024-04-30T00:00:00.000000Z');
+      const [job] = shop.jobs;
+      expect(job?.name).toBe('coordinate-export');
+      await shop.work();
+      rounds += 1;
+      if (rounds > 200) throw new Error('no end');
+    }
+    const exports = await spawned(schedule);
+    expect(exports).toHaveLength(90);
+    expectTiled(schedule, exports);
+    expect(exports.every(({ status }) => status === 'COMPLETED')).toBe(true);
+  });
+
+  it('does not wait, on time, for one that takes longer than its interval', async () => {
+    const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
+    for (const hour of [1, 2, 3]) {
+      shop.clock.now = new Date(Date.parse('2026-03-05T00:10:00Z') + hour * hourMs);
+      await spawnDue(shop.ports);
+    }
+    expect((await spawned(schedule)).map(({ status }) => status)).toEqual(['CREATED', 'CREATED', 'CREATED']);
+  });
+
+  it('that is cancelled spawns nothing more; what it spawned goes on and is cancelled by itself', async () => {
+    const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
+    shop.clock.now = new Date('2026-03-05T01:10:00Z');
+    await spawnDue(shop.ports);
+    expect(await cancelExport(shop.ports, shop.workspaceId, schedule.id)).toMatchObject({ status: 'CANCELLED' });
+    shop.clock.now = new Date('2026-03-05T09:10:00Z');
+    await sweepExports(shop.ports);
+    const [first, ...more] = await spawned(schedule);
+    expect(more).toEqual([]);
+    await shop.work();
+    expect((await spawned(schedule))[0]?.status).toBe('COMPLETED');
+    await expect(cancelExport(shop.ports, shop.workspaceId, first?.id ?? '')).rejects.toMatchObject({
+      code: 'EXPORT_FINISHED',
+    });
+  });
+
+  it('does not count as running, and never runs out of time', async () => {
+    const schedule = await scheduled(168, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z', { exportsPerWorkspace: 1 });
+    shop.clock.now = new Date(shop.clock.now.getTime() + 60 * 24 * hourMs);
+    await sweepExports(shop.ports);
+    await shop.work();
+    expect((await shop.read(schedule.id)).status).toBe('RUNNING');
+    expect((await spawned(schedule)).some(({ status }) => status === 'COMPLETED')).toBe(true);
+  });
+
+  it('of a project that was deleted has failed', async () => {
+    const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
+    await shop.database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [shop.projectId]);
+    shop.clock.now = new Date('2026-03-05T01:10:00Z');
+    await sweepExports(shop.ports);
+    expect(await shop.read(schedule.id)).toMatchObject({ status: 'FAILED', statusReason: 'Its project was deleted.' });
+    expect(await spawned(schedule)).toEqual([]);
+  });
+});
