@@ -54,7 +54,7 @@ clean: ## Remove what was built
 
 $(NODE_MODULES): package.json package-lock.json
 	@node infra/native/check-node.mjs
-	@echo "Installing packages, once (some 900 MB, most of it ClickHouse) ..."
+	@echo "Installing packages, once (about 1 GB, most of it ClickHouse) ..."
 	@npm ci --include=dev --include=optional --prefer-offline --no-audit --no-fund --loglevel=error
 	@touch $@
 

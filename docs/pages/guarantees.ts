@@ -30,7 +30,8 @@ export function guaranteesPage(): Page {
       '- **Nothing is acknowledged that is not durable.** An answer that never came, or a 503, promises nothing: the runs may be ' +
         'there or not. Whoever sends them again, under the same ids, gets each of them once.',
       '- **Nobody waits for ever.** Each request is answered: taken, refused for what it is (4xx), or told to come back (503 with ' +
-        '`Retry-After`), within `RUNLAKE_PUBLISH_TIMEOUT_MS` for Kafka and `RUNLAKE_QUERY_TIMEOUT_MS` for each query.',
+        '`Retry-After`), within `RUNLAKE_PUBLISH_TIMEOUT_MS` for each 16 MiB that goes to Kafka and `RUNLAKE_QUERY_TIMEOUT_MS` for ' +
+        'each query.',
       '- **Memory is bounded** while servers are away: by `RUNLAKE_MAX_COLLECTING_BYTES` and `RUNLAKE_MAX_PENDING_BYTES` in the API, ' +
         'by `RUNLAKE_MAX_FETCHED_BYTES` in the sink.',
     ].join('\n'),
@@ -44,7 +45,7 @@ export function guaranteesPage(): Page {
         'log did not take it, `OVERLOADED` where too much waited. A run that was refused and delivered later is in that count too.',
       '- **Power loss.** Kafka and ClickHouse answer when data is with the operating system, not when it is on disk. A machine that ' +
         'loses power can lose its last seconds. Against that: three brokers or more in places of their own ' +
-        '(`RUNLAKE_KAFKA_REPLICATION=3`; topics that Runlake creates then want two in-sync replicas), and a replicated ClickHouse. ' +
+        '(`RUNLAKE_KAFKA_REPLICATION=3`; topics that Runlake creates then want two in-sync replicas). ' +
         'What a ClickHouse lost can be stored anew while Kafka still has it: end the `ingest` processes, set the offsets of the ' +
         'group `sink-runs` back, start them again. One broker, as in `make stack`, survives the death of every process, not that ' +
         'of the machine.',

@@ -29,7 +29,7 @@ const keepAliveMs = 15_000;
  * nor a client that hangs, so the sockets are made here, where they can be destroyed.
  *
  * @param requestTimeoutMs after it a request fails; its outcome is unknown then.
- * @throws CA_FILE_UNUSABLE
+ * @throws TLS_FILE_UNUSABLE
  */
 export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number, logger: Logger): KafkaClient {
   const sockets = new Map<net.Socket, number>();

@@ -8,11 +8,14 @@ interface LockedPackage {
   readonly devOptional?: boolean;
 }
 
-/** Folders of the packages that `npm ci --omit=dev --omit=optional` installs. */
+/** DuckDB's library for this machine: optional in the lock file, and installed into the image by name. */
+const named = `node_modules/@duckdb/node-bindings-linux-${process.arch}`;
+
+/** Folders of the packages that the image installs: those of `npm ci --omit=dev --omit=optional`, and {@link named}. */
 export function productionPackages(): readonly string[] {
   const { packages } = JSON.parse(readText('package-lock.json')) as { packages: Record<string, LockedPackage> };
   return Object.entries(packages).flatMap(([place, { dev, optional, devOptional }]) =>
-    place === '' || dev || optional || devOptional ? [] : [place],
+    place === '' || ((dev || optional || devOptional) && place !== named) ? [] : [place],
   );
 }
 
@@ -21,6 +24,9 @@ export function installProductionPackages(folder: string): void {
   for (const place of productionPackages()) linkTree(new URL(place, root).pathname, join(folder, place));
 }
 
+/** Endings of the files that the image leaves out. */
+export const leftOut = ['.d.ts', '.d.mts', '.d.cts', '.map', '.md'];
+
 /** As a copy, but quick. Packages inside packages are entries of their own. */
 function linkTree(source: string, target: string): void {
   mkdirSync(target, { recursive: true });
@@ -28,7 +34,7 @@ function linkTree(source: string, target: string): void {
     const [from, to] = [join(source, entry.name), join(target, entry.name)];
     if (entry.isDirectory()) {
       if (entry.name !== 'node_modules') linkTree(from, to);
-    } else linkOrCopy(from, to);
+    } else if (!leftOut.some((ending) => entry.name.endsWith(ending))) linkOrCopy(from, to);
   }
 }
 
