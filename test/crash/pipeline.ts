@@ -119,12 +119,8 @@ export class Pipeline {
   }
 
   /** The value of a metric of a role, summed over its labels that contain `label`. */
-  async metric(role: PipelineRole, name: string, label = ''): Promise<number> {
-    const text = await (await fetch(`${this.process(role).url}/metrics`)).text();
-    return text
-      .split('\n')
-      .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(label))
-      .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+  metric(role: PipelineRole, name: string, label = ''): Promise<number> {
+    return metricOf(this.process(role), name, label);
   }
 
   /** Waits until everything in the topics is done with, and counted. */
@@ -141,6 +137,15 @@ export class Pipeline {
     const ways = Object.values(this.ways).flatMap((each) => Object.values(each) as FaultProxy[]);
     await Promise.all(ways.map((way) => way.close()));
   }
+}
+
+/** The value of a metric of a process, summed over its labels that contain `label`. */
+export async function metricOf({ url }: RoleProcess, name: string, label = ''): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  return text
+    .split('\n')
+    .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(label))
+    .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
 }
 
 async function openWays(servers: Servers): Promise<Ways> {

@@ -1,0 +1,53 @@
+/** Several `ingest` processes share the partitions, and come and go while runs are sent. */
+import { describe, expect, test, vi } from 'vitest';
+import { stackPart } from '../engines/stack.ts';
+import { until } from '../infra/until.ts';
+import { type RoleProcess, startRole } from '../role-process.ts';
+import { load } from './client.ts';
+import { Ledger } from './ledger.ts';
+import { openOnStack } from './on-stack.ts';
+import { deadlineMs, metricOf } from './pipeline.ts';
+
+vi.setConfig({ testTimeout: 300_000 });
+
+describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', () => {
+  test('join, leave and are killed under load: nothing is lost, nothing doubled', async () => {
+    const { pipeline, close } = await openOnStack({ RUNLAKE_KAFKA_PARTITIONS: '4' });
+    const more: RoleProcess[] = [];
+    const join = async () => {
+      const joined = await startRole('ingest', pipeline.environmentOf('ingest'));
+      more.push(joined);
+      return joined;
+    };
+    const stored = (of: RoleProcess) => metricOf(of, 'runlake_sink_cut_rows_sum', 'runs');
+    const allStore = async (...members: RoleProcess[]) => {
+      const before = await Promise.all(members.map(stored));
+      for (const [index, member] of members.entries()) {
+        const stores = async () => (await stored(member)) > (before[index] as number);
+        await until(`process ${index + 1} of ${members.length} to store`, stores, deadlineMs);
+      }
+    };
+    try {
+      const ledger = new Ledger();
+      const loading = load(pipeline, ledger, { senders: 3, batch: 10, pauseMs: 50 });
+      const first = pipeline.process('ingest');
+      await allStore(first);
+      const second = await join();
+      await allStore(first, second);
+      expect(await second.end()).toBe(0);
+      await allStore(first);
+      const third = await join();
+      await allStore(first, third);
+      await pipeline.kill('ingest');
+      const enough = ledger.acceptedCount + 50;
+      await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);
+      await loading.stop();
+      expect(loading.answers.every((answer) => answer?.status === 202)).toBe(true);
+      expect(await ledger.check(pipeline)).toBe(ledger.acceptedCount);
+      for (const { output } of [first, ...more]) expect(output()).not.toMatch(/unhandled|uncaught/i);
+    } finally {
+      await Promise.all(more.map((each) => each.end('SIGKILL')));
+      await close();
+    }
+  });
+});
