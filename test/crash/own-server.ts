@@ -16,7 +16,7 @@ export interface OwnServer {
   readonly values: PartValues;
   /** Where its data lies. */
   readonly folder: string;
-  /** SIGKILL, where its process is known; else it is told to end. It stays away until {@link OwnServer.start}. */
+  /** SIGKILL. It stays away until {@link OwnServer.start}. */
   kill(): Promise<void>;
   /** On the same data and ports. */
   start(): Promise<void>;
@@ -69,12 +69,13 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     values: part.values(options),
     folder: join(folder, name),
     async kill() {
-      const file = join(folder, name, 'process.json');
-      // The others start again by themselves where nobody told them to end.
-      const isBare = name !== 'clickhouse' && name !== 'postgres';
-      if (running && isBare) process.kill((JSON.parse(readFileSync(file, 'utf8')) as [number])[0], 'SIGKILL');
-      else await running?.stop();
-      await running?.exited;
+      const killed = running;
+      if (killed === undefined) return;
+      for (const pid of processesOf(name, folder)) killProcess(pid);
+      // ClickHouse and Postgres are started again by themselves where nobody told them to end: told in the same turn, too late
+      // for the server to hear of it.
+      if (name === 'clickhouse' || name === 'postgres') await killed.stop();
+      await killed.exited;
     },
     async start() {
       if (running === undefined) note(await part.launch(options));
@@ -98,6 +99,23 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     remove,
   };
   return server;
+}
+
+/** The server, and where it has several processes all of them, so that none finishes what it was at. */
+function processesOf(name: StackPartName, folder: string): number[] {
+  const read = (...path: string[]) => readFileSync(join(folder, name, ...path), 'utf8');
+  if (name !== 'postgres') return [(JSON.parse(read('process.json')) as [number])[0]];
+  const first = Number.parseInt(read('data', 'postmaster.pid'), 10);
+  const others = readFileSync(`/proc/${first}/task/${first}/children`, 'utf8').trim();
+  return [first, ...others.split(' ').filter(Boolean).map(Number)];
+}
+
+function killProcess(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has just gone by itself.
+  }
 }
 
 /** A small disk of its own at `folder`. @returns false, with the reason printed, where this user may not have one. */

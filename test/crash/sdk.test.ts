@@ -1,6 +1,7 @@
 /** What the stock SDK does while Kafka is away: within its retries nothing is lost; what comes after is counted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'langsmith';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -15,6 +16,8 @@ import { createdRun } from './sdk-load.ts';
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 300_000 });
 
+/** The shortest time in which the JavaScript SDK has used up its retries, as it comes, is about 15 s. */
+const outageMs = 8_000;
 const script = fileURLToPath(new URL('../e2e/python/send_runs.py', import.meta.url));
 const python = pythonEnvironment();
 if ('missing' in python && process.env.CI === 'true') throw new Error(python.missing);
@@ -44,8 +47,10 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and a
     const { pipeline } = opened;
     const client = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey });
     pipeline.ways.api.kafka.away(true);
+    const backAtMs = performance.now() + outageMs;
     const entries = await sendBatch(client, 50);
-    await until('the batch to be refused', async () => (await rejected()) >= 50, deadlineMs);
+    await until('the batch to be refused twice', async () => (await rejected()) >= 2 * entries.length, deadlineMs);
+    await pause(backAtMs - performance.now());
     const probe = await post(pipeline, [ledger.newRun()]);
     expect(probe).toMatchObject({ status: 503 });
     expect(probe?.retryAfterSeconds).toBeGreaterThan(0);
@@ -74,7 +79,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and a
     await ledger.check(pipeline);
   });
 
-  test('a longer outage: the SDK gives up, the API has counted each refusal, and later runs are taken', async () => {
+  test('an outage longer than its retries, here one: the SDK gives up, the API has counted each refusal, and later runs are taken', async () => {
     const { pipeline } = opened;
     const impatient = new Client({ apiUrl: pipeline.url, apiKey: pipeline.apiKey, callerOptions: { maxRetries: 1 } });
     const before = await rejected();

@@ -66,29 +66,26 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await allIsThere();
   });
 
-  test('ClickHouse is away under load: the API goes on accepting, memory stays bounded, lag drains', async () => {
+  test('ClickHouse is away under load: the API goes on accepting, lag drains', async () => {
     await own.clickhouse.kill();
     const before = loading.answers.length;
-    const memoryBefore = { api: rssMiB(pipeline, 'api'), ingest: rssMiB(pipeline, 'ingest') };
     await pause(clickhouseAwayMs);
     const meanwhile = loading.answers.slice(before);
     expect(meanwhile.length).toBeGreaterThan(10);
     expect(meanwhile.every((answer) => answer?.status === 202)).toBe(true);
     const lag = await pipeline.metric('ingest', 'runlake_event_log_lag_events', 'run-events');
     expect(lag).toBeGreaterThan(0);
-    for (const role of ['api', 'ingest'] as const) {
-      expect(rssMiB(pipeline, role), `memory of ${role}`).toBeLessThan(memoryBefore[role] + 200);
-    }
     await own.clickhouse.start();
     await allIsThere();
     const noLag = async () => (await pipeline.metric('ingest', 'runlake_event_log_lag_events')) === 0;
     await until('no lag', noLag, deadlineMs);
   });
 
-  test('Postgres is restarted', async () => {
+  test('Postgres is killed and started again', async () => {
     await own.postgres.kill();
     await pause(2_000);
     await own.postgres.start();
+    expect(readFileSync(`${own.postgres.folder}.log`, 'utf8')).toMatch(/was not properly shut down/);
     await allIsThere();
   });
 
@@ -165,8 +162,3 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await until('runs of the deleted project to go', async () => (await left()) === 0, deadlineMs);
   });
 });
-
-function rssMiB(pipeline: Pipeline, role: 'api' | 'ingest'): number {
-  const status = readFileSync(`/proc/${pipeline.process(role).pid}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
-}

@@ -1,0 +1,74 @@
+/** A backlog many times as large as what the sink may hold of it: fetching pauses, goes on, and all of it is stored. */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { describe, expect, test, vi } from 'vitest';
+import { stackPart } from '../engines/stack.ts';
+import { askClickhouse } from '../infra/embedded/processes.ts';
+import { until } from '../infra/until.ts';
+import { post, untilAccepted } from './client.ts';
+import { type Entry, Ledger } from './ledger.ts';
+import { openOnStack } from './on-stack.ts';
+import { deadlineMs } from './pipeline.ts';
+
+vi.setConfig({ testTimeout: 300_000 });
+
+const mib = 1024 ** 2;
+const backlogRuns = 120;
+const inputBytes = mib;
+/** Of it the sink may hold so much; what one fetch brings beyond that, and copies on the way, come on top. */
+const heldBytes = 8 * mib;
+/** Without a pause it is all of the backlog, and more. */
+const mostGrowthMiB = 60;
+/** Nothing else tells that the sink goes no further; without a pause it has everything before the last run is sent. */
+const watchedMs = 4_000;
+
+describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {
+  test('of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole', async () => {
+    const { pipeline, close } = await openOnStack({
+      RUNLAKE_MAX_FETCHED_BYTES: String(heldBytes),
+      RUNLAKE_PUBLISH_TIMEOUT_MS: '30000',
+    });
+    const ledger = new Ledger();
+    const sent: Entry[] = [];
+    const send = async (count: number, inputs: string) => {
+      const runs = Array.from({ length: count }, () => ({ ...ledger.newRun(), inputs }));
+      sent.push(...runs);
+      await untilAccepted(() => post(pipeline, runs));
+    };
+    try {
+      await send(1, 'small');
+      await pipeline.settled();
+      const { pid } = pipeline.process('ingest');
+      const before = rssMiB(pid);
+      let highest = before;
+      const sampling = setInterval(() => {
+        highest = Math.max(highest, rssMiB(pid));
+      }, 50);
+      try {
+        pipeline.ways.ingest.clickhouse.away(true);
+        while (sent.length <= backlogRuns) await send(4, `${sent.length} ${'x'.repeat(inputBytes)}`);
+        const lag = () => pipeline.metric('ingest', 'runlake_event_log_lag_events', 'run-events');
+        await until('all of it to wait in Kafka', async () => (await lag()) === backlogRuns, deadlineMs);
+        await pause(watchedMs);
+      } finally {
+        clearInterval(sampling);
+      }
+      expect(highest - before, 'MiB more than before').toBeLessThan(mostGrowthMiB);
+      pipeline.ways.ingest.clickhouse.away(false);
+      await pipeline.settled();
+      const sql = 'SELECT id, lower(hex(MD5(post_inputs))) FROM runs FINAL FORMAT TSV';
+      const stored = (await askClickhouse(pipeline.servers.clickhouseUrl, sql)).split('\n');
+      const expected = sent.map(({ id, inputs }) => `${id}\t${md5(JSON.stringify({ text: inputs }))}`);
+      expect(stored.sort()).toEqual(expected.sort());
+    } finally {
+      await close();
+    }
+  });
+});
+
+const md5 = (text: string) => createHash('md5').update(text).digest('hex');
+
+function rssMiB(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+}
