@@ -20,6 +20,8 @@ const stalls = proofs('test/crash/stalls.test.ts');
 const servers = proofs('test/crash/servers.test.ts');
 const embedded = proofs('test/crash/kill.test.ts');
 const engines = proofs('test/crash/engines.test.ts');
+const backlog = proofs('test/crash/backlog.test.ts');
+const members = proofs('test/crash/members.test.ts');
 const onKafka = proofs('test/infra/event-log/kafka/sink-on-kafka.test.ts');
 const outage = proofs('test/infra/event-log/kafka/outage.test.ts');
 const sdk = proofs('test/crash/sdk.test.ts');
@@ -96,6 +98,7 @@ export const stepRows: readonly CrashRow[] = [
     what: 'Processes join and leave; one that lost its partition goes on late',
     happens: 'Its commits are refused, its insert is a repeat. Every value is that of the newest event.',
     proofs: [
+      ...members('join, leave and are killed under load: nothing is lost, nothing doubled'),
       {
         file: 'test/infra/event-log/kafka/rebalance.test.ts',
         name: 'nothing is lost, nothing doubled, and the newest value of every run stands',
@@ -107,6 +110,12 @@ export const stepRows: readonly CrashRow[] = [
     what: 'An event can never be stored',
     happens: 'It goes to the dead letters with its bytes and headers, and what lies around it is stored.',
     proofs: onKafka('strangers and damage go to the dead letters as they came; what lies between them is stored'),
+  },
+  {
+    where: 'sink',
+    what: 'An event can never be stored, and cannot be put to the dead letters either',
+    happens: 'Its partition waits: nothing from it on is committed until the letter is durable.',
+    proofs: onKafka('where a dead letter cannot be written its offset is not committed, and is once it can'),
   },
   {
     where: 'sink',
@@ -156,7 +165,7 @@ export const serverRows: readonly CrashRow[] = [
     proofs: sdk(
       'an outage that fits its retries: it delivers once Kafka is back',
       'an outage that fits the retries of the Python SDK: it delivers too',
-      'a longer outage: the SDK gives up, the API has counted each refusal, and later runs are taken',
+      'an outage longer than its retries, here one: the SDK gives up, the API has counted each refusal, and later runs are taken',
     ),
   },
   {
@@ -164,29 +173,41 @@ export const serverRows: readonly CrashRow[] = [
     what: 'Is away under load',
     happens:
       'The API goes on accepting. Events wait in Kafka, so memory stays bounded; the lag (`runlake_event_log_lag_events`) drains once it is back. Reads get 503.',
-    proofs: servers('ClickHouse is away under load: the API goes on accepting, memory stays bounded, lag drains'),
+    proofs: [
+      ...servers('ClickHouse is away under load: the API goes on accepting, lag drains'),
+      ...backlog(
+        'of 120 MiB while ClickHouse is away takes a sink that may hold 8 MiB little memory, and is stored whole',
+      ),
+    ],
   },
   {
     where: 'ClickHouse',
-    what: 'Stalls for longer than an insert may take',
-    happens: 'The insert is given up and repeated under its token until it is known to be stored.',
-    proofs: stalls('sink and ClickHouse, longer than an insert may take'),
+    what: 'Stalls: for the sink longer than an insert may take, for the API longer than a query',
+    happens:
+      'The insert is given up and repeated under its token until it is known to be stored; the sink keeps its partitions meanwhile. Runs are accepted; reads get 503 in time, and so do patches by id alone, but for runs that came one by one and lately.',
+    proofs: stalls(
+      'sink and ClickHouse, longer than an insert may take',
+      'api and ClickHouse, longer than a query may take',
+    ),
   },
   {
     where: 'Postgres',
-    what: 'Is restarted, or stalls for longer than a query may take',
+    what: 'Dies and is started again, or stalls for longer than a query may take',
     happens:
       'Requests that need it (a key or a project that is not remembered) get 503 in time. The sink waits with the cut that it had begun.',
     proofs: [
-      ...servers('Postgres is restarted'),
+      ...servers('Postgres is killed and started again'),
       ...stalls('api and Postgres, longer than a query may take', 'sink and Postgres, longer than a query may take'),
     ],
   },
   {
     where: 'Schema registry',
-    what: 'Is gone while everything runs',
+    what: 'Is gone, or stalls, while everything runs',
     happens: 'Nobody notices: each process knows the schemas that it uses.',
-    proofs: servers('the registry is gone while everything runs, and nobody notices'),
+    proofs: [
+      ...servers('the registry is gone while everything runs, and nobody notices'),
+      ...stalls('api and the schema registry, longer than a request may take'),
+    ],
   },
   {
     where: 'Schema registry',
@@ -201,6 +222,12 @@ export const serverRows: readonly CrashRow[] = [
     what: 'Dies and is started again',
     happens: 'Traces do not pass through it. Jobs that were taken are done once it is back.',
     proofs: servers('Redis is killed and started again: a job that was taken is done'),
+  },
+  {
+    where: 'Redis',
+    what: 'Stalls for longer than a job may take to be queued',
+    happens: 'Traces go on. A request that queues a job gets 503 in time; what it had begun is done afterwards.',
+    proofs: stalls('between all roles and Redis: traces go on, a job is refused in time and done afterwards'),
   },
   {
     where: 'Kafka, ClickHouse, Postgres',

@@ -17,6 +17,13 @@ export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promi
   return answer;
 }
 
+/** Sends one post alone, once: the API remembers its place for patches by id alone. */
+export async function postAlone(pipeline: Pipeline, entry: Entry): Promise<Answer | undefined> {
+  const answer = await send(pipeline, { ...placeOf(entry), ...postOf(entry) }, '/runs');
+  if (answer?.status === 202) entry.accepted = true;
+  return answer;
+}
+
 /** Sends a patch that names no project, once. */
 export async function patch(pipeline: Pipeline, entries: readonly Entry[]): Promise<Answer | undefined> {
   for (const entry of entries) entry.outputs ??= `out of ${entry.id}`;
@@ -76,10 +83,10 @@ export function load(pipeline: Pipeline, ledger: Ledger, { senders = 4, batch = 
   };
 }
 
-async function send(pipeline: Pipeline, body: object): Promise<Answer | undefined> {
+async function send(pipeline: Pipeline, body: object, path = '/runs/batch'): Promise<Answer | undefined> {
   const startedAtMs = performance.now();
   try {
-    const answer = await pipeline.ask('/runs/batch', body);
+    const answer = await pipeline.ask(path, body);
     await answer.arrayBuffer();
     const retryAfterSeconds = Number(answer.headers.get('retry-after'));
     return { status: answer.status, retryAfterSeconds, tookMs: performance.now() - startedAtMs };

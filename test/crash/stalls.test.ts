@@ -1,13 +1,17 @@
 /** Connections between roles and servers stall for longer than every time limit on them, without being closed. */
+import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
+import { ownRedis } from '../engines/own-servers.ts';
 import { stackPart } from '../engines/stack.ts';
+import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
-import { load, post, untilAccepted } from './client.ts';
+import { load, post, postAlone, untilAccepted } from './client.ts';
+import { openFaultProxy } from './fault-proxy.ts';
 import { expectHonestAnswers } from './honest-answers.ts';
-import { Ledger } from './ledger.ts';
+import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
-import { deadlineMs, type PipelineRole, type Ways } from './pipeline.ts';
+import { deadlineMs, type Pipeline, type PipelineRole, type Ways } from './pipeline.ts';
 import { isDoneNote, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000 });
@@ -18,17 +22,89 @@ interface Stall {
   readonly way: keyof Ways;
   /** Longer than the limits that are named. */
   readonly stallMs: number;
+  /** What posts are answered: some of them 503, or all 202. */
+  readonly posts: 'refused' | 'taken';
+  /** What else is asked while it lasts; `known` was posted before. */
+  readonly meanwhile?: (pipeline: Pipeline, known: Entry) => Promise<void>;
+  /** The group hears of its member all the time, whatever an insert takes. */
+  readonly keepsItsPartitions?: true;
 }
 
 const limits = { RUNLAKE_PUBLISH_TIMEOUT_MS: '2000', RUNLAKE_QUERY_TIMEOUT_MS: '3000' };
 
 const stalls: readonly Stall[] = [
-  { name: 'api and Kafka, longer than a publish may take', role: 'api', way: 'kafka', stallMs: 8_000 },
-  { name: 'api and Postgres, longer than a query may take', role: 'api', way: 'postgres', stallMs: 8_000 },
-  { name: 'sink and Kafka, longer than a session and a request', role: 'ingest', way: 'kafka', stallMs: 22_000 },
-  { name: 'sink and ClickHouse, longer than an insert may take', role: 'ingest', way: 'clickhouse', stallMs: 12_000 },
-  { name: 'sink and Postgres, longer than a query may take', role: 'ingest', way: 'postgres', stallMs: 12_000 },
+  {
+    name: 'api and Kafka, longer than a publish may take',
+    role: 'api',
+    way: 'kafka',
+    stallMs: 8_000,
+    posts: 'refused',
+  },
+  {
+    name: 'api and Postgres, longer than a query may take',
+    role: 'api',
+    way: 'postgres',
+    stallMs: 8_000,
+    posts: 'refused',
+  },
+  {
+    name: 'api and ClickHouse, longer than a query may take',
+    role: 'api',
+    way: 'clickhouse',
+    stallMs: 8_000,
+    posts: 'taken',
+    meanwhile: readAndPatchWithoutClickhouse,
+  },
+  {
+    name: 'api and the schema registry, longer than a request may take',
+    role: 'api',
+    way: 'registry',
+    stallMs: 8_000,
+    posts: 'taken',
+  },
+  {
+    name: 'sink and Kafka, longer than a session and a request',
+    role: 'ingest',
+    way: 'kafka',
+    stallMs: 22_000,
+    posts: 'taken',
+  },
+  {
+    name: 'sink and ClickHouse, longer than an insert may take',
+    role: 'ingest',
+    way: 'clickhouse',
+    stallMs: 12_000,
+    posts: 'taken',
+    keepsItsPartitions: true,
+  },
+  {
+    name: 'sink and Postgres, longer than a query may take',
+    role: 'ingest',
+    way: 'postgres',
+    stallMs: 12_000,
+    posts: 'taken',
+  },
 ];
+
+/** Reads, and patches of runs that only ClickHouse could know, are told to come back; those of a run posted alone lately are taken. */
+async function readAndPatchWithoutClickhouse(pipeline: Pipeline, known: Entry): Promise<void> {
+  known.outputs = `out of ${known.id}`;
+  const body = { outputs: { text: known.outputs } };
+  const startedAtMs = performance.now();
+  const refused = [
+    () => pipeline.ask(`/runs/${known.id}`),
+    () => pipeline.ask('/runs/query', { id: [known.id] }),
+    () => pipeline.ask(`/runs/${randomUUID()}`, body, 'PATCH'),
+  ];
+  const [taken, ...answers] = await Promise.all(
+    [() => pipeline.ask(`/runs/${known.id}`, body, 'PATCH'), ...refused].map((ask) => ask()),
+  );
+  expect(answers.map(({ status }) => status)).toEqual([503, 503, 503]);
+  for (const { headers } of answers) expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
+  expect(performance.now() - startedAtMs).toBeLessThan(longestAnswerMs);
+  expect(taken?.status).toBe(202);
+  known.patchAccepted = true;
+}
 
 /** Each on a connection that stays open and tells nothing more, while others to the same server work. */
 const lostAnswers: readonly {
@@ -42,32 +118,73 @@ const lostAnswers: readonly {
 ];
 /** The longest limit on a request is 15 s, and a group may wait as long for a member that it took for dead. */
 const recoveredWithinMs = 75_000;
+const longestAnswerMs = 15_000;
 
-describe.runIf(stackPart('kafka') && stackPart('registry'))('the network stalls', () => {
-  test.concurrent.each(stalls)('stalled between $name', async ({ role, way, stallMs }) => {
+describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))('the network stalls', () => {
+  test.concurrent.each(stalls)('stalled between $name', async (stall) => {
+    const { role, way, stallMs, posts, meanwhile, keepsItsPartitions } = stall;
     const { pipeline, close } = await openOnStack(limits);
     try {
       const ledger = new Ledger();
+      const known = ledger.newRun();
+      await untilAccepted(() => postAlone(pipeline, known));
       const loading = load(pipeline, ledger, { senders: 2, batch: 5, pauseMs: 100 });
       await until('runs to be accepted', () => ledger.acceptedCount >= 50, deadlineMs);
+      const assigned = () => pipeline.metric('ingest', 'runlake_event_log_assignments_total', 'run-events');
+      await until('partitions to be assigned', async () => (await assigned()) >= 2, deadlineMs);
+      const assignedBefore = await assigned();
       const stalled = pipeline.ways[role][way];
       stalled.stall(true);
       const before = loading.answers.length;
-      await pause(stallMs);
+      await Promise.all([pause(stallMs), meanwhile?.(pipeline, known)]);
       // Nobody waits for ever: answers come meanwhile, whatever they say.
       expect(loading.answers.length).toBeGreaterThan(before);
       const then = ledger.acceptedCount;
       stalled.stall(false);
       await until('runs to be accepted again', () => ledger.acceptedCount >= then + 50, deadlineMs);
       await loading.stop();
-      expectHonestAnswers(loading.answers, 15_000);
-      // Of a sink the API knows nothing: it goes on.
-      if (role === 'ingest') expect(loading.answers.every((answer) => answer?.status === 202)).toBe(true);
+      expectHonestAnswers(loading.answers, longestAnswerMs);
+      if (posts === 'taken') expect(loading.answers.every((answer) => answer?.status === 202)).toBe(true);
       else expect(loading.answers.some((answer) => answer?.status === 503)).toBe(true);
       expect(await ledger.check(pipeline)).toBeGreaterThan(0);
+      if (keepsItsPartitions) expect(await assigned()).toBe(assignedBefore);
       expect(pipeline.process(role).output()).not.toMatch(/unhandled|uncaught/i);
     } finally {
       await close();
+    }
+  });
+
+  test.concurrent('between all roles and Redis: traces go on, a job is refused in time and done afterwards', async () => {
+    const redis = await ownRedis(stackPart('redis')?.url ?? '');
+    const behind = new URL(redis.url);
+    const way = await openFaultProxy({ host: behind.hostname, port: Number(behind.port) });
+    behind.host = `127.0.0.1:${way.port}`;
+    const { pipeline, close } = await openOnStack({ ...limits, RUNLAKE_REDIS_URL: behind.href });
+    try {
+      const gone = new Ledger();
+      const doomed = Array.from({ length: 20 }, () => ({ ...gone.newRun(), project: 'doomed' }));
+      await untilAccepted(() => post(pipeline, doomed));
+      await pipeline.settled();
+      const projects = (await (await pipeline.ask('/sessions?limit=100')).json()) as { id: string; name: string }[];
+      const { id } = projects.find(({ name }) => name === 'doomed') as { id: string };
+      const ledger = new Ledger();
+      const loading = load(pipeline, ledger, { senders: 2, batch: 5, pauseMs: 100 });
+      way.stall(true);
+      const startedAtMs = performance.now();
+      const answer = await pipeline.ask(`/sessions/${id}`, undefined, 'DELETE');
+      expect(answer.status).toBe(503);
+      expect(performance.now() - startedAtMs).toBeLessThan(longestAnswerMs);
+      way.stall(false);
+      await until('runs to be accepted', () => ledger.acceptedCount >= 50, deadlineMs);
+      await loading.stop();
+      expect(loading.answers.every((each) => each?.status === 202)).toBe(true);
+      const left = () =>
+        askClickhouse(pipeline.servers.clickhouseUrl, "SELECT count() FROM runs FINAL WHERE post_name = 'of doomed'");
+      await until('runs of the deleted project to go', async () => (await left()) === '0', deadlineMs);
+    } finally {
+      await close();
+      await way.close();
+      await redis.clear();
     }
   });
 
