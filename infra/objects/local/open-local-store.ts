@@ -68,11 +68,11 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
           throw fault('INTERNAL', {}, { cause });
         });
         try {
+          const { size } = await source.stat();
           const path = await placeOf(key, call, true);
           const draftName = newDraftName();
           await noteUpload?.(draftName);
           const hash = createHash('sha256');
-          const { size } = await source.stat();
           let bytes = 0;
           await writeWhole(path, draftPath(path, draftName) as string, async (file) => {
             const piece = Buffer.allocUnsafe(pieceBytes);

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import {
-  credentialsKeys,
   type DestinationCredentials,
   type DestinationRecord,
   type DestinationType,
   destinationColumns,
+  sealCredentials,
 } from './destination-config.ts';
 import type { DestinationPorts } from './ports.ts';
 import { type GivenConfig, settleConfig } from './settle-config.ts';
@@ -36,19 +36,12 @@ export async function createDestination(
   const config = settleConfig(type, given);
   await tryDestination(ports, { destination_type: type, config }, credentials);
   const id = randomUUID();
+  const stored = credentials && sealCredentials(ports.sealer, id, credentials);
   const [made] = await ports.database.query<DestinationRecord>(
     `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials,
        credentials_keys)
      VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ${destinationColumns}`,
-    [
-      id,
-      workspaceId,
-      type,
-      displayName,
-      config,
-      credentials === undefined ? null : ports.sealer.seal(JSON.stringify(credentials), id),
-      credentialsKeys(credentials),
-    ],
+    [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
   );
   return made as DestinationRecord;
 }

@@ -1,3 +1,5 @@
+import type { Sealer } from '../../../infra/sealing/sealer.ts';
+
 /** How a destination is stored and answered; `null` is what was not given. Source of the fields: main API, bulk export. */
 export interface DestinationConfig {
   readonly bucket_name: string | null;
@@ -34,7 +36,9 @@ export interface DestinationRecord {
 export const destinationColumns =
   'id, workspace_id AS tenant_id, destination_type, display_name, config, credentials_keys, created_at, updated_at';
 
-/** Names of the credentials that are there. */
-export function credentialsKeys(credentials: DestinationCredentials | undefined): string[] {
-  return Object.entries(credentials ?? {}).flatMap(([name, value]) => (value == null ? [] : name));
+/** What is stored of credentials: the values that are used, sealed for the row `id`, and their names. */
+export function sealCredentials(sealer: Sealer, id: string, given: DestinationCredentials) {
+  const { access_key_id, secret_access_key, session_token } = given;
+  const kept = { access_key_id, secret_access_key, ...(session_token == null ? {} : { session_token }) };
+  return { sealed: sealer.seal(JSON.stringify(kept), id), keys: Object.keys(kept) };
 }

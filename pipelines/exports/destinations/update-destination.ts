@@ -1,9 +1,9 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import {
-  credentialsKeys,
   type DestinationCredentials,
   type DestinationRecord,
   destinationColumns,
+  sealCredentials,
 } from './destination-config.ts';
 import type { DestinationPorts } from './ports.ts';
 import { noDestination, readDestination } from './read-destination.ts';
@@ -34,18 +34,13 @@ export async function updateDestination(
     }
     await tryDestination(ports, destination, credentials);
   }
+  const stored = credentials && sealCredentials(ports.sealer, id, credentials);
   const [changed] = await ports.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
        sealed_credentials = coalesce($4, sealed_credentials), credentials_keys = coalesce($5, credentials_keys),
        updated_at = now()
      WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL RETURNING ${destinationColumns}`,
-    [
-      id,
-      workspaceId,
-      change.displayName ?? null,
-      credentials === undefined ? null : ports.sealer.seal(JSON.stringify(credentials), id),
-      credentials === undefined ? null : credentialsKeys(credentials),
-    ],
+    [id, workspaceId, change.displayName ?? null, stored?.sealed ?? null, stored?.keys ?? null],
   );
   if (changed === undefined) throw noDestination();
   return changed;

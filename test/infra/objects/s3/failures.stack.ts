@@ -64,7 +64,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       () => ({ code: 'none' }),
       (thrown) => thrown,
     );
-    const told = inspect(error, { depth: 1 }) + JSON.stringify(error) + String(error);
+    const told = inspect(error, { depth: 12, showHidden: true }) + JSON.stringify(error) + String(error);
     for (const identity of ['admin', 'writer', 'reader', 'dropper', 'guest'] as const) {
       const { accessKeyId, secretAccessKey } = s3.credentials(identity);
       expect(told).not.toContain(secretAccessKey);

@@ -1,0 +1,177 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
+import { type S3Identity, type S3OfStack, s3OfStack } from '../../../infra/objects/s3/s3-of-stack.ts';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+const stack = s3OfStack();
+
+describe.runIf(stack)('destinations in buckets', () => {
+  const s3 = stack as S3OfStack;
+  const routes = '/bulk-exports/destinations';
+  const asked = asking(() => api);
+  const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
+    asked(acme.workspaceKeys[0], method, url, payload);
+  let api: ApiUnderTest;
+  let acme: OrganizationUnderTest;
+  const prefix = `api/${randomUUID()}`;
+
+  beforeAll(async () => {
+    api = await startApi({ config: { allowPrivateEndpoints: true } });
+    acme = await addOrganization(api.database, 'acme');
+  });
+  afterAll(async () => {
+    await api.close();
+    await s3.close();
+  });
+
+  const credentials = (identity: S3Identity) => {
+    const { accessKeyId, secretAccessKey } = s3.credentials(identity);
+    return { access_key_id: accessKeyId, secret_access_key: secretAccessKey };
+  };
+  const bucket = (config: object = {}, more: object = {}) => ({
+    destination_type: 's3',
+    display_name: 'bucket',
+    config: { bucket_name: s3.bucket, prefix, endpoint_url: s3.endpoint, ...config },
+    credentials: credentials('writer'),
+    ...more,
+  });
+  const stored = async () => (await s3.names()).filter((name) => name.startsWith(prefix));
+  const opened = (destinationId: string) =>
+    openDestination(api.services.destinations, { workspaceId: acme.workspaceIds[0], destinationId });
+  /** Nothing that is told or stored holds a secret. */
+  async function keepsSecrets(...told: unknown[]): Promise<void> {
+    const rows = await api.database.query('SELECT * FROM bulk_export_destinations');
+    const text = JSON.stringify([told, rows]);
+    for (const identity of ['admin', 'writer', 'reader', 'dropper'] as const) {
+      expect(text).not.toContain(s3.credentials(identity).secretAccessKey);
+      expect(text).not.toContain(s3.credentials(identity).accessKeyId);
+    }
+  }
+
+  it('are made once something could be written there, and opened again', async () => {
+    const { status, body } = await ask('POST', routes, bucket());
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      destination_type: 's3',
+      config: {
+        bucket_name: s3.bucket,
+        prefix,
+        endpoint_url: s3.endpoint,
+        include_bucket_in_prefix: true,
+        region: null,
+      },
+      credentials_keys: ['access_key_id', 'secret_access_key'],
+    });
+    expect(body).not.toHaveProperty('credentials');
+    expect(await stored()).toEqual([]);
+    const listed = await ask('GET', routes);
+    await keepsSecrets(body, listed.body, (await ask('GET', `${routes}/${body.id}`)).body);
+
+    const store = await opened(body.id);
+    try {
+      expect(store.pathOf('key')).toBe(`${s3.bucket}/${prefix}/key`);
+      await store.put('key', Buffer.from('x'));
+      expect(await stored()).toEqual([`${prefix}/key`]);
+      await store.delete('key');
+    } finally {
+      await store.close();
+    }
+    expect((await ask('DELETE', `${routes}/${body.id}`)).status).toBe(200);
+    await expect(opened(body.id)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+    const [row] = await api.database.query(
+      'SELECT sealed_credentials, credentials_keys FROM bulk_export_destinations WHERE id = $1',
+      [body.id],
+    );
+    expect(row).toEqual({ sealed_credentials: null, credentials_keys: [] });
+  });
+
+  it('are at an address that holds the bucket, and told without it', async () => {
+    const config = { bucket_name: null, endpoint_url: `${s3.endpoint}/${s3.bucket}`, include_bucket_in_prefix: false };
+    const { status, body } = await ask('POST', routes, bucket(config));
+    expect(status).toBe(200);
+    const store = await opened(body.id);
+    expect(store.pathOf('key')).toBe(`${prefix}/key`);
+    await store.close();
+  });
+
+  it.each([
+    [
+      'a key that only reads',
+      () => ({ credentials: credentials('reader') }),
+      'DESTINATION_ACCESS_DENIED',
+      /^Access denied/,
+    ],
+    [
+      'a wrong secret',
+      () => ({ credentials: { ...credentials('writer'), secret_access_key: 'wrong' } }),
+      'DESTINATION_ACCESS_DENIED',
+      /^Access denied/,
+    ],
+    [
+      'a wrong key',
+      () => ({ credentials: { ...credentials('writer'), access_key_id: 'nobody' } }),
+      'DESTINATION_KEY_UNKNOWN',
+      /^Key ID you provided does not exist/,
+    ],
+    [
+      'a bucket that is not there',
+      () => ({ ...bucket({ bucket_name: 'not-there' }), credentials: credentials('admin') }),
+      'DESTINATION_BUCKET_NOT_VALID',
+      /^Bucket is not valid/,
+    ],
+    [
+      'an endpoint that is nobody',
+      () => bucket({ endpoint_url: 'http://no-such-host.invalid' }),
+      'DESTINATION_ENDPOINT_INVALID',
+      /^Invalid endpoint/,
+    ],
+  ])('are not made with %s', async (_what, more, code, message) => {
+    const answer = await ask('POST', routes, { ...bucket(), ...more() });
+    expect(answer).toMatchObject({
+      status: 400,
+      body: { code, detail: expect.stringMatching(message), remedy: expect.stringMatching(/./) },
+    });
+    await keepsSecrets(answer.body);
+  });
+
+  it('take new credentials once they work', async () => {
+    const { body: made } = await ask('POST', routes, bucket());
+    const change = (more: object) => ask('PATCH', `${routes}/${made.id}`, more);
+    const writes = async () => {
+      const store = await opened(made.id);
+      try {
+        await store.put('key', Buffer.from('x'));
+        await store.delete('key');
+      } finally {
+        await store.close();
+      }
+    };
+    const refused = await change({ display_name: 'renamed', credentials: credentials('reader') });
+    expect(refused).toMatchObject({ status: 400, body: { code: 'DESTINATION_ACCESS_DENIED' } });
+    // All of it is refused, and the old ones still hold.
+    expect((await ask('GET', `${routes}/${made.id}`)).body).toEqual(made);
+    await writes();
+    const rotated = await change({ credentials: credentials('admin') });
+    expect(rotated).toMatchObject({
+      status: 200,
+      body: { display_name: 'bucket', credentials_keys: made.credentials_keys },
+    });
+    await writes();
+    await keepsSecrets(refused.body, rotated.body);
+  });
+
+  it('do not take the credentials of another row', async () => {
+    const ids = [];
+    for (const identity of ['writer', 'admin'] as const) {
+      ids.push((await ask('POST', routes, bucket({}, { credentials: credentials(identity) }))).body.id);
+    }
+    await api.database.execute(
+      `UPDATE bulk_export_destinations SET sealed_credentials =
+         (SELECT sealed_credentials FROM bulk_export_destinations WHERE id = $1) WHERE id = $2`,
+      ids,
+    );
+    await expect(opened(ids[1])).rejects.toMatchObject({ code: 'SEAL_BROKEN', status: 500 });
+  });
+});

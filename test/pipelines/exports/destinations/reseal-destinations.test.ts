@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { destinationPorts } from '../../../../pipelines/exports/destinations/destination-ports.ts';
+import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
+import { resealDestinations } from '../../../../pipelines/exports/destinations/reseal-destinations.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+
+let stores: FreshStores;
+const workspaceId = randomUUID();
+const logger = createLogger('silent', 'test');
+
+beforeAll(async () => {
+  stores = await freshStores();
+  const organizationId = randomUUID();
+  await stores.database.execute("INSERT INTO organizations (id, display_name) VALUES ($1, 'acme')", [organizationId]);
+  await stores.database.execute("INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, 'one')", [
+    workspaceId,
+    organizationId,
+  ]);
+});
+afterAll(() => stores.close());
+
+const ports = (secretKey: string, former?: string) =>
+  destinationPorts(
+    { ...loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) }).config },
+    stores.database,
+    secretKey,
+  );
+
+async function add(secretKey: string): Promise<string> {
+  const id = randomUUID();
+  const config = {
+    bucket_name: 'bucket',
+    prefix: '',
+    endpoint_url: 'http://store.example',
+    include_bucket_in_prefix: true,
+  };
+  const credentials = JSON.stringify({ access_key_id: 'key', secret_access_key: 'secret' });
+  await stores.database.execute(
+    `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials)
+     VALUES ($1, $2, 's3', 'name', $3, $4)`,
+    [id, workspaceId, config, ports(secretKey).sealer.seal(credentials, id)],
+  );
+  return id;
+}
+
+describe('rotation of the secret key', () => {
+  it('opens what was sealed under a former key, seals it again, and then does without', async () => {
+    const [old, older, fresh, lost] = [await add('k1'), await add('k0'), await add('k2'), await add('forgotten')];
+    const open = async (destinationId: string, using: ReturnType<typeof ports>) =>
+      (await openDestination(using, { workspaceId, destinationId })).close();
+    const rotating = ports('k2', 'k1, k0');
+    for (const id of [old, older, fresh]) await open(id, rotating);
+    await expect(open(old, ports('k2'))).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
+
+    expect(await resealDestinations(rotating, logger)).toBe(2);
+    expect(await resealDestinations(rotating, logger)).toBe(0);
+    for (const id of [old, older, fresh]) await open(id, ports('k2'));
+    await expect(open(lost, rotating)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN', class: 'terminal' });
+  });
+});
