@@ -69,7 +69,7 @@ export async function makePart(
 }
 
 function requestOf(files: SliceFiles, folder: string, { version, compression, fields }: ExportFormat): EncodeRequest {
-  const { source, beside, rows, plainBytes } = files;
+  const { source, beside } = files;
   return {
     folder,
     source,
@@ -82,8 +82,33 @@ function requestOf(files: SliceFiles, folder: string, { version, compression, fi
       beside: sliceColumns[field].beside === undefined ? undefined : sourceName(field),
     })),
     compression,
-    rowGroupRows: Math.max(1, Math.min(maxGroupRows, Math.floor((maxGroupBytes * rows) / Math.max(plainBytes, 1)))),
+    rowGroupRows: groupRows(files.groups),
   };
+}
+
+/**
+ * Rows of a group: as many as make 32 MB on the average of the slice. Where large runs lie close together that many could be
+ * far more; then as many as make hardly more than that anywhere.
+ */
+function groupRows(source: ParquetFacts['groups']): number {
+  let most = maxGroupRows;
+  let first = 0;
+  let rows = 0;
+  let bytes = 0;
+  let allRows = 0;
+  let allBytes = 0;
+  for (const group of source) {
+    allRows += group.rows;
+    allBytes += group.plainBytes;
+    rows += group.rows;
+    bytes += group.plainBytes;
+    for (; bytes >= maxGroupBytes; first++) {
+      most = Math.min(most, rows);
+      rows -= source[first]?.rows ?? 0;
+      bytes -= source[first]?.plainBytes ?? 0;
+    }
+  }
+  return Math.max(1, Math.min(most, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
 }
 
 /** In what a footer differs from what it has to say. */

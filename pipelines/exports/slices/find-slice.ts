@@ -12,6 +12,10 @@ import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../export-scope.ts';
 import { isMember, memberOrder, placeOfMembers } from './members.ts';
 
+/** Runs above this size, however few beside many small ones, may not add up to more in one slice: the encoder meets them at once. */
+const heavyRunBytes = 256 * 1024;
+const maxHeavyBytes = 48 * 1024 * 1024;
+
 export interface SliceLimits {
   /** At least 1. */
   readonly rows: number;
@@ -35,16 +39,22 @@ export async function findSlice(
 ): Promise<ExportSlice | undefined> {
   const { untilMicrosExclusive } = scope.window;
   let slice: ExportSlice | undefined;
+  let heavyBytes = 0;
   let from = scope.window.fromMicros;
   while (from < untilMicrosExclusive) {
-    const missing = { rows: limits.rows - (slice?.rows ?? 0), bytes: limits.bytes - (slice?.bytes ?? 0) };
+    const missing = {
+      rows: limits.rows - (slice?.rows ?? 0),
+      bytes: limits.bytes - (slice?.bytes ?? 0),
+      heavyBytes: maxHeavyBytes - heavyBytes,
+    };
     const behind = slice?.last ?? after;
     const reach = await probe(warehouse, scope, behind, from, missing.rows, signal);
     if (reach === undefined) break;
     const found = await fill(warehouse, scope, behind, from, reach, missing, signal);
     if (found.end !== undefined) {
-      const { place, total, ...last } = found.end;
-      if (slice !== undefined && total > missing.bytes) break;
+      const { place, total, heavy, ...last } = found.end;
+      if (slice !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
+      heavyBytes += heavy;
       slice = { after, last, rows: (slice?.rows ?? 0) + place, bytes: (slice?.bytes ?? 0) + total };
       if (found.isFull || slice.rows >= limits.rows) break;
     }
@@ -81,12 +91,13 @@ interface EndRow {
   readonly id: string;
   readonly place: number;
   readonly total: number;
+  readonly heavy: number;
   readonly found: number;
 }
 
 interface Filled {
   /** The last run that fits, the how manieth it is, and the bytes up to it. Where none fits, the first. */
-  readonly end: (ExportCursor & { readonly place: number; readonly total: number }) | undefined;
+  readonly end: (ExportCursor & { readonly place: number; readonly total: number; readonly heavy: number }) | undefined;
   /** Whether there was one more. */
   readonly isFull: boolean;
 }
@@ -97,26 +108,32 @@ async function fill(
   after: ExportCursor | undefined,
   fromMicros: number,
   untilMicrosExclusive: number,
-  limits: SliceLimits,
+  limits: SliceLimits & { readonly heavyBytes: number },
   signal: AbortSignal | undefined,
 ): Promise<Filled> {
   const { sql, params } = placeOfMembers(scope, { after, window: { fromMicros, untilMicrosExclusive } });
   const [row] = await warehouse.query<EndRow>({
     name: 'find-slice',
-    sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, place, total, found FROM (
-            SELECT start_time, trace_id, id, row_number() OVER w AS place, sum(bytes) OVER w AS total, count() OVER () AS found
+    sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, place, total, heavy, found FROM (
+            SELECT start_time, trace_id, id, row_number() OVER w AS place, sum(bytes) OVER w AS total,
+              sumIf(bytes, bytes > ${heavyRunBytes}) OVER w AS heavy, count() OVER () AS found
             FROM (
               SELECT start_time, trace_id, id, coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) AS bytes
               FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
               ORDER BY ${memberOrder} LIMIT {wanted:UInt64})
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
-          WHERE place = 1 OR (total <= {bytes:Int64} AND place < {wanted:UInt64})
+          WHERE place = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND place < {wanted:UInt64})
           ORDER BY place DESC LIMIT 1`,
     // One more than fits tells whether the stretch is used up.
-    params: { ...params, wanted: limits.rows + 1, bytes: Math.max(limits.bytes, 0) },
+    params: {
+      ...params,
+      wanted: limits.rows + 1,
+      bytes: Math.max(limits.bytes, 0),
+      heavy: Math.max(limits.heavyBytes, 0),
+    },
     ...(signal && { signal }),
   });
   if (row === undefined) return { end: undefined, isFull: false };
-  const { micros, trace_id, id, place, total, found } = row;
-  return { end: { startTimeMicros: micros, traceId: trace_id, runId: id, place, total }, isFull: found > place };
+  const { micros, trace_id, id, place, total, heavy, found } = row;
+  return { end: { startTimeMicros: micros, traceId: trace_id, runId: id, place, total, heavy }, isFull: found > place };
 }

@@ -1,10 +1,11 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
-import type { BesideFile } from '../../../infra/duckdb/encode-request.ts';
+import type { BesideFile, ParquetFacts } from '../../../infra/duckdb/encode-request.ts';
 import type { Encoder } from '../../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import type { ExportFormat, ExportScope, ExportSlice } from '../export-scope.ts';
+import { blockRows } from './block-rows.ts';
 import { isMember, memberOrder, placeOfMembers } from './members.ts';
 import { readBeside } from './read-beside.ts';
 import { selectOf } from './slice-columns.ts';
@@ -27,8 +28,8 @@ export interface SliceFiles {
   readonly source: string;
   readonly beside: BesideFile | undefined;
   readonly rows: number;
-  /** Of all columns, not compressed. */
-  readonly plainBytes: number;
+  /** Row groups of the source. */
+  readonly groups: ParquetFacts['groups'];
 }
 
 const source = 'slice.parquet';
@@ -62,7 +63,11 @@ export async function readSlice(
       sql: `SELECT ${selectOf(fields)} FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
         ORDER BY ${memberOrder}`,
       params,
-      settings: { output_format_parquet_row_group_size: String(groupRows) },
+      settings: {
+        max_block_size: String(await blockRows(warehouse, { sql, params }, signal)),
+        output_format_parquet_row_group_size: String(groupRows),
+        output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
+      },
       format: 'Parquet',
       path: join(folder, source),
       timeoutMs,
@@ -73,8 +78,7 @@ export async function readSlice(
       facts.rows === 0
         ? undefined
         : await readBeside({ warehouse, encoder }, { scope, slice, fields, folder, source, facts }, signal);
-    const plainBytes = facts.groups.reduce((bytes, group) => bytes + group.plainBytes, 0);
-    return { source, beside, rows: facts.rows, plainBytes };
+    return { source, beside, rows: facts.rows, groups: facts.groups };
   } catch (error) {
     await rm(join(folder, source), { force: true });
     throw error;

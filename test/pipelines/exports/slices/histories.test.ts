@@ -82,7 +82,9 @@ function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): Ru
 describe('histories of runs', () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
 
-  it(`the files of all days hold what the run query answers, for three readers: seed ${seed}`, { timeout: 300_000 }, async () => {
+  it(`the files of all days hold what the run query answers, for three readers: seed ${seed}`, {
+    timeout: 300_000,
+  }, async () => {
     const random = new Random(seed);
     await store(random, 120);
     for (const version of versions) {

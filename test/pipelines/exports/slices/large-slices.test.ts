@@ -17,14 +17,20 @@ afterAll(() => exporting?.close());
 const scopeOf = (name: string): ExportScope => ({ ...wholeDay, projectId: uuidOf(name) });
 const never = new AbortController().signal;
 
-async function fill(scope: ExportScope, rows: number, rowBytes: number): Promise<void> {
+async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicros = 0): Promise<void> {
   await exporting.reading.stores.warehouse.command({
     name: 'test',
     sql: `INSERT INTO runs (tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, post_inputs, post_bytes)
       SELECT {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), id, id, now64(6), toDateTime64(0, 6), id, id, 'x',
         concat('"', base64Encode(randomString({bytes:UInt32})), '"'), {bytes:Int64}
       FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers({rows:UInt64}))`,
-    params: { tenant: scope.tenantId, project: scope.projectId, from: scope.window.fromMicros, rows, bytes: rowBytes },
+    params: {
+      tenant: scope.tenantId,
+      project: scope.projectId,
+      from: scope.window.fromMicros + fromMicros,
+      rows,
+      bytes: rowBytes,
+    },
   });
 }
 
@@ -46,6 +52,19 @@ describe('row groups', () => {
       expect(group.rows).toBeLessThanOrEqual(most);
       expect(group.plainBytes).toBeLessThan(50_000_000);
     }
+  });
+});
+
+describe('large runs among many small ones', () => {
+  it('do not take more memory than the encoder has', async () => {
+    const scope = scopeOf('mixed');
+    await fill(scope, 20_000, 100, 0);
+    await fill(scope, 400, 250_000, 100_000);
+    await fill(scope, 3, 20_000_000, 200_000);
+    await fill(scope, 20_000, 100, 300_000);
+    const format = { ...everything, fields: ['id', 'inputs'] };
+    const parts = await exportParts(exporting, scope, format, { rows: 240_000, bytes: 256 * 1024 * 1024 });
+    expect(parts.reduce((rows, part) => rows + part.rows, 0)).toBe(40_403);
   });
 });
 
