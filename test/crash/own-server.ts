@@ -4,7 +4,7 @@ import { appendFileSync, chmodSync, mkdtempSync, readFileSync, rmSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadStackSettings, type StackPartName } from '../../infra/config/stack-settings.ts';
-import { freePorts } from '../../infra/embedded/free-port.ts';
+import { onFreePorts } from '../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
 import type { LaunchOptions, PartValues } from '../../infra/native/part.ts';
 import { allParts } from '../../infra/native/parts/all-parts.ts';
@@ -38,14 +38,9 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     secrets.set(of, made);
     return made;
   };
-  const options: LaunchOptions = {
-    folder,
-    installation: await part.install(openTools(loadStackSettings(), () => {})),
-    ports: await freePorts(part.portCount),
-    secret,
-    log: () => {},
-    logger: createLogger('silent', 'test'),
-  };
+  const installation = await part.install(openTools(loadStackSettings(), () => {}));
+  const logger = createLogger('silent', 'test');
+  let options: LaunchOptions = { folder, installation, ports: [], secret, log: () => {}, logger };
   let running: EngineProcess | undefined;
   const note = (started: EngineProcess) => {
     running = started;
@@ -60,7 +55,13 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   };
   try {
-    note(await part.launch(options));
+    const launched = await onFreePorts(part.portCount, (ports) => {
+      // What an attempt on other ports wrote is about those.
+      rmSync(join(folder, name), { recursive: true, force: true });
+      options = { ...options, ports };
+      return part.launch(options);
+    });
+    note(launched);
   } catch (error) {
     await remove();
     throw error;

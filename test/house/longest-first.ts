@@ -14,6 +14,8 @@ const longest = [
   'test/crash/kill.test.ts',
   'test/histories/histories.stack.ts',
   'test/crash/stalls.test.ts',
+  'test/crash/members.test.ts',
+  'test/crash/backlog.test.ts',
   'test/pipelines/ingest/sink/sink.test.ts',
   'test/api/command-line/roles.test.ts',
   'test/api/command-line/doctor.test.ts',
