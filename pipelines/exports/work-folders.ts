@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSameProcess, processIdentity } from '../../infra/embedded/process-identity.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 
 /** The name of the file that says whose a folder is. */
 const ownerFile = 'owner.json';
@@ -21,12 +21,13 @@ export interface WorkFolders {
 
 /** @throws WORK_FILE_UNUSABLE where `root` cannot be made, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
-  try {
-    return await open(root);
-  } catch (cause) {
-    const reason = (cause as NodeJS.ErrnoException).code ?? 'unknown';
-    throw fault('WORK_FILE_UNUSABLE', { file: root, reason }, { cause });
-  }
+  return open(root).catch((cause: NodeJS.ErrnoException) => {
+    throw unusable(root, cause);
+  });
+}
+
+function unusable(file: string, cause: NodeJS.ErrnoException): RunlakeError {
+  return fault('WORK_FILE_UNUSABLE', { file, reason: cause.code ?? 'unknown' }, { cause });
 }
 
 async function open(root: string): Promise<WorkFolders> {
@@ -39,7 +40,9 @@ async function open(root: string): Promise<WorkFolders> {
   return {
     async during(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
-      await mkdir(folder);
+      await mkdir(folder).catch((cause: NodeJS.ErrnoException) => {
+        throw unusable(folder, cause);
+      });
       try {
         return await work(folder);
       } finally {

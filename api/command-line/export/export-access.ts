@@ -1,6 +1,5 @@
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
@@ -8,7 +7,6 @@ import type { ExportPorts } from '../../../pipelines/exports/export-ports.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { operatorOf } from '../../../pipelines/tenants/operator.ts';
 import { Ends } from '../ends.ts';
-import { openEventLog } from '../open-event-log.ts';
 import { findStores, openStores } from '../open-stores.ts';
 
 /** What commands about bulk exports work with, in the name of the operator. */
@@ -31,13 +29,17 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
   ends.add('stores', () => stores.close());
 
   const jobs = once(async () => {
+    const { openJobs } = await import('../../../infra/jobs/open-jobs.ts');
     const { redisUrl } = config;
     const authorities = trustedAuthorities(config);
     const opened = await openJobs({ databaseUrl: addresses.databaseUrl, redisUrl, authorities, logger });
     ends.add('jobs', () => opened.close());
     return opened;
   });
-  const kafka = once(async () => (await openEventLog({ config, logger, stores }, ends)).log);
+  const kafka = once(async () => {
+    const { openEventLog } = await import('../open-event-log.ts');
+    return (await openEventLog({ config, logger, stores }, ends)).log;
+  });
   // Inside a process the log stores before it answers: there is nothing to wait for, and it is that process's alone.
   const log: ExportPorts['log'] =
     config.kafkaBrokers === undefined

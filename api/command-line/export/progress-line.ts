@@ -13,7 +13,7 @@ export function shareDone(of: ExportWithProgress): number {
 
 /** `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or why nothing happens yet. */
 export function progressWords(of: ExportWithProgress, now: Date): string {
-  if (of.status === 'CREATED') return `waiting: ${of.statusReason ?? 'it has not been taken up yet'}`;
+  if (of.status === 'CREATED') return of.statusReason ?? 'It waits to be taken up.';
   const { rowsPerSecond, secondsLeft } = paceOf(of, now);
   const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
   const rows = numberText(of.rowsWritten);

@@ -1,0 +1,269 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtCommand, builtProgram } from '../../../built-program.ts';
+import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
+
+const dayMs = 86_400_000;
+const midnightMs = Math.floor(Date.now() / dayMs) * dayMs;
+const day = (days: number) => new Date(midnightMs + days * dayMs).toISOString().slice(0, 10);
+const newId = () => crypto.randomUUID();
+
+let root: string;
+let runlake: RunlakeProcess;
+const environment = () => ({ RUNLAKE_DATA_DIR: runlake.dataDir, RUNLAKE_LOCAL_EXPORT_ROOT: root });
+const command = (line: string, more: readonly string[] = []) =>
+  builtCommand(['export', ...line.split(' '), ...more], environment());
+const post = (path: string, body: object, headers: object = {}) =>
+  fetch(`${runlake.url}/api/v1${path}`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+
+/** Makes the folder for work a file, so that every attempt fails, with whatever rights; what is done there takes it back. */
+async function withoutWorkFolder(work: () => Promise<void>): Promise<void> {
+  const [name = ''] = readdirSync(join(root, 'work'));
+  const folder = join(root, 'work', name);
+  rmSync(folder, { recursive: true });
+  writeFileSync(folder, '');
+  try {
+    await work();
+  } finally {
+    rmSync(folder);
+    mkdirSync(folder);
+  }
+}
+
+beforeAll(async () => {
+  root = mkdtempSync(join(tmpdir(), 'runlake-exports-'));
+  runlake = await startRunlake({
+    environment: {
+      RUNLAKE_LOCAL_EXPORT_ROOT: root,
+      RUNLAKE_EXPORT_WORK_DIR: join(root, 'work'),
+      RUNLAKE_EXPORT_RETRIES: '2',
+      RUNLAKE_EXPORT_RETRY_DELAY_MS: '4000',
+      RUNLAKE_EXPORT_SWEEP_MS: '500',
+    },
+  });
+  const runs = [-2, -1, -1].map((days, index) => ({
+    id: newId(),
+    name: `run ${index}`,
+    run_type: 'chain',
+    session_name: 'shop',
+    inputs: {},
+    start_time: new Date(midnightMs + days * dayMs + 3_600_000).toISOString(),
+  }));
+  for (const run of runs) expect((await post('/runs', run)).status).toBe(202);
+  const made = await command('destinations create --name disk --type local --prefix disk');
+  expect(made.code, made.errors).toBe(0);
+});
+afterAll(async () => {
+  await runlake?.remove();
+  rmSync(root, { recursive: true, force: true });
+});
+
+const whole = () => `create --project shop --start ${day(-3)} --end ${day(0)}`;
+
+describe('runlake export', () => {
+  it('explains itself with examples', async () => {
+    for (const words of [['--help'], ['create', '--help'], ['watch', '--help'], ['destinations', 'create', '--help']]) {
+      const { code, output } = await builtCommand(['export', ...words], {});
+      expect(code).toBe(0);
+      expect(output).toContain('runlake export');
+    }
+  });
+
+  it('makes an export, shows how it goes, and says where its files are', async () => {
+    const { code, output, errors } = await command(`${whole()} --destination disk --watch`);
+    expect(code, output + errors).toBe(0);
+    const [, id = ''] = /^Export (\S+) of shop$/m.exec(output) ?? [];
+    expect(output).toMatch(/^100 % {2}3 of 3 rows {2}3 of 3 days {2}\S+ k?B {2}\S+ rows\/s$/m);
+    expect(output).toMatch(/^COMPLETED in \S+ s: 3 rows in 2 files, \S+ k?B\.$/m);
+    const [, folder = ''] = /^Files: (.*)$/m.exec(output) ?? [];
+    expect(folder).toContain(`disk/export_id=${id}/`);
+    expect(existsSync(join(root, folder, '_manifest.json'))).toBe(true);
+  });
+
+  it('prints the id alone on standard output; --json is what the API answers', async () => {
+    const { output, errors } = await command(`${whole()} --destination disk --fields`, ['id, name']);
+    expect(output).toMatch(/^[0-9a-f-]{36}\n$/);
+    const id = output.trim();
+    expect(errors).toContain(`runlake export watch ${id}`);
+
+    const watched = await command(`watch ${id} --json`);
+    expect(watched.code).toBe(0);
+    const last = JSON.parse(watched.output.trim().split('\n').at(-1) ?? '');
+    const answer = await fetch(`${runlake.url}/api/v1/bulk-exports/${id}`, {
+      headers: { 'x-api-key': runlake.apiKey },
+    });
+    expect(last).toEqual(await answer.json());
+    expect(last).toMatchObject({ status: 'COMPLETED', export_fields: ['id', 'name'], progress: { rows_written: 3 } });
+  });
+
+  it('takes ids for names', async () => {
+    const { output: lines } = await command('destinations list --json');
+    const disk = lines
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+      .find(({ display_name: name }) => name === 'disk');
+    const { output } = await command(`${whole()} --destination ${disk.id} --json`);
+    const made = JSON.parse(output);
+    expect(made.bulk_export_destination_id).toBe(disk.id);
+    const again = await command(
+      `create --project ${made.session_id} --destination ${disk.id} --start ${day(-1)} --end ${day(0)} --watch --json`,
+    );
+    expect(again.code).toBe(0);
+    const lasting = again.output.trim().split('\n');
+    expect(lasting.length).toBeGreaterThan(1);
+    expect(JSON.parse(lasting.at(-1) ?? '')).toMatchObject({ status: 'COMPLETED', progress: { rows_written: 2 } });
+  });
+
+  it.each([
+    ['create --project shopp --destination disk --start 2026-01-01 --end 2026-01-02', "id 'shopp'; there are: shop."],
+    ['create --project shop --destination dusk --start 2026-01-01 --end 2026-01-02', "id 'dusk'; there are: disk."],
+    ['create --project shop --destination disk --start soon --end 2026-01-02', '--start must be a time such as'],
+    ['create --project shop --destination disk --start 2026-01-01', 'Say --end, or --interval-hours for a schedule'],
+    [
+      'create --project shop --destination disk --start 2026-01-02 --end 2026-01-01',
+      '--end: must be later than --start',
+    ],
+    ['create --project shop --destination disk --start 2026-01-01 --interval-hours 169', 'from 1 to 168'],
+    ['create --project shop --destination disk --start 2026-01-01 --interval-hours 1 --watch', 'a schedule has none'],
+    [
+      'create --project shop --destination disk --start 2026-01-01 --end 2026-01-02 --fields id,nme',
+      "--fields: there is no field 'nme'",
+    ],
+    [
+      'create --project shop --destination disk --start 2026-01-01 --end 2026-01-02 --compression lz4',
+      'Allowed choices are none',
+    ],
+    ['create --project shop --start 2026-01-01', "required option '--destination"],
+    [
+      'create --project shop --destination disk --start 2026-01-01 --end 2026-01-02 --workspace x',
+      "id 'x'; there are: Default",
+    ],
+    ['watch nothing', 'There is no export nothing: see `runlake export list`'],
+    ['cancel 00000000-0000-4000-8000-000000000000', 'There is no export 0000'],
+    ['list --limit 0', '--limit must be a number from 1 to 1000'],
+    ['list --source x', '--source must be the id'],
+    ['destinations create --name disk2 --type local --prefix ..', "a part '.' or '..'"],
+    ['destinations create --name a/b --type local', 'display_name'],
+    ['destinations create --name bucket', 'bucket_name is missing'],
+  ])('%s: says what is wrong', async (line, words) => {
+    const { code, output, errors } = await command(line);
+    expect(errors).toContain(words);
+    expect(code).toBe(1);
+    expect(output).toBe('');
+    expect(errors).not.toMatch(/^ {4}at /m);
+  });
+});
+
+describe('credentials', () => {
+  const createBucket = async (input: string) => {
+    const words = 'export destinations create --name bucket --bucket some-bucket --credentials-stdin --endpoint';
+    const child = spawn(process.execPath, [builtProgram, ...words.split(' '), 'http://127.0.0.1:9'], {
+      env: { PATH: process.env.PATH, ...environment() },
+    });
+    let said = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (said += chunk));
+    child.stdin.end(input);
+    const [code] = await once(child, 'close');
+    return { code, said };
+  };
+
+  it.each([
+    ['no JSON', 'Standard input holds no JSON'],
+    ['{"access_key_id": "some-id"}', 'The destination is not valid: credentials'],
+    ['{"access_key_id": "some-id", "secret_access_key": "some-secret"}', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS'],
+  ])('from standard input: %s', async (input, words) => {
+    const { code, said } = await createBucket(input);
+    expect(code).toBe(1);
+    expect(said).toContain(words);
+    expect(said).not.toContain('some-secret');
+  });
+});
+
+describe('an export that fails', () => {
+  it('tells each failed attempt, and at the end what went wrong on which day', () =>
+    withoutWorkFolder(async () => {
+      const { code, output } = await command(`${whole()} --destination disk --watch`);
+      expect(code).toBe(1);
+      expect(output).toMatch(new RegExp(`^${day(-2)}: attempt 1 failed and is made again: \\S`, 'm'));
+      expect(output).toMatch(/^FAILED in \S+ s: 0 rows in 0 files, 0 B\.$/m);
+      expect(output).toMatch(/^ {2}\d{4}-\d\d-\d\d FAILED, 3 attempts failed:$/m);
+      expect(output).toMatch(/^ {4}attempts 1 to 3: The file .* on its way to a bucket cannot be written/m);
+    }));
+
+  it('goes on when the watching ends with Ctrl-C, and can be cancelled', () =>
+    withoutWorkFolder(async () => {
+      const watching = spawn(
+        process.execPath,
+        [builtProgram, 'export', ...whole().split(' '), '--destination', 'disk', '--watch'],
+        { env: { PATH: process.env.PATH, ...environment() }, stdio: ['ignore', 'pipe', 'inherit'] },
+      );
+      let said = '';
+      let interrupted = false;
+      watching.stdout.on('data', (chunk) => {
+        said += chunk;
+        // Only once: the second Ctrl-C ends it as it ends any program.
+        if (said.includes('attempt 1 failed') && !interrupted) interrupted = watching.kill('SIGINT');
+      });
+      const [code] = await once(watching, 'close');
+      expect(code, said).toBe(130);
+      const [, id = ''] = /The export goes on; to watch it again: runlake export watch (\S+)/.exec(said) ?? [];
+
+      const cancelled = await command(`cancel ${id}`);
+      expect(cancelled.output).toBe(`The export ${id} is cancelled; 0 finished files stay (0 rows).\n`);
+      expect((await command('list --status CANCELLED')).output).toContain(id);
+      const watched = await command(`watch ${id}`);
+      expect(watched.code).toBe(1);
+      expect(watched.output).toContain('CANCELLED');
+    }));
+});
+
+describe('schedules', () => {
+  it('are listed apart, with what they spawn, and cancelled', async () => {
+    const { output } = await command(`create --project shop --destination disk --start ${day(-2)} --interval-hours 24`);
+    const id = output.trim();
+    await expect
+      .poll(async () => (await command(`list --source ${id} --json`)).output.trim().split('\n').length, {
+        timeout: 30_000,
+      })
+      .toBe(2);
+    const { output: schedules } = await command('list --schedules');
+    expect(schedules).toMatch(new RegExp(`^${id}  RUNNING every 24 h +shop +disk `, 'm'));
+    expect((await command(`watch ${id}`)).errors).toContain('is a schedule, which has no end');
+    expect((await command(`cancel ${id}`)).output).toContain('exports that it has spawned go on');
+  });
+});
+
+describe('several workspaces', () => {
+  it('have to be told apart', async () => {
+    const made = await post('/workspaces', { display_name: 'Second' });
+    const { id } = (await made.json()) as { id: string };
+    const run = { id: newId(), name: 'there', run_type: 'chain', session_name: 'shop', inputs: {} };
+    expect((await post('/runs', run, { 'x-tenant-id': id })).status).toBe(202);
+
+    const unsaid = await command(`${whole()} --destination disk`);
+    expect(unsaid.errors).toContain('There are several workspaces: say --workspace Default, Second.');
+    const none = await command(`${whole()} --destination disk --workspace Second`);
+    expect(none.errors).toContain('The workspace Second has no destinations');
+    const place = await command('destinations create --name disk --type local --prefix second --workspace Second');
+    expect(place.code, place.errors).toBe(0);
+    const line = `create --project shop --destination disk --start ${day(0)} --end ${day(1)}`;
+    const there = await command(`${line} --workspace ${id} --watch`);
+    expect(there.code, there.output + there.errors).toBe(0);
+    expect(there.output).toContain('1 of 1 rows');
+
+    expect((await command('list')).output).toMatch(/^ID +STATUS +WORKSPACE +PROJECT/);
+    const [heads, ...rows] = (await command('list --workspace Second')).output.trim().split('\n');
+    expect(heads).not.toContain('WORKSPACE');
+    expect(rows).toHaveLength(1);
+    expect(readdirSync(join(root, 'second')).filter((name) => name.startsWith('export_id='))).toHaveLength(1);
+  });
+});
