@@ -6,6 +6,7 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
+import { resealDestinations } from '../../pipelines/exports/destinations/reseal-destinations.ts';
 import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
 import { startExportWorkers } from '../../pipelines/exports/start-export-workers.ts';
 import type { Ends } from './ends.ts';
@@ -34,6 +35,10 @@ export async function startExports(
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   ends.add('encoders', () => encoders.close());
   const destinations = destinationPorts(config, database, secretKey);
+  if (config.formerSecretKeys !== undefined) {
+    const resealed = await resealDestinations(destinations, logger);
+    logger.info({ resealed }, 'credentials under former secret keys were sealed again');
+  }
   const workers = await startExportWorkers(
     {
       database,
