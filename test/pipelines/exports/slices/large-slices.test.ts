@@ -56,7 +56,7 @@ describe('row groups', () => {
 });
 
 describe('large runs among many small ones', () => {
-  it('do not take more memory than the encoder has', async () => {
+  it('do not take more memory than the encoder has', { timeout: 300_000 }, async () => {
     const scope = scopeOf('mixed');
     await fill(scope, 20_000, 100, 0);
     await fill(scope, 400, 250_000, 100_000);
@@ -69,7 +69,7 @@ describe('large runs among many small ones', () => {
 });
 
 describe('aborts and changes on the way', () => {
-  it('an abort at any moment leaves no file, and the next one is whole', async () => {
+  it('an abort at any moment leaves no file, and the next one is whole', { timeout: 300_000 }, async () => {
     const { encoder, reading } = exporting;
     const { warehouse } = reading.stores;
     const scope = scopeOf('aborts');
