@@ -46,8 +46,9 @@ async function completeExport(ports: WorkPorts, of: ExportRecord): Promise<void>
     const store = await ports.openStore(of);
     try {
       const manifest = await writeManifest(ports, of, store);
-      // Cancelled, or out of time, at the last moment: its set is not said to be whole.
-      if (!(await finishExport(ports, of.id, { to: 'COMPLETED', reason: null }))) await manifest.takeBack();
+      const completed = await finishExport(ports, of.id, { to: 'COMPLETED', reason: null });
+      // Cancelled, or out of time, at the last moment: its set is not said to be whole. Completed by another: it is.
+      if (!completed && !(await isCompleted(ports, of.id))) await manifest.takeBack();
     } finally {
       await store.close();
     }
@@ -56,4 +57,9 @@ async function completeExport(ports: WorkPorts, of: ExportRecord): Promise<void>
     ports.logger.error({ err, exportId: of.id }, 'the manifest of a bulk export cannot be written');
     await finishExport(ports, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
   }
+}
+
+async function isCompleted({ database }: Pick<WorkPorts, 'database'>, exportId: string): Promise<boolean> {
+  const [of] = await database.query(`SELECT FROM bulk_exports WHERE id = $1 AND status = 'COMPLETED'`, [exportId]);
+  return of !== undefined;
 }

@@ -26,17 +26,23 @@ import { finishExport } from './finish-export.ts';
 import { dueRuns } from './runs/due-runs.ts';
 
 const askEveryMs = 100;
-const patienceMs = 10_000;
+/** How long a look at an export waits for the log before it leaves that to the next. */
+const usualPatienceMs = 10_000;
 
 /** @throws what log, database and store throw; the sweep comes back to it. */
-export async function coordinateExport(ports: WorkPorts, exportId: string, signal: AbortSignal): Promise<void> {
+export async function coordinateExport(
+  ports: WorkPorts,
+  exportId: string,
+  signal?: AbortSignal,
+  patienceMs = usualPatienceMs,
+): Promise<void> {
   const [of] = await ports.database.query<ExportRecord>(
     `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1 AND interval_hours IS NULL`,
     [exportId],
   );
   if (of === undefined) return;
   if (of.status === 'CREATED') {
-    if (!(await isLogStored(ports, of, signal))) return;
+    if (!(await isLogStored(ports, of, signal, patienceMs))) return;
     if (await isProjectDeleted(ports.database, of)) {
       await finishExport(ports, exportId, { to: 'FAILED', reason: 'Its project was deleted.' });
       return;
@@ -48,13 +54,18 @@ export async function coordinateExport(ports: WorkPorts, exportId: string, signa
   if (of.status === 'RUNNING') await advanceExport(ports, exportId);
 }
 
-async function isLogStored({ log }: ExportPorts, { logPosition }: ExportRecord, signal: AbortSignal): Promise<boolean> {
+async function isLogStored(
+  { log }: ExportPorts,
+  { logPosition }: ExportRecord,
+  signal: AbortSignal | undefined,
+  patienceMs: number,
+): Promise<boolean> {
   const endMs = performance.now() + patienceMs;
   for (const [name, position] of Object.entries(logPosition ?? {})) {
     const topic = topics.find((each) => each.name === name);
     if (topic === undefined) continue;
     while (!(await log.stored(topic, position))) {
-      if (signal.aborted || performance.now() > endMs) return false;
+      if (signal?.aborted || performance.now() >= endMs) return false;
       await pause(askEveryMs);
     }
   }

@@ -18,7 +18,7 @@ export interface ExportWorkers {
   stop(): Promise<void>;
 }
 
-/** @throws WORK_FILE_UNUSABLE where the work folder cannot be used; JOBS_UNAVAILABLE. */
+/** @throws WORK_FILE_UNUSABLE where the work folder cannot be used. */
 export async function startExportWorkers(
   ports: WorkPorts & { readonly jobs: Jobs },
   options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
@@ -38,9 +38,13 @@ export async function startExportWorkers(
   jobs.work('export-run', ({ run_id: runId }) => track(attemptRun({ ...ports, attempts, folders }, runId)), {
     concurrency: options.concurrency,
   });
-  jobs.work('sweep-exports', () => sweepExports(ports));
   // Begins with one at once, which finds what was going on when the last process ended.
-  await jobs.every('sweep-exports', options.sweepMs, {});
+  let nextSweep: NodeJS.Timeout | undefined;
+  const sweep = async () => {
+    await track(sweepExports(ports));
+    if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
+  };
+  void sweep();
   const hide = unfinishedExports.showing(async () => {
     const counted = await database.query<{ status: string; value: number }>(
       `SELECT status, count(*) AS value FROM bulk_exports WHERE finished_at IS NULL AND interval_hours IS NULL GROUP BY status`,
@@ -50,6 +54,7 @@ export async function startExportWorkers(
   return {
     stop: async () => {
       attempts.stop();
+      clearTimeout(nextSweep);
       await Promise.allSettled(underWay);
       hide();
       await folders.close();

@@ -4,13 +4,14 @@
  *
  *   1. Exports past their time are TIMEDOUT, with their runs.
  *   2. Schedules spawn what is due.
- *   3. CREATED exports are queued, of each workspace as many as it may run; and RUNNING ones that have no run left.
+ *   3. CREATED exports are started that can be, of each workspace as many as it may run; RUNNING ones that have no run left end.
  *   4. Runs are queued that a worker could take up.
  *   5. What runs that are over have left in a bucket is removed.
  *
- * Jobs that are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
+ * Nothing of this comes out of a queue: it is what rebuilds them. Any number of processes may sweep at the same time. Jobs that are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
  */
-import { enqueueExport, enqueueRun } from './enqueue.ts';
+import { coordinateExport } from './coordinate-export.ts';
+import { enqueueRun } from './enqueue.ts';
 import type { WorkPorts } from './export-ports.ts';
 import { finishExport } from './finish-export.ts';
 import { dueRuns } from './runs/due-runs.ts';
@@ -22,7 +23,7 @@ const tidyForHours = 24;
 const tidiedAtOnce = 20;
 
 export async function sweepExports(ports: WorkPorts): Promise<void> {
-  const parts = [endLate, spawnDue, queueExports, queueRuns, tidyRuns] as const;
+  const parts = [endLate, spawnDue, lookAtExports, queueRuns, tidyRuns] as const;
   for (const part of parts) {
     await part(ports).catch((err) =>
       ports.logger.warn({ err, part: part.name }, 'a part of the sweep of exports failed'),
@@ -41,7 +42,7 @@ async function endLate(ports: WorkPorts): Promise<void> {
   for (const { id } of late) await finishExport(ports, id, { to: 'TIMEDOUT', reason });
 }
 
-async function queueExports(ports: WorkPorts): Promise<void> {
+async function lookAtExports(ports: WorkPorts): Promise<void> {
   const waiting = await ports.database.query<{ id: string }>(
     `SELECT id FROM (
        SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS place FROM bulk_exports
@@ -52,7 +53,11 @@ async function queueExports(ports: WorkPorts): Promise<void> {
        AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)`,
     [ports.limits.exportsPerWorkspace],
   );
-  for (const { id } of waiting) await enqueueExport(ports, id);
+  for (const { id } of waiting) {
+    await coordinateExport(ports, id, undefined, 0).catch((err) =>
+      ports.logger.warn({ err, exportId: id }, 'a bulk export could not be brought on'),
+    );
+  }
 }
 
 async function queueRuns(ports: WorkPorts): Promise<void> {

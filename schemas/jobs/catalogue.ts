@@ -75,15 +75,6 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 2,
   },
-  /** Finds bulk exports that are due, out of time, or not in the queues. */
-  'sweep-exports': {
-    payload: Type.Object({}, closed),
-    timeoutMs: 300_000,
-    attempts: 1,
-    retryDelayMs: 0,
-    growing: false,
-    concurrency: 1,
-  },
 } as const satisfies Record<string, JobEntry>;
 
 export type JobCatalogue = Readonly<Record<string, JobEntry>>;

@@ -12,7 +12,6 @@ const released: readonly [keyof typeof jobCatalogue, unknown][] = [
   ['delete-project-runs', { workspace_id: id, project_id: id }],
   ['coordinate-export', { export_id: id }],
   ['export-run', { run_id: id }],
-  ['sweep-exports', {}],
 ];
 
 describe('the catalogue of jobs', () => {

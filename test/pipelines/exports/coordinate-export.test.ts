@@ -39,6 +39,7 @@ describe('an export waits as CREATED', () => {
     expect(made.statusReason).toMatch(/stored/);
     const giveUp = AbortSignal.timeout(50);
     await coordinateExport(ports, made.id, giveUp);
+    await coordinateExport(ports, made.id, undefined, 0);
     expect(await shop.read(made.id)).toMatchObject({ status: 'CREATED', startedAt: null });
     const waiting = coordinateExport(ports, made.id, new AbortController().signal);
     await until('it asks', () => log.asked.length > 3);
@@ -138,6 +139,47 @@ describe('an export that starts', () => {
     const failed = await shop.read(never);
     expect(failed).toMatchObject({ status: 'FAILED', manifestAt: null });
     expect(failed.statusReason).toContain('manifest');
+  });
+});
+
+describe('the manifest', () => {
+  it('stays where two look at the end of an export at the same moment', async () => {
+    await open();
+    const made = await shop.create();
+    await shop.start(made.id);
+    await shop.database.execute(
+      `UPDATE bulk_export_runs SET status = 'COMPLETED', finished_at = now() WHERE bulk_export_id = $1`,
+      [made.id],
+    );
+    await Promise.all([1, 2, 3, 4].map(() => shop.start(made.id)));
+    expect((await shop.read(made.id)).status).toBe('COMPLETED');
+    expect([...(await shop.objects()).keys()]).toEqual([expect.stringMatching(/_manifest\.json$/)]);
+  });
+
+  it('is taken back where the export was cancelled while it was written', async () => {
+    await open();
+    const made = await shop.create();
+    await shop.start(made.id);
+    await shop.database.execute(
+      `UPDATE bulk_export_runs SET status = 'COMPLETED', finished_at = now() WHERE bulk_export_id = $1`,
+      [made.id],
+    );
+    const ports: WorkPorts = {
+      ...shop.ports,
+      openStore: async (place) => {
+        const store = await shop.ports.openStore(place);
+        return {
+          ...store,
+          put: async (...args) => {
+            await store.put(...args);
+            await cancelExport(shop.ports, shop.workspaceId, made.id);
+          },
+        };
+      },
+    };
+    await coordinateExport(ports, made.id);
+    expect(await shop.read(made.id)).toMatchObject({ status: 'CANCELLED', manifestAt: null });
+    expect([...(await shop.objects()).keys()]).toEqual([]);
   });
 });
 

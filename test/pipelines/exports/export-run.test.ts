@@ -1,9 +1,8 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { finishExport } from '../../../pipelines/exports/finish-export.ts';
-import type { SliceSource } from '../../../pipelines/exports/runs/export-run.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
+import { type Death, deaths, portsThatDie } from './deaths.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;
@@ -170,76 +169,21 @@ describe('membership', () => {
   });
 });
 
-/** Where a worker can be stopped: before or after each thing that it does to the world, the how manieth time. */
-const steps = [
-  ...['count', 'find', 'read', 'encode'].flatMap((step) => [1, 2, 3].map((time) => [step, 'before', time] as const)),
-  ...['upload', 'upload in parts', 'record'].flatMap((step) =>
-    (['before', 'after'] as const).flatMap((when) => [1, 2, 4].map((time) => [step, when, time] as const)),
-  ),
-].filter(([step, , time]) => step !== 'count' || time <= 2);
-
 /**
  * A worker that dies there: what it is about to do never ends, and it stops moving its lease on. Its lease is then taken to have run out.
  */
-function dyingWorker(step: string, when: 'before' | 'after', time: number) {
-  const dead = new Promise<never>(() => undefined);
+function dyingWorker(death: Death) {
   let died: () => void = () => undefined;
-  const death = new Promise<void>((resolve) => {
+  const dead = new Promise<void>((resolve) => {
     died = resolve;
   });
-  const counts = new Map<string, number>();
-  const maybeDie = async (at: string, moment: 'before' | 'after') => {
-    if (at !== step || moment !== when) return;
-    const count = (counts.get(at) ?? 0) + 1;
-    counts.set(at, count);
-    if (count < time) return;
-    died();
-    await dead;
-  };
-  const around = <Args extends unknown[], Result>(at: string, work: (...args: Args) => Promise<Result>) => {
-    return async (...args: Args) => {
-      await maybeDie(at, 'before');
-      const result = await work(...args);
-      await maybeDie(at, 'after');
-      return result;
-    };
-  };
-  const worker = shop.worker({
-    openSource: (...scope) => {
-      const source: SliceSource<unknown> = shop.ports.openSource(...scope);
-      return {
-        count: around('count', source.count),
-        find: around('find', source.find),
-        read: around('read', source.read),
-        encode: around('encode', source.encode),
-        close: source.close,
-      };
-    },
-    openStore: async (place) => {
-      const store = await shop.ports.openStore(place);
-      const upload: ObjectStore['upload'] = async (key, path, options) => {
-        await maybeDie('upload', 'before');
-        await options?.noteUpload?.('upload of the one who dies');
-        await maybeDie('upload in parts', 'before');
-        const uploaded = await store.upload(key, path, { signal: options?.signal });
-        await maybeDie('upload', 'after');
-        await maybeDie('upload in parts', 'after');
-        return uploaded;
-      };
-      return { ...store, upload };
-    },
-    database: {
-      ...shop.database,
-      transaction: async (work, options) => {
-        // Of the transactions of an attempt the first takes the run up, the others record files.
-        await maybeDie('record', 'before');
-        const result = await shop.database.transaction(work, options);
-        await maybeDie('record', 'after');
-        return result;
-      },
-    },
-  });
-  return { worker, death };
+  const worker = shop.worker(
+    portsThatDie(shop.ports, death, () => {
+      died();
+      return new Promise<never>(() => undefined);
+    }),
+  );
+  return { worker, dead };
 }
 
 describe('after a death', () => {
@@ -259,13 +203,13 @@ describe('after a death', () => {
     return new Map(objects.map(([key, body]) => [key.slice(-'000001.parquet'.length), body.toString('base64')]));
   }
 
-  it.each(steps)('%s the %s (%s), the rest is done and nothing twice', async (step, when, time) => {
+  it.each(deaths)('$when $step ($time), the rest is done and nothing twice', async (death) => {
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     await shop.start(made.id);
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
-    const { worker, death } = dyingWorker(step, when, time);
+    const { worker, dead } = dyingWorker(death);
     void worker.attempt(runId).catch(() => undefined);
-    await death;
+    await dead;
     await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
       runId,
     ]);

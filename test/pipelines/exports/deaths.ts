@@ -1,0 +1,76 @@
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
+import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import type { SliceSource } from '../../../pipelines/exports/runs/export-run.ts';
+
+/** Where a worker dies: before or after something that it does to the world, the how manieth time. */
+export interface Death {
+  readonly step: 'count' | 'find' | 'read' | 'encode' | 'upload' | 'upload in parts' | 'record';
+  readonly when: 'before' | 'after';
+  readonly time: number;
+}
+
+/** Of a run with four parts. A run is counted twice. */
+export const deaths: readonly Death[] = [
+  ...(['count', 'find', 'read', 'encode'] as const).flatMap((step) =>
+    (step === 'count' ? [1, 2] : [1, 2, 3]).map((time) => ({ step, when: 'before', time }) as const),
+  ),
+  ...(['upload', 'upload in parts', 'record'] as const).flatMap((step) =>
+    (['before', 'after'] as const).flatMap((when) => [1, 2, 4].map((time) => ({ step, when, time }) as const)),
+  ),
+];
+
+/** The ports of a worker that calls `die` there, which does not come back. */
+export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<never>): WorkPorts {
+  let count = 0;
+  let uploads = 0;
+  const maybeDie = async (step: Death['step'], when: Death['when']) => {
+    if (step !== death.step || when !== death.when || ++count < death.time) return;
+    await die();
+  };
+  const around = <Args extends unknown[], Result>(step: Death['step'], work: (...args: Args) => Promise<Result>) => {
+    return async (...args: Args) => {
+      await maybeDie(step, 'before');
+      const result = await work(...args);
+      await maybeDie(step, 'after');
+      return result;
+    };
+  };
+  return {
+    ...ports,
+    openSource: (...scope) => {
+      const source: SliceSource<unknown> = ports.openSource(...scope);
+      return {
+        count: around('count', source.count),
+        find: around('find', source.find),
+        read: around('read', source.read),
+        encode: around('encode', source.encode),
+        close: source.close,
+      };
+    },
+    openStore: async (place) => {
+      const store = await ports.openStore(place);
+      const upload: ObjectStore['upload'] = async (key, path, options) => {
+        await maybeDie('upload', 'before');
+        await options?.noteUpload?.('upload of the one who dies');
+        await maybeDie('upload in parts', 'before');
+        const uploaded = await store.upload(key, path, { signal: options?.signal });
+        uploads += 1;
+        await maybeDie('upload', 'after');
+        await maybeDie('upload in parts', 'after');
+        return uploaded;
+      };
+      return { ...store, upload };
+    },
+    database: {
+      ...ports.database,
+      // Of the transactions those count that record a file: they come after an upload.
+      transaction: ((work, options) =>
+        uploads === 0
+          ? ports.database.transaction(work, options)
+          : around('record', ports.database.transaction)(
+              work as never,
+              options,
+            )) as WorkPorts['database']['transaction'],
+    },
+  };
+}
