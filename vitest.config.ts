@@ -11,6 +11,7 @@ const suitesOnTheStack = [
   'test/**/*.stack.ts',
   'test/infra/{clickhouse,jobs,migrations,postgres}/*.test.ts',
   'test/pipelines/{attachments,feedback,projects,runs,streams,tenants,usage}/*.test.ts',
+  'test/pipelines/exports/coordinate-export.test.ts',
   'test/pipelines/ingest/sink/*.test.ts',
 ];
 

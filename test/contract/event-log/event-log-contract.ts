@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Cut, EventLog, LogBatch, LogMessage } from '../../../infra/event-log/event-log.ts';
+import {
+  type Cut,
+  type EventLog,
+  type LogBatch,
+  type LogMessage,
+  storingGroup,
+} from '../../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { runEvents } from '../../../schemas/topics.ts';
@@ -195,6 +201,26 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
         const cuts = await reopened.unfinishedCuts();
         return cuts.length === 0 || JSON.stringify(cuts) === JSON.stringify([cut]);
       });
+    });
+
+    test('a position tells when everything that was published before it is stored', async () => {
+      const beginning = await under.log.position(topic);
+      expect(await under.log.stored(topic, beginning)).toBe(true);
+      let goOn: () => void = () => undefined;
+      const held = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      const { records } = await consume(() => held, generous, storingGroup(topic));
+      const published = under.log.publish(topic, [message('one'), message('two'), message('three')]);
+      await until('an event', () => records().length > 0);
+      const position = JSON.parse(JSON.stringify(await under.log.position(topic)));
+      // Where publishing waits for the storing, there is nothing to wait for behind it.
+      const waits = Object.keys(position).length === 0;
+      expect(await under.log.stored(topic, position)).toBe(waits);
+      goOn();
+      await published;
+      await until('all to be stored', () => under.log.stored(topic, position));
+      expect(await under.log.stored(topic, beginning)).toBe(true);
     });
 
     test('a schema id leads to its schema, and an unknown one to nothing', async () => {
