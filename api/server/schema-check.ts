@@ -39,6 +39,9 @@ function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, place: str
       const msg = words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
       return [{ loc: path, msg, type: 'enum' }];
     }
+    // What a closed object does not have: each such field is a fault by itself, and the object's own one says no more.
+    if (keyword === 'boolean') return [{ loc: path, msg: 'Field not known', type: 'extra_forbidden' }];
+    if (keyword === 'additionalProperties') return [];
     if (keyword === 'required') {
       const missing = Array.isArray(params.requiredProperties) ? params.requiredProperties : [];
       return missing.map((name) => ({ loc: [...path, String(name)], msg: 'Field required', type: 'missing' }));
@@ -53,7 +56,8 @@ function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
   for (const segment of segmentsOf(schemaPath.replace(/(?:\/anyOf\/\d+)+$/, ''))) {
     at = (at as Record<string, unknown> | undefined)?.[segment];
   }
-  const leaves = leavesOf(at as Leaf | undefined).filter(({ type }) => type !== 'null');
+  if (typeof at !== 'object' || at === null) return undefined;
+  const leaves = leavesOf(at as Leaf).filter(({ type }) => type !== 'null');
   const words = leaves.filter((leaf) => 'const' in leaf).map((leaf) => String(leaf.const));
   return words.length > 0 && words.length === leaves.length ? words : undefined;
 }
@@ -64,7 +68,7 @@ interface Leaf {
   readonly anyOf?: readonly Leaf[];
 }
 
-function leavesOf(schema: Leaf = {}): Leaf[] {
+function leavesOf(schema: Leaf): Leaf[] {
   return schema.anyOf?.flatMap(leavesOf) ?? [schema];
 }
 

@@ -59,6 +59,15 @@ describe('compileCheck', () => {
     expect(check(words, value)).toEqual(result);
   });
 
+  it.each([
+    { a: 1, b: 2 },
+    { a: 1, b: 2, c: 3 },
+  ])('names the field that a closed object does not have: %j', (value) => {
+    const closed = Type.Object({ a: Type.Integer() }, { additionalProperties: false });
+    const faults = check(Type.Object({ inner: Type.Union([closed, Type.Null()]) }), { inner: value }) as object[];
+    expect(faults).toContainEqual({ loc: ['body', 'inner', 'b'], msg: 'Field not known', type: 'extra_forbidden' });
+  });
+
   it('leaves what is more than a list of words as it is', () => {
     expect(check(words, { number: 0 })).toMatchObject([{ msg: 'must be >= 1' }, {}, {}]);
   });

@@ -14,11 +14,14 @@ const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za
 /** What travels in headers of requests, so no spaces and no control characters. */
 const secretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
 
-const Credentials = Type.Object({
-  access_key_id: secretText(255),
-  secret_access_key: secretText(2_048),
-  session_token: optional(secretText(2_048), { description: 'Of temporary credentials.' }),
-});
+const Credentials = Type.Object(
+  {
+    access_key_id: secretText(255),
+    secret_access_key: secretText(2_048),
+    session_token: optional(secretText(2_048), { description: 'Of temporary credentials.' }),
+  },
+  { additionalProperties: false },
+);
 
 const NewConfig = Type.Object({
   bucket_name: optional(Type.String({ minLength: 3, maxLength: 63 })),

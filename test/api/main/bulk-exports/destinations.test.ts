@@ -175,6 +175,12 @@ const bad: readonly (readonly [what: string, payload: () => object, status: numb
   ['a role', () => s3({ aws_role_arn: 'arn:aws:iam::1:role/x' }), 400, /aws_role_arn/],
   ['no credentials', () => s3({}, { credentials: undefined }), 400, /needs credentials/],
   ['credentials that are null', () => s3({}, { credentials: null }), 400, /needs credentials/],
+  [
+    'a field of credentials that there is none of',
+    () => s3({}, { credentials: { access_key_id: 'x', secret_access_key: 'y', secret: 'z' } }),
+    422,
+    /"secret"/,
+  ],
   ['half of the credentials', () => s3({}, { credentials: { access_key_id: 'x' } }), 422, /secret_access_key/],
   [
     'an empty secret',
