@@ -4,9 +4,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
-import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
 import { until } from '../../infra/until.ts';
+import { type Disturbance, disturbedPorts, failingPorts, type Step } from './disturbed.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
 const dayMicros = 86_400_000_000;
@@ -42,50 +42,8 @@ const runOf = async (exportId: string) => {
   return run;
 };
 
-/** Ports whose step does this instead of, or before, what it does. */
-type Step = 'count' | 'find' | 'read' | 'encode' | 'upload' | 'open';
-function disturbed(step: Step, disturb: (signal: AbortSignal | undefined) => Promise<void>): Partial<WorkPorts> {
-  return {
-    openSource: (...scope) => {
-      const source = shop.ports.openSource(...scope);
-      return {
-        ...source,
-        count: async (signal) => {
-          if (step === 'count') await disturb(signal);
-          return source.count(signal);
-        },
-        find: async (after, signal) => {
-          if (step === 'find') await disturb(signal);
-          return source.find(after, signal);
-        },
-        read: async (slice, folder, signal) => {
-          if (step === 'read') await disturb(signal);
-          return source.read(slice, folder, signal);
-        },
-        encode: async (read, folder, signal) => {
-          if (step === 'encode') await disturb(signal);
-          return source.encode(read, folder, signal);
-        },
-      };
-    },
-    openStore: async (place) => {
-      if (step === 'open') await disturb(undefined);
-      const store = await shop.ports.openStore(place);
-      return {
-        ...store,
-        upload: async (key, path, options) => {
-          if (step === 'upload') await disturb(options?.signal);
-          return store.upload(key, path, options);
-        },
-      };
-    },
-  };
-}
-
-const failing = (step: Step, code: ErrorCode, parameters = {}) =>
-  disturbed(step, async () => {
-    throw fault(code, { step: 'write', reason: 'r', where: 'w', ...parameters });
-  });
+const disturbed = (step: Step, disturb: Disturbance) => disturbedPorts(shop.ports, step, disturb);
+const failing = (step: Step, code: ErrorCode) => failingPorts(shop.ports, step, code);
 
 describe('a failed attempt', () => {
   it.each([
@@ -116,7 +74,7 @@ describe('a failed attempt', () => {
 
   it('keeps the cause of each attempt, and is the last one when the retries are used up', async () => {
     const { exportId, runId, siblings } = await started(3);
-    const worker = shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE', { reason: 'SlowDown' }));
+    const worker = shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE'));
     for (let attempt = 0; attempt <= retries; attempt++) {
       expect((await shop.read(exportId)).status).toBe('RUNNING');
       await worker.attempt(runId);
@@ -377,46 +335,6 @@ describe('a lease', () => {
     } finally {
       await narrow.close();
     }
-  });
-});
-
-describe('what is left of a run that is over', () => {
-  it('is removed from the bucket by the sweep', async () => {
-    const { exportId, runId } = await started();
-    await shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE')).attempt(runId);
-    const { pendingUpload } = await runOf(exportId);
-    expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
-    // As a process that died between the end of the upload and the record would leave it.
-    const store = await shop.ports.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
-    const key = (pendingUpload?.path ?? '').replace(/^made\/by tests\//, '');
-    await store.put(key, Buffer.from('not recorded'));
-    await store.close();
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
-    await sweepExports(shop.ports);
-    expect((await runOf(exportId)).pendingUpload).toBeNull();
-    expect([...(await shop.objects()).keys()].filter((each) => each.includes(exportId))).toEqual([]);
-  });
-
-  it('cannot be removed for good where the destination is gone', async () => {
-    const { exportId, runId } = await started();
-    await shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE')).attempt(runId);
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
-    await sweepExports({
-      ...shop.ports,
-      openStore: async () => Promise.reject(fault('NOT_FOUND', { what: 'Destination' })),
-    });
-    expect((await runOf(exportId)).pendingUpload).toBeNull();
-  });
-
-  it('waits where the bucket does not answer now', async () => {
-    const { exportId, runId } = await started();
-    await shop.worker(failing('upload', 'DESTINATION_UNAVAILABLE')).attempt(runId);
-    await cancelExport(shop.ports, shop.workspaceId, exportId);
-    const away = { ...shop.ports, openStore: async () => Promise.reject(fault('DESTINATION_UNAVAILABLE')) };
-    await sweepExports(away);
-    expect((await runOf(exportId)).pendingUpload).not.toBeNull();
-    await sweepExports(shop.ports);
-    expect((await runOf(exportId)).pendingUpload).toBeNull();
   });
 });
 

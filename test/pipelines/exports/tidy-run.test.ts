@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { failingPorts } from './disturbed.ts';
+import { day, openWorkshop, type Workshop } from './workshop.ts';
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop({ exportsPerWorkspace: 1_000 });
+  await shop.store(12, day('2026-03-05'));
+});
+afterAll(() => shop?.close());
+
+const failing = () => failingPorts(shop.ports, 'upload', 'DESTINATION_UNAVAILABLE');
+const runOf = async (exportId: string) => {
+  const [run] = await shop.runs(exportId);
+  if (run === undefined) throw new Error('no run');
+  return run;
+};
+async function started() {
+  const { id: exportId } = await shop.create();
+  await shop.start(exportId);
+  return { exportId, runId: (await runOf(exportId)).id };
+}
+
+describe('what is left of a run that is over', () => {
+  it('is removed from the bucket by the sweep', async () => {
+    const { exportId, runId } = await started();
+    await shop.worker(failing()).attempt(runId);
+    const { pendingUpload } = await runOf(exportId);
+    expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
+    // As a process that died between the end of the upload and the record would leave it.
+    const store = await shop.ports.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
+    const key = (pendingUpload?.path ?? '').replace(/^made\/by tests\//, '');
+    await store.put(key, Buffer.from('not recorded'));
+    await store.close();
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await sweepExports(shop.ports);
+    expect((await runOf(exportId)).pendingUpload).toBeNull();
+    expect([...(await shop.objects()).keys()].filter((each) => each.includes(exportId))).toEqual([]);
+  });
+
+  it('cannot be removed for good where the destination is gone', async () => {
+    const { exportId, runId } = await started();
+    await shop.worker(failing()).attempt(runId);
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await sweepExports({
+      ...shop.ports,
+      openStore: async () => Promise.reject(fault('NOT_FOUND', { what: 'Destination' })),
+    });
+    expect((await runOf(exportId)).pendingUpload).toBeNull();
+  });
+
+  it('waits where the bucket does not answer now', async () => {
+    const { exportId, runId } = await started();
+    await shop.worker(failing()).attempt(runId);
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    const away = { ...shop.ports, openStore: async () => Promise.reject(fault('DESTINATION_UNAVAILABLE')) };
+    await sweepExports(away);
+    expect((await runOf(exportId)).pendingUpload).not.toBeNull();
+    await sweepExports(shop.ports);
+    expect((await runOf(exportId)).pendingUpload).toBeNull();
+  });
+});
