@@ -5,20 +5,22 @@
  *   2. send nested traces of three weeks with the stock `langsmith` SDK;
  *   3. wait until they are counted; print usage by project and day; write the CSV;
  *   4. read one trace back;
- *   5. compare every figure with what was sent: exit code 0 only if all are equal;
- *   6. stop everything, remove the folder, say how to go on.
+ *   5. export everything as Parquet to a folder and query the files with DuckDB;
+ *   6. compare every figure and every exported row with what was sent: exit code 0 only if all are equal;
+ *   7. stop everything, remove the folder, say how to go on.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Client } from 'langsmith';
 import type { Run } from 'langsmith/schemas';
+import { compareRuns, exportProjects, queryFiles, questionToFiles } from './export.ts';
 import { nextSteps } from './next-steps.ts';
 import { demoDays, firstDay, type PlannedTrace, planTraces } from './plan.ts';
 import { type Sent, sendTraces } from './send.ts';
 import { type DemoServer, startServer } from './server.ts';
-import { ProgressBar, traceTree, usageTable } from './show.ts';
+import { exportTable, ProgressBar, traceTree, usageTable } from './show.ts';
 import { type DemoTenants, makeTenants } from './tenants.ts';
-import { DemoUsage, timeOf } from './usage.ts';
+import { type Comparison, DemoUsage, timeOf } from './usage.ts';
 
 const csvFile = 'demo-usage.csv';
 const countedWithinMs = 30_000;
@@ -35,7 +37,7 @@ for (const name of Object.keys(process.env)) if (/^(LANGSMITH|LANGCHAIN)_/.test(
 // The SDK advises its own successor of `listRuns`, which asks another API.
 process.noDeprecation = true;
 
-console.log('Runlake demo: traces in, exact usage out.\n');
+console.log('Runlake demo: traces in, exact usage and Parquet out.\n');
 const starting = startServer();
 for (const [signal, code] of [
   ['SIGINT', 130],
@@ -85,7 +87,8 @@ async function tell(server: DemoServer): Promise<boolean> {
   writeFileSync(csvFile, csv);
   console.log(`\nThe same as CSV: ${csvFile} (${csv.trim().split('\r\n').length - 1} rows)`);
   await showTrace(server, tenants, traces, sent);
-  return compare(usage, traces);
+  const files = await showExport(server, tenants, nowMs);
+  return compare([...(await usage.compare(traces)), compareRuns(sent.runs, files.runs)]);
 }
 
 /** Reads the newest failed support ticket back, with the SDK. */
@@ -100,12 +103,25 @@ async function showTrace(server: DemoServer, { keyOf }: DemoTenants, traces: rea
   console.log(traceTree(runs));
 }
 
-async function compare(usage: DemoUsage, traces: readonly PlannedTrace[]): Promise<boolean> {
+/** Exports everything, and asks DuckDB about the files. */
+async function showExport(server: DemoServer, tenants: DemoTenants, nowMs: number) {
+  console.log('');
+  const made = await step('Exporting every project as Parquet to a folder', exportProjects(server, tenants, nowMs));
+  const size = `${made.files} files, ${Math.round(made.bytes / 1_000).toLocaleString('en')} kB`;
+  console.log(`  ${made.rows.toLocaleString('en')} rows in ${size}. DuckDB reads them:\n`);
+  console.log(`  ${questionToFiles}\n`);
+  const found = await queryFiles(server.exportFolder, made);
+  console.log(exportTable(found.summary));
+  return found;
+}
+
+function compare(comparisons: readonly Comparison[]): boolean {
   console.log('\nComparing with what was sent:\n');
-  const comparisons = await usage.compare(traces);
   for (const { what, figures, differences } of comparisons) {
     const verdict =
-      differences.length === 0 ? `all ${figures} figures equal` : `${differences.length} of ${figures} differ`;
+      differences.length === 0
+        ? `all ${figures.toLocaleString('en')} figures equal`
+        : `${differences.length} of ${figures} differ`;
     console.log(`  ${differences.length === 0 ? '✓' : '✗'} ${what}: ${verdict}`);
     for (const difference of differences.slice(0, 10)) console.log(`      ${difference}`);
   }

@@ -160,7 +160,3 @@ export function planTraces(count: number, nowMs: number): PlannedTrace[] {
 export function firstDay(nowMs: number): number {
   return Math.floor(nowMs / dayMs) * dayMs - (demoDays - 1) * dayMs;
 }
-
-export function runsOf(step: Step): number {
-  return 1 + (step.steps ?? []).reduce((sum, inner) => sum + runsOf(inner), 0);
-}

@@ -1,13 +1,14 @@
 import { Client } from 'langsmith';
 import { RunTree } from 'langsmith/run_trees';
-import { type PlannedTrace, randomNumbers, runsOf, type Sender, type Step } from './plan.ts';
+import { type PlannedTrace, randomNumbers, type Sender, type Step } from './plan.ts';
 import type { DemoServer } from './server.ts';
 import type { DemoTenants } from './tenants.ts';
 
 export interface Sent {
   /** Root runs, in the order of the plan. */
   readonly roots: readonly RunTree[];
-  readonly runs: number;
+  /** Every run, as the SDK has it. */
+  readonly runs: readonly RunTree[];
   readonly lateEnds: number;
 }
 
@@ -30,7 +31,7 @@ export async function sendTraces(
   const random = randomNumbers(7);
   const roots: RunTree[] = [];
   const ends: (() => Promise<void>)[] = [];
-  let runs = 0;
+  const runs: RunTree[] = [];
   for (const [index, trace] of traces.entries()) {
     const client = clients.get(trace.sender) as Client;
     const root = new RunTree({
@@ -43,13 +44,12 @@ export async function sendTraces(
       client,
     });
     roots.push(root);
-    runs += runsOf(trace.root);
-    const end = await sendRun(root, trace.root, trace, random);
+    const end = await sendRun(root, trace.root, trace, random, runs);
     if (trace.endsLate) ends.push(end);
     else await end();
     if ((index + 1) % batchTraces === 0 || index + 1 === traces.length) {
       await durable();
-      onProgress(index + 1, runs);
+      onProgress(index + 1, runs.length);
     }
   }
   for (const end of ends) await end();
@@ -63,9 +63,11 @@ async function sendRun(
   step: Step,
   trace: PlannedTrace,
   random: () => number,
+  sent: RunTree[],
   durationMs = trace.durationMs,
 ): Promise<() => Promise<void>> {
   await run.postRun();
+  sent.push(run);
   const innerSteps = step.steps ?? [];
   let startMs = run.start_time;
   for (const [index, inner] of innerSteps.entries()) {
@@ -78,7 +80,7 @@ async function sendRun(
     });
     // What fails is the last thing that was done.
     const last = index === innerSteps.length - 1;
-    const end = await sendRun(child, inner, { ...trace, fails: trace.fails && last }, random, innerMs);
+    const end = await sendRun(child, inner, { ...trace, fails: trace.fails && last }, random, sent, innerMs);
     await end();
     startMs += innerMs;
   }

@@ -5,7 +5,7 @@
  * engines, folder.
  */
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +14,8 @@ import { generateKey } from '../../pipelines/tenants/key-format.ts';
 export interface DemoServer {
   readonly url: string;
   readonly adminKey: string;
-  readonly folder: string;
+  /** Root of local exports. */
+  readonly exportFolder: string;
   /** Settles only if the server ends by itself: rejects with what it said last. */
   readonly ended: Promise<never>;
   /** Stops it and removes its folder. May be called at any time, also twice. */
@@ -27,11 +28,14 @@ const stopWithinMs = 40_000;
 
 export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Promise<void> } {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-demo-'));
+  const exportFolder = join(folder, 'bucket');
+  mkdirSync(exportFolder);
   const adminKey = generateKey();
   const child = spawn(process.execPath, [program, 'all'], {
     env: {
       ...withoutSettings(process.env),
-      RUNLAKE_DATA_DIR: folder,
+      RUNLAKE_DATA_DIR: join(folder, 'data'),
+      RUNLAKE_LOCAL_EXPORT_ROOT: exportFolder,
       RUNLAKE_PORT: '0',
       RUNLAKE_BOOTSTRAP_API_KEY: adminKey,
       RUNLAKE_LOG_LEVEL: 'warn',
@@ -71,7 +75,7 @@ export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Pr
       const [, url] = /Runlake answers at (\S+)/.exec(output) ?? [];
       if (url === undefined) return;
       clearTimeout(timer);
-      resolve({ url, adminKey, folder, ended, stop });
+      resolve({ url, adminKey, exportFolder, ended, stop });
     };
     child.stdout.on('data', read);
     child.stderr.on('data', read);

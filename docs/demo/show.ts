@@ -57,6 +57,26 @@ export function usageTable(counts: Counts, firstDayMs: number, days: number): st
   ].join('\n');
 }
 
+/** What DuckDB found in the exported files, a line a project. */
+export function exportTable(rows: readonly Readonly<Record<string, unknown>>[]): string {
+  const columns = ['project', 'runs', 'traces', 'failed', 'tokens', 'cost', 'seconds'];
+  const cells = rows.map((row) =>
+    columns.map((column) => {
+      const value = row[column];
+      if (column === 'cost') return `$${value}`;
+      if (column === 'seconds') return Number(value).toFixed(2);
+      return /^\d+$/.test(String(value)) ? Number(value).toLocaleString('en') : String(value);
+    }),
+  );
+  const widths = columns.map((head, column) =>
+    Math.max(head.length, ...cells.map((line) => line[column]?.length ?? 0)),
+  );
+  const lineOf = (line: readonly string[]) =>
+    `  ${line.map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ')}`;
+  const rule = `  ${widths.map((width) => '─'.repeat(width)).join('  ')}`;
+  return [lineOf(columns), rule, ...cells.map(lineOf)].join('\n');
+}
+
 /** A trace as a tree: what ran inside what, for how long, with how many tokens. */
 export function traceTree(runs: readonly Run[]): string {
   const lines: { tree: string; run: Run }[] = [];

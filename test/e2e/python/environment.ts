@@ -3,14 +3,21 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-const requirements = fileURLToPath(new URL('requirements.txt', import.meta.url));
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
 
 /**
- * The Python of a virtual environment with the pinned packages, made at the first call and kept in `.python/`.
+ * The Python of a virtual environment with packages pinned in a file here, made at the first call and kept: the SDK's in `.python/`,
+ * what reads Parquet in `.python-parquet/`.
  * @returns the interpreter, or why there is none: the caller skips with that reason, except in CI.
  */
-export function pythonEnvironment(): { python: string } | { missing: string } {
+export function pythonEnvironment(packages: 'sdk' | 'parquet' = 'sdk'): { python: string } | { missing: string } {
+  return packages === 'sdk'
+    ? makeEnvironment('requirements.txt', root, 'run the stock Python SDK')
+    : makeEnvironment('parquet.txt', `${root}-parquet`, 'read Parquet with pandas');
+}
+
+function makeEnvironment(file: string, root: string, purpose: string): { python: string } | { missing: string } {
+  const requirements = fileURLToPath(new URL(file, import.meta.url));
   const wanted = createHash('sha256').update(readFileSync(requirements)).digest('hex');
   const stamp = `${root}/${wanted}`;
   if (existsSync(stamp)) return { python: `${root}/bin/python` };
@@ -30,6 +37,6 @@ export function pythonEnvironment(): { python: string } | { missing: string } {
       .trim()
       .split('\n')
       .at(-1);
-    return { missing: `Python 3 with pip and venv is needed to run the stock Python SDK: ${said}` };
+    return { missing: `Python 3 with pip and venv is needed to ${purpose}: ${said}` };
   }
 }
