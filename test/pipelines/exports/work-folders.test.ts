@@ -1,0 +1,52 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
+
+let root: string;
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'runlake-work-'));
+});
+afterEach(() => rm(root, { recursive: true, force: true }));
+
+test('an attempt has a folder of its own, which is gone afterwards, however it ends', async () => {
+  const folders = await openWorkFolders(join(root, 'not', 'there', 'yet'));
+  const seen: string[] = [];
+  const use = (work: () => Promise<void>) =>
+    folders.during('run', async (folder) => {
+      seen.push(folder);
+      await writeFile(join(folder, 'part'), 'x');
+      await work();
+    });
+  await Promise.all([use(async () => {}), use(async () => {})]);
+  await expect(use(async () => Promise.reject(new Error('r')))).rejects.toThrow('r');
+  expect(new Set(seen).size).toBe(3);
+  expect(seen.filter((folder) => existsSync(folder))).toEqual([]);
+  await folders.close();
+  expect(await readdir(join(root, 'not', 'there', 'yet'))).toEqual([]);
+});
+
+test('what a process that died has left is removed by the next one; what lives, and what is not ours, stays', async () => {
+  const living = await openWorkFolders(root);
+  const { pid } = spawnSync(process.execPath, ['-e', '']);
+  const dead = join(root, `${pid}-0123456789ab`);
+  await mkdir(dead);
+  await writeFile(join(dead, 'owner.json'), JSON.stringify({ pid, identity: 'of another time' }));
+  await writeFile(join(dead, 'part.parquet'), 'half');
+  const beingMade = join(root, '1-ba9876543210');
+  await mkdir(beingMade);
+  await mkdir(join(root, 'of somebody else'));
+  const next = await openWorkFolders(root);
+  expect(existsSync(dead)).toBe(false);
+  expect(existsSync(beingMade)).toBe(true);
+  expect(await readdir(root)).toHaveLength(4);
+  await Promise.all([living.close(), next.close()]);
+});
+
+test('a folder that cannot be used is said so', async () => {
+  await writeFile(join(root, 'file'), '');
+  await expect(openWorkFolders(join(root, 'file', 'below'))).rejects.toMatchObject({ code: 'WORK_FILE_UNUSABLE' });
+});
