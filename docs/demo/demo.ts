@@ -117,10 +117,10 @@ async function showExport(server: DemoServer, tenants: DemoTenants, nowMs: numbe
 
 function compare(comparisons: readonly Comparison[]): boolean {
   console.log('\nComparing with what was sent:\n');
-  for (const { what, figures, differences } of comparisons) {
+  for (const { what, figures, called = 'figures', differences } of comparisons) {
     const verdict =
       differences.length === 0
-        ? `all ${figures.toLocaleString('en')} figures equal`
+        ? `all ${figures.toLocaleString('en')} ${called} equal`
         : `${differences.length} of ${figures} differ`;
     console.log(`  ${differences.length === 0 ? '✓' : '✗'} ${what}: ${verdict}`);
     for (const difference of differences.slice(0, 10)) console.log(`      ${difference}`);

@@ -128,7 +128,7 @@ export function compareRuns(runs: readonly RunTree[], exported: ReadonlyMap<stri
   const differences = ids
     .filter((id) => sent.get(id) !== exported.get(id))
     .map((id) => `${id}: sent ${sent.get(id) ?? 'nothing'}, exported ${exported.get(id) ?? 'nothing'}`);
-  return { what: 'in the Parquet files, row by row', figures: ids.length, differences };
+  return { what: 'in the Parquet files, value by value', figures: ids.length, called: 'rows', differences };
 }
 
 function sentRun(run: RunTree): string {

@@ -12,6 +12,8 @@ export type Counts = ReadonlyMap<string, number>;
 export interface Comparison {
   readonly what: string;
   readonly figures: number;
+  /** What they are, where they are no counts. */
+  readonly called?: string;
   /** Each figure that differs, in words. */
   readonly differences: readonly string[];
 }

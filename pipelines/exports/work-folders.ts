@@ -41,7 +41,7 @@ async function open(root: string): Promise<WorkFolders> {
     async during(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
       await mkdir(folder).catch((cause: NodeJS.ErrnoException) => {
-        throw unusable(folder, cause);
+        throw unusable(root, cause);
       });
       try {
         return await work(folder);

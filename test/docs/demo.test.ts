@@ -55,7 +55,7 @@ describe('the demo', () => {
     for (const what of ['workspace and day', 'project and day', 'user and day', 'api key and day', 'project and hour'])
       expect(said.output).toMatch(new RegExp(`✓ by ${what}: all \\d+ figures equal`));
     expect(said.output).toMatch(/^ {2}project +runs +traces +failed +tokens +cost +seconds$/m);
-    expect(said.output).toMatch(/✓ in the Parquet files, row by row: all \d+ figures equal/);
+    expect(said.output).toMatch(/✓ in the Parquet files, value by value: all \d+ rows equal/);
     expect(said.output).not.toMatch(/✗ (by|in)|warn/i);
     const csv = readFileSync(join(folder, 'demo-usage.csv'), 'utf8');
     expect(csv).toMatch(/^Time Bucket Start,.*,Traces\r\n/);
