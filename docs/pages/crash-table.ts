@@ -301,3 +301,17 @@ export const embeddedRows: readonly CrashRow[] = [
     proofs: engines('kill -9 of %s under load: clients are told to wait, nothing is lost or doubled'),
   },
 ];
+
+/** Bulk exports: the rows in Postgres are the truth, the queue only says which of them to look at. */
+export const exportRows: readonly CrashRow[] = [
+  {
+    where: 'A worker of an export',
+    what: 'Dies at any step of a run: counting, finding, reading, encoding, uploading, recording',
+    happens:
+      'Its lease runs out, another worker takes the run up behind the last recorded file. A part that was on its way is written ' +
+      'again, over whatever is there. It costs no retry.',
+    proofs: proofs('test/crash/exports.test.ts')(
+      '$when $step: another one goes on, and nothing finished is done twice',
+    ),
+  },
+];

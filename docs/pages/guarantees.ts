@@ -1,4 +1,4 @@
-import { type CrashRow, embeddedRows, serverRows, stepRows } from './crash-table.ts';
+import { type CrashRow, embeddedRows, exportRows, serverRows, stepRows } from './crash-table.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
 const tableOf = (rows: readonly CrashRow[]) =>
@@ -65,6 +65,10 @@ export function guaranteesPage(): Page {
     tableOf(serverRows),
     '## Without Kafka',
     tableOf(embeddedRows),
+    '## Bulk exports',
+    'A file that is recorded is whole in the bucket, was read back before it went up, and holds its members once. The manifest is ' +
+      'written last. What belongs to an export, and what its values are, says docs/decisions/0050.',
+    tableOf(exportRows),
     'The tests on servers run where `make stack` can run. `make chaos` runs those of this page that take their time for longer: ' +
       'ClickHouse is away for a minute, random faults go on for `MINUTES=10`, and a printed `SEED` brings the same ones again.',
   );

@@ -5,7 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { until } from '../infra/until.ts';
 import { type Death, deaths } from '../pipelines/exports/deaths.ts';
 import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
@@ -67,7 +67,7 @@ const filesRecorded = (exportId: string) =>
 const killed = deaths.filter(({ step, time }) => time === (step === 'count' ? 1 : 2));
 
 describe('kill -9 of the worker', () => {
-  it.each(killed)('$when $step: another one goes on, and nothing finished is done twice', async (death) => {
+  test.each(killed)('$when $step: another one goes on, and nothing finished is done twice', async (death) => {
     const made = await shop.create();
     const first = startWorker(death);
     expect(await first.exited).toBe('SIGKILL');
