@@ -25,8 +25,8 @@ export function openScreen(output: Output, json: boolean): WatchScreen {
 
 function barScreen(output: Output): WatchScreen {
   return {
-    // One cell is left free: a full line would make some terminals begin another.
-    show: (of, now) => output.write(`${clearLine}${printable(progressBar(of, now, (output.columns ?? 80) - 1))}`),
+    // One cell is left free: a full line would make some terminals begin another. Some tell no width, or 0.
+    show: (of, now) => output.write(`${clearLine}${printable(progressBar(of, now, (output.columns || 80) - 1))}`),
     note: (line) => output.write(`${clearLine}${printable(line)}\n`),
     end: (lines) => output.write(`\n${lines.join('\n')}\n`),
   };
