@@ -33,6 +33,8 @@ export async function openPostgresBackend(
       await client.query(`SET search_path = ${schema}`);
     },
   });
+  // Each queue and each worker listens, too.
+  pool.setMaxListeners(10 + 2 * kindsOfJobs);
   pool.on('error', (err) => {
     if (!pool.ending) onLoss(err);
   });
