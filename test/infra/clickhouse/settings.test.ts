@@ -45,6 +45,7 @@ const reading = {
   use_skip_indexes_if_final: 1,
   use_skip_indexes_if_final_exact_mode: 1,
   optimize_read_in_order: 1,
+  optimize_move_to_prewhere_if_final: 0,
 };
 const inserting = {
   async_insert: 0,
@@ -61,6 +62,13 @@ const inserting = {
 };
 const query = { ...both, ...reading, readonly: '2', cancel_http_readonly_queries_on_client_close: 1 };
 const statement = { ...both, ...reading, ...inserting };
+const intoFile = {
+  http_write_exception_in_output_format: 0,
+  output_format_parquet_string_as_string: 1,
+  output_format_parquet_compression_method: 'lz4',
+  output_format_parquet_version: '2.latest',
+  output_format_parquet_compliant_nested_types: 1,
+};
 
 /** `wait_end_of_query` is for the HTTP interface alone; client.test.ts shows that failures keep out of bodies. */
 const http = { wait_end_of_query: 1 };
@@ -70,6 +78,7 @@ it('the profiles hold these settings and no others', () => {
     read: { ...http, ...query },
     insert: { ...http, ...both, ...inserting },
     write: { ...http, ...statement },
+    file: { ...query, ...intoFile, wait_end_of_query: 0 },
     mutation: { ...http, ...statement, mutations_sync: '1' },
     recount: { ...http, ...statement, max_partitions_per_insert_block: '0' },
     repair: { ...http, ...statement, max_partitions_per_insert_block: '0', insert_deduplicate: 0 },
