@@ -183,7 +183,7 @@ describe('the image, its steps taken here', () => {
       cwd: app,
       env: {
         PATH: process.env.PATH,
-        RUNLAKE_DATA_DIR: join(folder, 'data'),
+        RUNLAKE_DATA_DIR: join(folder, role),
         RUNLAKE_HOST: '127.0.0.1',
         RUNLAKE_PORT: port,
         RUNLAKE_METRICS_PORT: port,
@@ -229,8 +229,9 @@ describe('the image, its steps taken here', () => {
         const own = ownKafka({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
         try {
           await serve(role, { ...addressesOf(stores), ...own.environment });
-          // The folder of data belongs to embedded engines alone.
-          expect(existsSync(join(folder, 'data'))).toBe(false);
+          // The folder of data belongs to embedded engines alone, and to files on their way to a bucket.
+          const data = join(folder, role);
+          expect(existsSync(data) ? readdirSync(data) : []).toEqual(role === 'exports' ? ['exports'] : []);
         } finally {
           await own.clear();
           await stores.close();
