@@ -63,6 +63,8 @@ export function openConnection({ address, authorities, maxConnections }: Connect
         body,
         signal,
       });
+      // Who reads it hears of its failure there. Given up before its end it fails too, and nobody may be listening any more.
+      answer.body.on('error', () => {});
       return { status: answer.statusCode, headers: answer.headers, stream: answer.body };
     },
     close: () => pool.destroy(),
