@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { ClickHouseError } from '@clickhouse/client';
+import { chunksOf } from './chunks-of.ts';
 
 export interface Answer {
   readonly status: number;
@@ -22,7 +23,7 @@ export async function readAnswer(answer: Answer, signal: AbortSignal): Promise<B
   const chunks: Buffer[] = [];
   try {
     signal.throwIfAborted();
-    for await (const chunk of stream) chunks.push(chunk as Buffer);
+    for await (const chunk of chunksOf(stream)) chunks.push(chunk);
   } catch (error) {
     // ClickHouse also breaks the connection off after such an exception; the exception says more.
     throwExceptionIn(Buffer.concat(chunks.slice(-2)), headers);

@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { fault } from '../errors/runlake-error.ts';
+import { chunksOf } from './chunks-of.ts';
 import { type Answer, codeInHead, longestExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
 
 /** What a whole Parquet file ends with. Source: the Parquet format. */
@@ -26,7 +27,7 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
     signal.throwIfAborted();
     file = await onDisk(path, () => open(path, 'w', 0o600));
     try {
-      for await (const chunk of stream as AsyncIterable<Buffer>) {
+      for await (const chunk of chunksOf(stream)) {
         await onDisk(path, () => writeWhole(file as FileHandle, chunk));
         bytes += chunk.length;
         tail = chunk.length >= longestExceptionBytes ? chunk : lastBytes(tail, chunk);
