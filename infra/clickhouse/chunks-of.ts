@@ -1,5 +1,4 @@
-import type { Readable } from 'node:stream';
-import { fault } from '../errors/runlake-error.ts';
+import { finished, type Readable } from 'node:stream';
 
 /** Bytes that wait for a slow reader before the connection is left alone for a while. */
 const mostWaitingBytes = 1024 * 1024;
@@ -8,7 +7,7 @@ const mostWaitingBytes = 1024 * 1024;
  * Everything that came of a body, and then its failure, if it failed. Iterating the stream itself drops what has come and was not
  * read yet as soon as the connection breaks off, and with it the exception that ClickHouse wrote last.
  *
- * @throws what the stream failed with; WAREHOUSE_UNAVAILABLE where it was closed before its end without a word.
+ * @throws what the stream failed with, also before it was asked for; an error too where it was closed before its end without a word.
  */
 export async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   const waiting: Buffer[] = [];
@@ -16,20 +15,18 @@ export async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   let isOver = false;
   let failure: unknown;
   let wake = () => {};
-  const over = (error?: unknown) => {
-    failure ??= error;
-    isOver = true;
-    wake();
-  };
   stream.on('data', (chunk: Buffer) => {
     waiting.push(chunk);
     waitingBytes += chunk.length;
     if (waitingBytes > mostWaitingBytes) stream.pause();
     wake();
   });
-  stream.on('end', () => over());
-  stream.on('error', over);
-  stream.on('close', () => over(stream.readableEnded ? undefined : fault('WAREHOUSE_UNAVAILABLE')));
+  // Tells of one too that has ended already.
+  finished(stream, (error) => {
+    failure = error ?? undefined;
+    isOver = true;
+    wake();
+  });
   for (;;) {
     const chunk = waiting.shift();
     if (chunk !== undefined) {
