@@ -12,7 +12,8 @@ export interface ConnectionOptions {
 
 export interface Connection {
   /**
-   * One POST. The answer is there with its headers; its stream holds the connection until it is read or destroyed.
+   * One POST. The answer is there with its headers; its stream holds the connection until it is read or destroyed. Aborting the
+   * signal ends the stream, too.
    *
    * @throws Whatever the network failed with, or the reason of `signal`.
    */

@@ -16,13 +16,10 @@ export interface Answer {
  *
  * @throws ClickHouseError, with ClickHouse's number or, where something between us answered, `HTTP <status>` as its code.
  */
-export async function readAnswer(answer: Answer, signal: AbortSignal): Promise<Buffer> {
+export async function readAnswer(answer: Answer): Promise<Buffer> {
   const { headers, stream } = answer;
-  const stop = () => stream.destroy(signal.reason);
-  signal.addEventListener('abort', stop, { once: true });
   const chunks: Buffer[] = [];
   try {
-    signal.throwIfAborted();
     for await (const chunk of chunksOf(stream)) chunks.push(chunk);
   } catch (error) {
     // ClickHouse also breaks the connection off after such an exception; the exception says more.
@@ -30,7 +27,6 @@ export async function readAnswer(answer: Answer, signal: AbortSignal): Promise<B
     throw error;
   } finally {
     stream.destroy();
-    signal.removeEventListener('abort', stop);
   }
   const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   const code = codeInHead(answer);

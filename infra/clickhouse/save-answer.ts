@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { fault } from '../errors/runlake-error.ts';
+import { workFileFault } from '../errors/work-file-fault.ts';
 import { chunksOf } from './chunks-of.ts';
 import { type Answer, codeInHead, longestExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
 
@@ -16,10 +17,8 @@ const parquetEnd = Buffer.from('PAR1');
 export async function saveAnswer(answer: Answer, path: string, signal: AbortSignal): Promise<{ bytes: number }> {
   const { headers, stream } = answer;
   if (codeInHead(answer) !== undefined) {
-    await readAnswer(answer, signal);
+    await readAnswer(answer);
   }
-  const stop = () => stream.destroy(signal.reason);
-  signal.addEventListener('abort', stop, { once: true });
   let file: FileHandle | undefined;
   let tail: Buffer = Buffer.alloc(0);
   let bytes = 0;
@@ -28,7 +27,7 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
     file = await onDisk(path, () => open(path, 'w', 0o600));
     try {
       for await (const chunk of chunksOf(stream)) {
-        await onDisk(path, () => writeWhole(file as FileHandle, chunk));
+        await onDisk(path, () => (file as FileHandle).appendFile(chunk));
         bytes += chunk.length;
         tail = chunk.length >= longestExceptionBytes ? chunk : lastBytes(tail, chunk);
       }
@@ -41,7 +40,6 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
     await onDisk(path, () => (file as FileHandle).close());
     return { bytes };
   } finally {
-    signal.removeEventListener('abort', stop);
     stream.destroy();
     // Where it is closed already, nothing happens.
     await file?.close().catch(() => {});
@@ -52,15 +50,10 @@ function lastBytes(tail: Buffer, chunk: Buffer): Buffer {
   return Buffer.concat([tail.subarray(-longestExceptionBytes), chunk]);
 }
 
-async function writeWhole(file: FileHandle, chunk: Buffer): Promise<void> {
-  for (let at = 0; at < chunk.length; ) at += (await file.write(chunk, at)).bytesWritten;
-}
-
 async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
-    throw fault('WORK_FILE_UNUSABLE', { file: path, reason }, { cause: error });
+    throw workFileFault(path, error);
   }
 }

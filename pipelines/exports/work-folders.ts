@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSameProcess, processIdentity } from '../../infra/embedded/process-identity.ts';
-import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { workFileFault } from '../../infra/errors/work-file-fault.ts';
 
 /** The name of the file that says whose a folder is. */
 const ownerFile = 'owner.json';
@@ -21,13 +21,9 @@ export interface WorkFolders {
 
 /** @throws WORK_FILE_UNUSABLE where `root` cannot be made, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
-  return open(root).catch((cause: NodeJS.ErrnoException) => {
-    throw unusable(root, cause);
+  return open(root).catch((cause: unknown) => {
+    throw workFileFault(root, cause);
   });
-}
-
-function unusable(file: string, cause: NodeJS.ErrnoException): RunlakeError {
-  return fault('WORK_FILE_UNUSABLE', { file, reason: cause.code ?? 'unknown' }, { cause });
 }
 
 async function open(root: string): Promise<WorkFolders> {
@@ -40,8 +36,8 @@ async function open(root: string): Promise<WorkFolders> {
   return {
     async during(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
-      await mkdir(folder).catch((cause: NodeJS.ErrnoException) => {
-        throw unusable(root, cause);
+      await mkdir(folder).catch((cause: unknown) => {
+        throw workFileFault(root, cause);
       });
       try {
         return await work(folder);

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { type FileHandle, open, realpath, rm, stat } from 'node:fs/promises';
-import { fault } from '../../errors/runlake-error.ts';
+import { open, realpath, rm, stat } from 'node:fs/promises';
 import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
 import { joinKey } from '../object-key.ts';
 import type { ObjectStore } from '../object-store.ts';
+import { readAtMost } from '../read-at-most.ts';
+import { fillFrom, openSource } from '../source-file.ts';
 import { localFault } from './local-faults.ts';
 import { placeBelow } from './place-below.ts';
 import { draftPath, newDraftName, writeWhole } from './write-whole.ts';
@@ -55,7 +56,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       attempt('read', key, signal, async (call) => {
         const file = await open(await placeOf(key, call), constants.O_RDONLY | constants.O_NOFOLLOW);
         try {
-          return await beginningOf(file, maxBytes);
+          return await readAtMost(file.createReadStream({ autoClose: false }), maxBytes);
         } finally {
           await file.close();
         }
@@ -64,9 +65,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       attempt('delete', key, signal, async (call) => rm(await placeOf(key, call), { force: true })),
     upload: (key, from, { signal, noteUpload, onProgress } = {}) =>
       attempt('upload', key, signal, async (call) => {
-        const source = await open(from, 'r').catch((cause) => {
-          throw fault('INTERNAL', {}, { cause });
-        });
+        const source = await openSource(from);
         try {
           const { size } = await source.stat();
           const path = await placeOf(key, call, true);
@@ -75,17 +74,13 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
           const hash = createHash('sha256');
           let bytes = 0;
           await writeWhole(path, draftPath(path, draftName) as string, async (file) => {
-            const piece = Buffer.allocUnsafe(pieceBytes);
-            for (;;) {
+            const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, size));
+            while (bytes < size) {
               signal?.throwIfAborted();
-              if (bytes === size) return;
-              const { bytesRead } = await source.read(piece, 0, Math.min(pieceBytes, size - bytes), bytes);
-              if (bytesRead === 0)
-                throw fault('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
-              const content = piece.subarray(0, bytesRead);
-              hash.update(content);
-              await writeAll(file, content);
-              bytes += bytesRead;
+              const piece = buffer.subarray(0, size - bytes);
+              await fillFrom(source, piece, bytes, [hash]);
+              await file.appendFile(piece);
+              bytes += piece.length;
               onProgress?.(bytes);
             }
           });
@@ -104,23 +99,4 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
     },
     close: async () => undefined,
   };
-}
-
-async function beginningOf(file: FileHandle, maxBytes: number): Promise<Buffer> {
-  const { size } = await file.stat();
-  const content = Buffer.alloc(Math.min(size, maxBytes));
-  let filled = 0;
-  while (filled < content.length) {
-    const { bytesRead } = await file.read(content, filled, content.length - filled, filled);
-    if (bytesRead === 0) break;
-    filled += bytesRead;
-  }
-  return content.subarray(0, filled);
-}
-
-/** A write may take less than all of it. */
-async function writeAll(file: FileHandle, content: Buffer): Promise<void> {
-  for (let written = 0; written < content.length; ) {
-    written += (await file.write(content, written, content.length - written)).bytesWritten;
-  }
 }

@@ -1,4 +1,5 @@
 import type { S3Client } from '@aws-sdk/client-s3';
+import { readAtMost } from '../read-at-most.ts';
 
 /** More than any answer of the S3 API about one object has. */
 const maxAnswerBytes = 256 * 1024;
@@ -24,15 +25,3 @@ export function boundAnswers(client: S3Client): void {
 
 const isStream = (body: unknown): body is AsyncIterable<Buffer> =>
   typeof body === 'object' && body !== null && Symbol.asyncIterator in body;
-
-/** The beginning of a stream. What is left of it goes, and its connection with it. */
-export async function readAtMost(stream: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of stream) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes > maxBytes) break;
-  }
-  return Buffer.concat(chunks).subarray(0, maxBytes);
-}

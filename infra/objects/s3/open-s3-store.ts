@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
 import { DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
-import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { isRunlakeError } from '../../errors/runlake-error.ts';
 import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
 import { joinKey } from '../object-key.ts';
 import type { ObjectStore } from '../object-store.ts';
-import { readAtMost } from './bound-answers.ts';
-import { fillFrom } from './fill-from.ts';
+import { readAtMost } from '../read-at-most.ts';
+import { fillFrom, openSource } from '../source-file.ts';
 import { openS3Connection } from './s3-connection.ts';
 import { isNoBucket, statusOf } from './s3-faults.ts';
 import type { S3Options } from './s3-options.ts';
@@ -76,9 +75,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       const { signal, onProgress } = uploadOptions;
       const call = callFor('upload', key);
       const name = nameOf(key);
-      const file = await open(path, 'r').catch((cause) => {
-        throw fault('INTERNAL', {}, { cause });
-      });
+      const file = await openSource(path);
       try {
         const { size: bytes } = await file.stat();
         const contentType = binary;

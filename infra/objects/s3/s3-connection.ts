@@ -14,6 +14,7 @@ import { fault } from '../../errors/runlake-error.ts';
 import { openGuardedAgents } from '../../network/guarded-agents.ts';
 import { destinationFault, type ObjectCall } from '../destination-fault.ts';
 import { boundAnswers } from './bound-answers.ts';
+import { orAborted } from './or-aborted.ts';
 import { s3Fault } from './s3-faults.ts';
 import { defaultLimits, type S3Options } from './s3-options.ts';
 
@@ -94,7 +95,8 @@ export function openS3Connection(options: S3Options): S3Connection {
       signal?.addEventListener('abort', end, { once: true });
       underWay.add(controller);
       try {
-        return await Promise.race([work(client, controller.signal), aborted(controller.signal)]);
+        // The client does not look at a signal while it looks for credentials.
+        return await orAborted(work(client, controller.signal), controller.signal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
         const reason = isLate ? `${place} took longer than ${callMs} ms` : 'the connection was closed here';
@@ -112,13 +114,6 @@ export function openS3Connection(options: S3Options): S3Connection {
       agents.close();
     },
   };
-}
-
-/** The client does not look at a signal while it looks for credentials. */
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  });
 }
 
 function isPathStyle({ addressingStyle, endpointUrl }: S3Options): boolean {

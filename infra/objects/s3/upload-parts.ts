@@ -15,7 +15,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { CompleteMultipartUploadCommand, CreateMultipartUploadCommand, UploadPartCommand } from '@aws-sdk/client-s3';
 import { destinationFault, type ObjectCall } from '../destination-fault.ts';
 import type { Uploaded, UploadOptions } from '../object-store.ts';
-import { fillFrom } from './fill-from.ts';
+import { fillFrom } from '../source-file.ts';
 import { orAborted } from './or-aborted.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
 import { notS3 } from './s3-faults.ts';

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { workFileFault } from '../../../infra/errors/work-file-fault.ts';
 
 /** Fields as RFC 4180 writes them, all quoted; an absent one is nothing. */
 export function csvLine(values: readonly (string | undefined)[]): string {
@@ -25,13 +25,13 @@ export class LineFile {
       this.#file ??= await open(this.#path, 'w', 0o600);
       await this.#file.appendFile(lines.join(''));
     } catch (error) {
-      throw unusable(this.#path, error);
+      throw workFileFault(this.#path, error);
     }
   }
 
   async close(): Promise<void> {
     await this.#file?.close().catch((error: unknown) => {
-      throw unusable(this.#path, error);
+      throw workFileFault(this.#path, error);
     });
     this.#file = undefined;
   }
@@ -48,13 +48,8 @@ export async function* readLines(path: string): AsyncGenerator<string> {
   try {
     for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) yield line;
   } catch (error) {
-    throw unusable(path, error);
+    throw workFileFault(path, error);
   } finally {
     stream.destroy();
   }
-}
-
-function unusable(path: string, error: unknown) {
-  const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
-  return fault('WORK_FILE_UNUSABLE', { file: path, reason }, { cause: error });
 }

@@ -1,6 +1,13 @@
 import type { Hash } from 'node:crypto';
-import type { FileHandle } from 'node:fs/promises';
-import { fault } from '../../errors/runlake-error.ts';
+import { type FileHandle, open } from 'node:fs/promises';
+import { fault } from '../errors/runlake-error.ts';
+
+/** The file that an upload reads; it is ours, so that one that is not there is a fault of ours. */
+export function openSource(path: string): Promise<FileHandle> {
+  return open(path, 'r').catch((cause) => {
+    throw fault('INTERNAL', {}, { cause });
+  });
+}
 
 /** Small enough that hashing one does not hold the event loop up. */
 const pieceBytes = 1024 ** 2;
