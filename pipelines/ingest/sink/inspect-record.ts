@@ -5,9 +5,14 @@ import type { Topic } from '../../../schemas/topics.ts';
 import type { RecordSchema } from './record-schemas.ts';
 
 /** What the sink makes of one record: it can be stored, or never. */
-export type Verdict =
-  | { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number }
-  | { readonly kind: 'poison'; readonly record: LogRecord; readonly reason: string; readonly step: string };
+export type Verdict = { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number } | Poison;
+
+export interface Poison {
+  readonly kind: 'poison';
+  readonly record: LogRecord;
+  readonly reason: string;
+  readonly step: string;
+}
 
 export interface Inspection {
   readonly topic: Topic;

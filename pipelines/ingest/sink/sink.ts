@@ -4,12 +4,14 @@
  * Invariant: one batch a partition at a time and in the order of the log, because order decides values; nothing of a
  * batch is acknowledged before all of it is stored, parked or among the dead letters.
  *
- *   1. Each record is inspected without decoding; what can never be stored goes to the dead letters. What is not to be
- *      kept is left out, and what stays gets its place in the log where its table stores that (`settle-in-log.ts`).
+ *   1. Each record is inspected without decoding; what can never be stored is put aside. What is not to be kept is left
+ *      out, and what stays gets its place in the log where its table stores that (`settle-in-log.ts`).
  *   2. Run events take the project and time of their trace. Those of unknown traces are parked in Postgres.
  *   3. Parked events of traces that this batch made known are inserted, before the batch's own: they are older.
  *   4. The batch is split into cuts, and each is inserted in its turn (`insert-cut.ts`).
  *   5. The places of new traces are remembered, and the usage roll-up is woken.
+ *   6. What was put aside goes to the dead letters: last, so that a batch that comes again while ClickHouse is away does
+ *      not leave a letter each time.
  *
  * A batch that fails half-way comes again whole, or its publishers send again; what is stored already merges.
  */
@@ -24,7 +26,7 @@ import { traceCut } from '../../../infra/telemetry/tracing/cut-span.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
 import { insertCut } from './insert-cut.ts';
-import { acceptedTimes, inspectRecord } from './inspect-record.ts';
+import { acceptedTimes, inspectRecord, type Poison } from './inspect-record.ts';
 import { KnownTraces, type TracePlace } from './known-traces.ts';
 import { claimParkedEvents, countParked, parkEvents, unparkEvents } from './parked-events.ts';
 import { moveTo, placeByTrace } from './place-by-trace.ts';
@@ -97,9 +99,11 @@ export class Sink {
   async #handle(batch: LogBatch): Promise<void> {
     try {
       if (this.#halfDone) await this.#recover();
-      const good = settleInLog(batch.topic, await this.#inspect(batch));
+      const { good: found, poison } = await this.#inspect(batch);
+      const good = settleInLog(batch.topic, found);
       if (batch.topic.placedByTrace) await this.#storePlaced(batch, good);
       else await this.#insert(batch, good);
+      await this.#bury(batch, poison);
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
@@ -110,30 +114,30 @@ export class Sink {
   }
 
   /** Step 1. */
-  async #inspect(batch: LogBatch): Promise<GoodRecord[]> {
-    const { log, logger, config } = this.#options;
+  async #inspect(batch: LogBatch): Promise<{ good: GoodRecord[]; poison: Poison[] }> {
     const inspection = {
       topic: batch.topic,
       schemas: await this.#schemas.of(batch.topic, batch.records),
-      bounds: acceptedTimes(config),
+      bounds: acceptedTimes(this.#options.config),
     };
     const good: GoodRecord[] = [];
+    const poison: Poison[] = [];
     for (const record of batch.records) {
       const verdict = inspectRecord(record, inspection);
-      switch (verdict.kind) {
-        case 'good':
-          good.push(verdict);
-          break;
-        case 'poison':
-          logger.warn({ topic: batch.topic.name, offset: record.offset, reason: verdict.reason }, 'poison record');
-          await log.deadLetter(batch.topic, record, verdict.reason, verdict.step);
-          deadLetters.inc({ topic: batch.topic.name, step: verdict.step });
-          break;
-        default:
-          verdict satisfies never;
-      }
+      if (verdict.kind === 'good') good.push(verdict);
+      else poison.push(verdict);
     }
-    return good;
+    return { good, poison };
+  }
+
+  /** Step 6. */
+  async #bury(batch: LogBatch, poison: readonly Poison[]): Promise<void> {
+    const { log, logger } = this.#options;
+    for (const { record, reason, step } of poison) {
+      logger.warn({ topic: batch.topic.name, offset: record.offset, reason }, 'poison record');
+      await log.deadLetter(batch.topic, record, reason, step);
+      deadLetters.inc({ topic: batch.topic.name, step });
+    }
   }
 
   /** Steps 2 to 5 for events of traces. */
