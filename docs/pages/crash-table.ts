@@ -108,7 +108,8 @@ export const stepRows: readonly CrashRow[] = [
   {
     where: 'sink',
     what: 'An event can never be stored',
-    happens: 'It goes to the dead letters with its bytes and headers, and what lies around it is stored.',
+    happens:
+      'It goes to the dead letters with its bytes and headers, and what lies around it is stored. A sink that dies between the letter and its commit writes the letter again.',
     proofs: onKafka('strangers and damage go to the dead letters as they came; what lies between them is stored'),
   },
   {
