@@ -22,7 +22,10 @@ export interface ObjectStore {
    * aborted, is taken back where the right to do so exists. Where reading is allowed, the size of what arrived is compared.
    */
   upload(key: string, path: string, options?: UploadOptions): Promise<Uploaded>;
-  /** Takes back uploads in parts to `key` that a process which died left behind, as far as rights allow. */
+  /**
+   * Takes back uploads in parts to `key` that a process which died left behind, as far as rights allow: those of these ids, and
+   * where the store can list them also those whose id nobody could note.
+   */
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
   /** Ends its connections. Calls under way fail. */
   close(): Promise<void>;

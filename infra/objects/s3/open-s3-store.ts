@@ -9,7 +9,7 @@ import { fillFrom, openSource } from '../source-file.ts';
 import { openS3Connection } from './s3-connection.ts';
 import { isNoBucket, statusOf } from './s3-faults.ts';
 import type { S3Options } from './s3-options.ts';
-import { takeBack } from './take-back.ts';
+import { takeBackAll } from './take-back.ts';
 import { uploadParts } from './upload-parts.ts';
 import { uploadSmall } from './upload-small.ts';
 
@@ -97,7 +97,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       }
     },
     async abortUploads(key, uploadIds, { signal } = {}) {
-      for (const id of uploadIds) await takeBack(connection, callFor('upload', key), nameOf(key), id, { signal });
+      await takeBackAll(connection, callFor('upload', key), nameOf(key), uploadIds, { signal });
     },
     async close() {
       connection.close();

@@ -6,7 +6,8 @@
  *
  * 1. Begin the upload, and let the caller note its id.
  * 2. Read the file from its beginning to its end, part by part; at most `partsAtOnce` parts are in memory, each on its way.
- * 3. When all have arrived, put the object together.
+ * 3. When all have arrived, put the object together. Where the answer to 1 was lost and it was asked again, there may be an
+ *    upload too many, which is aborted.
  * Whatever fails: end the parts that are on their way, wait for that, and abort the upload.
  */
 import { createHash } from 'node:crypto';
@@ -20,7 +21,7 @@ import { orAborted } from './or-aborted.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
 import { notS3 } from './s3-faults.ts';
 import { signedAs } from './signed-as.ts';
-import { takeBack } from './take-back.ts';
+import { takeBack, takeBackAll } from './take-back.ts';
 
 const MIB = 1024 ** 2;
 /** Of the S3 API. */
@@ -55,11 +56,12 @@ export async function uploadParts(
   object: LargeObject,
   options: UploadOptions,
 ): Promise<Uploaded> {
-  const id = await begin(connection, call, object, options);
+  const { id, attempts } = await begin(connection, call, object, options);
   try {
     await options.noteUpload?.(id);
     const { parts, sha256 } = await sendParts(connection, call, object, id, options);
     await complete(connection, call, object.name, id, parts, options);
+    if (attempts > 1) await takeBackAll(connection, call, object.name, [], options);
     return { bytes: object.bytes, sha256 };
   } catch (error) {
     // Where this takes longer, it goes on by itself.
@@ -75,21 +77,21 @@ async function begin(
   call: ObjectCall,
   { name, contentType }: LargeObject,
   { signal }: S3CallOptions,
-): Promise<string> {
+): Promise<{ readonly id: string; readonly attempts: number }> {
   signal?.throwIfAborted();
   const created = connection.send(call, (client, abortSignal) =>
     client.send(new CreateMultipartUploadCommand({ Bucket: connection.bucket, Key: name, ContentType: contentType }), {
       abortSignal,
     }),
   );
-  const { UploadId: id } = await orAborted(created, signal).catch((error) => {
+  const { UploadId: id, $metadata } = await orAborted(created, signal).catch((error) => {
     void created.then(
       ({ UploadId: late }) => (late === undefined ? undefined : takeBack(connection, call, name, late)),
       () => undefined,
     );
     throw error;
   });
-  if (id !== undefined) return id;
+  if (id !== undefined) return { id, attempts: $metadata.attempts ?? 1 };
   const reason = notS3(connection.place, 'what it answered names no upload');
   throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
 }

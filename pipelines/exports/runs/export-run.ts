@@ -5,7 +5,7 @@
  * and not recorded is one part at most, and the checkpoint says which: its number, both ends of its slice, its path.
  *
  *   1. How many runs belong to it is counted once, when it is first taken up.
- *   2. A part that was noted and not recorded comes first: its upload is taken back, and exactly its slice is read again under
+ *   2. A part that was noted and not recorded comes first: uploads of it are taken back, and exactly its slice is read again under
  *      its number, so that it lies over whatever is in the bucket.
  *   3. The reader finds the slice behind the last one and reads it into a folder of its own.
  *   4. The encoder makes a Parquet file of it, which is checked against what was read.
@@ -118,7 +118,7 @@ async function* partsToMake<Read>(run: RunToExport<Read>, signal: AbortSignal): 
   if (pendingUpload !== null) {
     const { uploadId, last, rows, bytes } = pendingUpload;
     part = pendingUpload.part;
-    if (uploadId !== null) await run.store.abortUploads(run.keyOf(part), [uploadId], { signal });
+    await run.store.abortUploads(run.keyOf(part), uploadId === null ? [] : [uploadId], { signal });
     yield { part, slice: { after: pendingUpload.after ?? undefined, last, rows, bytes }, repeated: true };
     part += 1;
     after = last;

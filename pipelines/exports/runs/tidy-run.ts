@@ -39,7 +39,7 @@ export async function tidyRun(
     const store = await ports.openStore(of);
     try {
       const key = keyOfPart(of, left, pending.part);
-      if (pending.uploadId !== null) await store.abortUploads(key, [pending.uploadId]);
+      await store.abortUploads(key, pending.uploadId === null ? [] : [pending.uploadId]);
       await store.delete(key);
     } finally {
       await store.close();

@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
-import { CreateBucketCommand, DeleteBucketCommand, ListBucketsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  CreateMultipartUploadCommand,
+  DeleteBucketCommand,
+  ListBucketsCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
@@ -266,6 +272,25 @@ describe.runIf(stack)('a bucket that fails', () => {
     if (first.code !== 'none') expect(first).toMatchObject({ code: 'DESTINATION_UNAVAILABLE', class: 'transient' });
     expect((await store.upload('large', file(large))).bytes).toBe(large);
     expect(await left()).toHaveLength(1);
+  });
+
+  it('begins an upload again whose answer was lost, and leaves one object', async () => {
+    const proxy = await tcp();
+    const store = open({ endpointUrl: proxy.endpoint });
+    proxy.loseAnswerTo('?uploads');
+    expect((await store.upload('large', file(large))).bytes).toBe(large);
+    expect(await left()).toEqual([`${prefix}/large`]);
+  });
+
+  it('is rid of uploads to an object whose ids nobody knows any more, and of no others', async () => {
+    const store = open();
+    for (const name of ['object', 'object', 'object-2', 'object/3']) {
+      await s3.admin.send(new CreateMultipartUploadCommand({ Bucket: s3.bucket, Key: `${prefix}/${name}` }));
+    }
+    await store.abortUploads('object', []);
+    expect((await left()).sort()).toEqual([`${prefix}/object-2`, `${prefix}/object/3`]);
+    for (const name of ['object-2', 'object/3']) await store.abortUploads(name, []);
+    expect(await left()).toEqual([]);
   });
 
   it('that hangs is unavailable in bounded time, and ends at once with its signal', async () => {
