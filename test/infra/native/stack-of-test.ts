@@ -6,7 +6,8 @@ import { readStackState } from '../../../infra/native/stack-state.ts';
 import { takeDown } from '../../../infra/native/take-down.ts';
 import { temporaryFolder } from '../embedded/processes.ts';
 
-const program = fileURLToPath(new URL('../../../infra/native/stack-command.ts', import.meta.url));
+/** Built, because that starts several times as fast; the tests themselves are run by the one that is not. */
+const program = fileURLToPath(new URL('../../../dist/infra/native/stack-command.js', import.meta.url));
 
 export interface Said {
   readonly code: number;
@@ -19,7 +20,7 @@ export function stackOfTest(environment: Record<string, string>) {
   const folder = join(temporaryFolder(), 'stack');
   onTestFinished(() => takeDown(folder));
   const env = { ...process.env, CI: '', RUNLAKE_STACK_DIR: folder, ...environment };
-  const argsOf = (args: readonly string[]) => ['--import', 'tsx', program, ...args];
+  const argsOf = (args: readonly string[]) => [program, ...args];
   return {
     folder,
     run: (...args: string[]) =>
