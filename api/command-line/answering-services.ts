@@ -11,6 +11,7 @@ import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRun } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { createUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
@@ -43,6 +44,7 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     authenticator,
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
+    usageCounts: createUsageCounts({ warehouse, database, cacheBytes: config.usageCacheBytes }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runPlaces, config, count: countRuns },
     destinations: destinationPorts(config, database, secretKey),

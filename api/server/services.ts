@@ -9,6 +9,7 @@ import type { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { ReadUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 
 /**
  * Everything that operations call, filled once by the wiring of a role (`api/command-line`). An area that needs something new
@@ -20,6 +21,8 @@ export interface Services {
   readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
   readonly projects: ProjectResolver;
+  /** Counts of usage reports; keeps those that do not change. */
+  readonly usageCounts: ReadUsageCounts;
   /** Feedback that this process sent lately. */
   readonly recentFeedback: RecentFeedback;
   /** Reaches and checks the destinations of bulk exports. */

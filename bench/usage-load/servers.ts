@@ -8,6 +8,7 @@ import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Grouping } from '../../pipelines/usage/grouping.ts';
+import { createUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 import type { BenchEngines } from '../engines.ts';
 
 /** What one request asks for. */
@@ -23,11 +24,11 @@ export interface UsageServer {
   close(): Promise<void>;
 }
 
-/** A product's server with the one operation; given SQL, it answers from that instead of the product's own. */
+/** A product's server with the one operation; given SQL, it answers from that instead of the product's own. It keeps what it counted where told so. */
 export async function serveUsage(
   { database, warehouse, logger }: BenchEngines,
   { key, workspaceId }: { readonly key: string; readonly workspaceId: string },
-  sqlOf?: (groupBy: Grouping) => string,
+  { sqlOf, cacheBytes = 0 }: { readonly sqlOf?: (groupBy: Grouping) => string; readonly cacheBytes?: number } = {},
 ): Promise<UsageServer> {
   const config = loadConfig({}).config;
   const authenticator = createAuthenticator({ database, logger });
@@ -38,7 +39,8 @@ export async function serveUsage(
           ...warehouse,
           queryText: (query) => warehouse.queryText({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
         };
-  const services = { config, database, warehouse: answering, authenticator } as Partial<Services> as Services;
+  const usageCounts = createUsageCounts({ warehouse: answering, database, cacheBytes });
+  const services = { config, database, usageCounts, authenticator } as Partial<Services> as Services;
   const server = await buildServer({ config, services, logger, operations: [getGranularUsage] });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true });

@@ -295,6 +295,12 @@ export const settings = {
     200,
     'Most workspace ids of one usage request.',
   ),
+  usageCacheBytes: required(
+    'RUNLAKE_USAGE_CACHE_BYTES',
+    count(0, 16 * 1024 ** 3),
+    32 * MIB,
+    'Bytes of usage counts that are kept in memory for as long as nothing of them changes; 0 keeps none.',
+  ),
 
   // Bulk export
   ...exportSettings,

@@ -1,11 +1,10 @@
-import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { allNames, type Names, namesOf } from './dimension-names.ts';
 import type { Grouping } from './grouping.ts';
-import { readUsageRows, type UsageCountRow } from './read-usage-rows.ts';
+import type { UsageCountRow } from './read-usage-rows.ts';
 import { type BucketBounds, bucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
-import { usageQuery } from './usage-query.ts';
+import type { ReadUsageCounts } from './usage-counts.ts';
 
 export interface GranularUsageRequest {
   readonly organizationId: string;
@@ -48,18 +47,15 @@ export interface UsageRow extends BucketBounds {
  * @throws what ClickHouse and Postgres throw.
  */
 export async function granularUsage(
-  ports: { readonly warehouse: Warehouse; readonly database: Pick<Database, 'query'> },
+  ports: { readonly usageCounts: ReadUsageCounts; readonly database: Pick<Database, 'query'> },
   request: GranularUsageRequest,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
-  const { organizationId, groupBy } = request;
-  const query = usageQuery(plan, request.workspaceIds, groupBy);
-  if (query === undefined) return { stride: plan.stride, dimensions: [], buckets: [] };
-  const [answer, all] = await Promise.all([
-    ports.warehouse.queryText({ ...query, format: 'RowBinary' }),
+  const { organizationId, workspaceIds, groupBy } = request;
+  const [{ ids, rows }, all] = await Promise.all([
+    ports.usageCounts(plan, workspaceIds, groupBy),
     allNames(ports.database, organizationId, groupBy),
   ]);
-  const { ids, rows } = readUsageRows(answer);
   const known = ids.filter((id) => id !== nilUuid);
   const names = all ?? (await namesOf(ports.database, organizationId, groupBy, known));
   const { dimensions, ranks } = rank(groupBy, ids, names);

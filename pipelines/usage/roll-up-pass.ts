@@ -13,11 +13,13 @@
  *      outlived its process writes after this one has a lower pass and never shows.
  *   5. The days of those hours, summed again from all their hours. Died before or within: as in step 4. Until it is done,
  *      reports of whole days do not show what reports of hours do.
- *   6. Exactly the notes that were read are deleted, by their numbers; commit. Died before: the hours are counted again.
+ *   6. The days are noted as changed by this pass (`usage-changes.ts`), and exactly the notes that were read are deleted, by
+ *      their numbers; commit. Died before: the hours are counted again.
  */
 import type { Command, ExternalTable, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { noteChanges } from './usage-changes.ts';
 import { delaySeconds } from './usage-metrics.ts';
 
 export interface PassPorts {
@@ -72,6 +74,7 @@ export async function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Pro
     await ports.warehouse.command({ ...countHours(hours, next!.pass), timeoutMs });
     await ports.warehouse.command({ ...sumDays(hours, next!.pass), timeoutMs });
 
+    await noteChanges(transaction, hours, next!.pass);
     // They come oldest first.
     longestWaitSeconds = notes[0]!.waited_seconds;
     const sequences = notes.flatMap(({ sequences }) => sequences);

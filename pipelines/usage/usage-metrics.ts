@@ -28,6 +28,12 @@ export const oldestNoteAge = scrapedGauge(
   [],
 );
 
+export const readReports = counter(
+  'runlake_usage_reports_total',
+  'Usage reports that were answered, by source: clickhouse, or memory where nothing of them had changed.',
+  ['source'],
+);
+
 /** One look at an index. */
 export async function ageOfOldestNote(database: Pick<Database, 'query'>): Promise<number> {
   const [oldest] = await database.query<{ seconds: number }>(

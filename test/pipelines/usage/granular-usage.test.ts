@@ -9,6 +9,7 @@ import { noteHours } from '../../../pipelines/usage/note-hours.ts';
 import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
 import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
+import { createUsageCounts } from '../../../pipelines/usage/usage-counts.ts';
 import { usageQuery } from '../../../pipelines/usage/usage-query.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
@@ -28,8 +29,9 @@ async function ingest(rows: readonly RunRow[]): Promise<void> {
   await insertRuns(stores.warehouse, rows);
   await noteHours(stores.database, hoursOf(rows));
 }
+const ports = () => ({ ...stores, usageCounts: createUsageCounts({ ...stores, cacheBytes: 0 }) });
 async function ask(organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) {
-  const usage = await granularUsage(stores, { organizationId, workspaceIds, range, groupBy });
+  const usage = await granularUsage(ports(), { organizationId, workspaceIds, range, groupBy });
   return { stride: usage.stride, rows: [...usageRows(usage)] };
 }
 
@@ -322,7 +324,7 @@ describe('against a model', () => {
             expect(found(rows)).toEqual(expectedOf(workspaceIds, range, groupBy));
             totals.add(total(rows));
           }
-          const whole = await organizationUsage(stores, { organizationId, workspaceIds, range });
+          const whole = await organizationUsage(ports(), { organizationId, workspaceIds, range });
           totals.add(whole.traces);
           expect(totals.size).toBe(1);
           expect(Object.values(whole.byWorkspace).reduce((sum, traces) => sum + traces, 0)).toBe(whole.traces);

@@ -1,0 +1,199 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { groupings } from '../../../pipelines/usage/grouping.ts';
+import { noteHours } from '../../../pipelines/usage/note-hours.ts';
+import type { UsageCounts } from '../../../pipelines/usage/read-usage-rows.ts';
+import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { type BucketPlan, planBuckets } from '../../../pipelines/usage/stride.ts';
+import { createUsageCounts } from '../../../pipelines/usage/usage-counts.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+
+const plenty = 2 ** 20;
+const dayMs = 86_400_000;
+const april = Date.UTC(2026, 3, 1);
+const planOf = (startDay: number, endDay: number) =>
+  planBuckets({ startMs: april + startDay * dayMs, endMs: april + endDay * dayMs });
+const traceOn = (day: number, row: Partial<RunRow> = {}) =>
+  runRow({ traceMicros: (april + (day + 0.3) * dayMs) * 1_000, ...row });
+
+async function add(...rows: readonly RunRow[]): Promise<void> {
+  await insertRuns(stores.warehouse, rows);
+  await noteHours(stores.database, hoursOf(rows));
+}
+const pass = () => rollUpPass(stores);
+const total = ({ rows }: UsageCounts) => rows.flatMap(({ traces }) => [...traces]).reduce((sum, each) => sum + each, 0);
+
+/** What a report reads, and how often it went to ClickHouse for it. */
+function watched(cacheBytes: number, around: { before?: () => Promise<unknown>; after?: () => Promise<unknown> } = {}) {
+  let reads = 0;
+  const counts = createUsageCounts({
+    database: stores.database,
+    cacheBytes,
+    warehouse: {
+      async queryText(query) {
+        reads += 1;
+        await around.before?.();
+        const answer = await stores.warehouse.queryText(query);
+        await around.after?.();
+        return answer;
+      },
+    },
+  });
+  return {
+    reads: () => reads,
+    of: async (workspaceIds: readonly string[], plan: BucketPlan) => total(await counts(plan, workspaceIds, 'project')),
+  };
+}
+
+describe('counts of a report', () => {
+  it('come out of memory until a pass changes a day of one of its workspaces', async () => {
+    const [mine, other, foreign] = ['mine', 'other', 'foreign'].map((name) => uuidOf('unchanged', name)) as [
+      string,
+      string,
+      string,
+    ];
+    const plan = planOf(2, 5);
+    const counts = watched(plenty);
+    await add(traceOn(2, { tenantId: mine }), traceOn(4, { tenantId: other }));
+    await pass();
+    expect(await counts.of([mine, other], plan)).toBe(2);
+    expect(await counts.of([other, mine], plan)).toBe(2);
+    expect(counts.reads()).toBe(1);
+
+    // Another workspace, the days around the range, and a pass without anything.
+    await add(traceOn(3, { tenantId: foreign }), traceOn(1, { tenantId: mine }), traceOn(5, { tenantId: mine }));
+    await pass();
+    await pass();
+    expect(await counts.of([mine, other], plan)).toBe(2);
+    expect(counts.reads()).toBe(1);
+
+    await add(traceOn(4, { tenantId: other }));
+    // Noted, and not counted yet.
+    expect(await counts.of([mine, other], plan)).toBe(2);
+    expect(counts.reads()).toBe(1);
+    await pass();
+    expect(await counts.of([mine, other], plan)).toBe(3);
+    expect(counts.reads()).toBe(2);
+  });
+
+  it('are of one question: workspaces, range and grouping', async () => {
+    const [mine, other] = [uuidOf('one question', 1), uuidOf('one question', 2)];
+    await add(traceOn(2, { tenantId: mine }), traceOn(3, { tenantId: mine }), traceOn(2, { tenantId: other }));
+    await pass();
+    const counts = createUsageCounts({ ...stores, cacheBytes: plenty });
+    for (let again = 0; again < 2; again++) {
+      expect(total(await counts(planOf(2, 5), [mine], 'project'))).toBe(2);
+      expect(total(await counts(planOf(2, 3), [mine], 'project'))).toBe(1);
+      expect(total(await counts(planOf(2, 5), [other], 'project'))).toBe(1);
+      expect(total(await counts(planOf(2, 5), [mine, other], 'project'))).toBe(3);
+      expect(total(await counts(planOf(2, 5), [], 'project'))).toBe(0);
+      expect((await counts(planOf(2, 5), [mine], 'workspace')).ids).toEqual([mine]);
+      expect((await counts(planOf(2, 5), [mine], 'user')).ids).toEqual([uuidOf('user')]);
+    }
+  });
+
+  it.each(['before', 'after'] as const)(
+    'that a pass overtook %s ClickHouse read them are not kept for long',
+    async (when) => {
+      const tenantId = uuidOf('overtaken', when);
+      const plan = planOf(2, 5);
+      await add(traceOn(2, { tenantId }));
+      await pass();
+      let overtakes = true;
+      const counts = watched(plenty, {
+        [when]: async () => {
+          if (!overtakes) return;
+          overtakes = false;
+          await add(traceOn(3, { tenantId }));
+          await pass();
+        },
+      });
+      expect(await counts.of([tenantId], plan)).toBe(when === 'before' ? 2 : 1);
+      expect(await counts.of([tenantId], plan)).toBe(2);
+      expect(await counts.of([tenantId], plan)).toBe(2);
+      expect(counts.reads()).toBe(2);
+    },
+  );
+
+  it('that a pass half-way gave go with the end of that pass', async () => {
+    const tenantId = uuidOf('half-way');
+    const plan = planOf(2, 5);
+    await add(traceOn(2, { tenantId }));
+    await pass();
+    const counts = watched(plenty);
+    const commits: Database = {
+      ...stores.database,
+      transaction: (work) =>
+        stores.database.transaction(async (sql) => {
+          const result = await work(sql);
+          // All is counted, nothing is committed.
+          expect(await counts.of([tenantId], plan)).toBe(2);
+          return result;
+        }),
+    };
+    await add(traceOn(3, { tenantId }));
+    await rollUpPass({ ...stores, database: commits });
+    await add(traceOn(4, { tenantId }));
+    await pass();
+    expect(await counts.of([tenantId], plan)).toBe(3);
+  });
+
+  it('are read each time where nothing is to be kept, or they are larger than what may be', async () => {
+    const tenantId = uuidOf('nothing kept');
+    await add(traceOn(2, { tenantId }));
+    await pass();
+    for (const cacheBytes of [0, 64]) {
+      const counts = watched(cacheBytes);
+      for (let again = 0; again < 3; again++) expect(await counts.of([tenantId], planOf(2, 5))).toBe(1);
+      expect(counts.reads()).toBe(3);
+    }
+  });
+
+  it('are what ClickHouse answers, through any history of traces and passes', async () => {
+    const tenants = [1, 2, 3].map((tenant) => uuidOf('history of counts', tenant));
+    const step = fc.oneof(
+      fc.record({ day: fc.integer({ min: 0, max: 8 }), tenant: fc.constantFrom(...tenants) }),
+      fc.constant('pass' as const),
+      fc.record({
+        from: fc.integer({ min: 0, max: 8 }),
+        days: fc.integer({ min: 1, max: 4 }),
+        of: fc.subarray(tenants, { minLength: 1 }),
+        groupBy: fc.constantFrom(...groupings),
+      }),
+    );
+    const kept = createUsageCounts({ ...stores, cacheBytes: plenty });
+    const read = createUsageCounts({ ...stores, cacheBytes: 0 });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 25 }), async (steps) => {
+        for (const each of steps) {
+          if (each === 'pass') await pass();
+          else if ('day' in each) await add(traceOn(each.day, { tenantId: each.tenant }));
+          else {
+            const plan = planOf(each.from, each.from + each.days);
+            expect(sorted(await kept(plan, each.of, each.groupBy))).toEqual(
+              sorted(await read(plan, each.of, each.groupBy)),
+            );
+          }
+        }
+      }),
+      { numRuns: 12 },
+    );
+  });
+});
+
+/** ClickHouse gives rows in any order. */
+function sorted({ ids, rows }: UsageCounts): string[] {
+  return rows
+    .flatMap(({ bucket, places, traces }) =>
+      [...places].map((place, entry) => `${bucket} ${ids[place]} ${traces[entry]}`),
+    )
+    .sort();
+}
