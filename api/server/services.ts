@@ -3,7 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
-import type { DestinationPorts } from '../../pipelines/exports/destinations/ports.ts';
+import type { DestinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
 import type { ExportPorts } from '../../pipelines/exports/export-ports.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';

@@ -48,8 +48,8 @@ export async function createExport(
 
   const id = randomUUID();
   const createdAt = ports.now();
-  const logPosition = await positionOf(ports);
   const schedule = asked.intervalHours !== undefined;
+  const logPosition = schedule ? null : await positionOf(ports);
   await database.transaction(async (tx) => {
     // Held against a deletion of the destination that goes on at the same time.
     const [destination] = await tx.query(
@@ -70,7 +70,7 @@ export async function createExport(
       compression: asked.compression,
       exportFields: asked.exportFields === undefined ? null : [...new Set(asked.exportFields)],
       sourceExportId: null,
-      logPosition: schedule ? null : logPosition,
+      logPosition,
       createdAt,
       membersUntil: new Date(createdAt.getTime() + limits.exportClockSkewMs),
     });

@@ -13,6 +13,7 @@
  */
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { PageCursor } from './page-cursor.ts';
+import { runBytes } from './run-columns.ts';
 import { keyConditions, type RunFilter, valueConditions } from './run-filter.ts';
 import { allTimes, type Order, type RunKey, type TimeWindow } from './run-key.ts';
 import { type Place, placeOfKeys, placeOfScope, type RunScope } from './run-scope.ts';
@@ -144,7 +145,7 @@ async function findKeys(warehouse: Warehouse, request: PageRequest, place: Place
     ...bind(place, keys.params, values.params, position?.params, { wanted: limit }),
     name: 'find-runs',
     sql: `SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
-            coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) AS bytes
+            ${runBytes} AS bytes
           FROM runs FINAL
           PREWHERE ${[place.sql, ...keys.sql].join(' AND ')}
           WHERE ${[...values.sql, ...(position?.sql ?? [])].join(' AND ')}

@@ -12,6 +12,9 @@ const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra'
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${merged(name)}, 1, ${previewCharacters + 1})`;
 
+/** Size of what was sent of a run. */
+export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
+
 export const runColumns = {
   projectId: 'session_id',
   keyTimeMicros: micros('start_time'),

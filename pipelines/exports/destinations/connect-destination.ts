@@ -4,7 +4,7 @@ import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
 import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
-import type { DestinationPorts } from './ports.ts';
+import type { DestinationPorts } from './destination-ports.ts';
 
 export interface DestinationPlace {
   readonly destination_type: DestinationType;

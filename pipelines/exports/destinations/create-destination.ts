@@ -7,7 +7,7 @@ import {
   destinationColumns,
   sealCredentials,
 } from './destination-config.ts';
-import type { DestinationPorts } from './ports.ts';
+import type { DestinationPorts } from './destination-ports.ts';
 import { type GivenConfig, settleConfig } from './settle-config.ts';
 import { tryDestination } from './try-destination.ts';
 

@@ -1,7 +1,7 @@
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { connectDestination } from './connect-destination.ts';
 import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
-import type { DestinationPorts } from './ports.ts';
+import type { DestinationPorts } from './destination-ports.ts';
 import { noDestination } from './read-destination.ts';
 
 interface Row {

@@ -1,5 +1,5 @@
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { DestinationPorts } from './ports.ts';
+import type { DestinationPorts } from './destination-ports.ts';
 
 /**
  * Seals credentials that are still under a former key again, under the current one, so that the former one can be retired.

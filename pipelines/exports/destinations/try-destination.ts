@@ -1,7 +1,7 @@
 import { checkDestination, checkLimits } from './check-destination.ts';
 import { connectDestination, type DestinationPlace } from './connect-destination.ts';
 import type { DestinationCredentials } from './destination-config.ts';
-import type { DestinationPorts } from './ports.ts';
+import type { DestinationPorts } from './destination-ports.ts';
 
 /** Checks a place with credentials that are not stored yet. @throws as {@link connectDestination}, {@link checkDestination}. */
 export async function tryDestination(

@@ -5,7 +5,7 @@ import {
   destinationColumns,
   sealCredentials,
 } from './destination-config.ts';
-import type { DestinationPorts } from './ports.ts';
+import type { DestinationPorts } from './destination-ports.ts';
 import { noDestination, readDestination } from './read-destination.ts';
 import { tryDestination } from './try-destination.ts';
 

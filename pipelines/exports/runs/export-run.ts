@@ -161,6 +161,8 @@ async function writePart<Read>(
     await checkpoint.notePending(pending);
     const noteUpload = (uploadId: string) => checkpoint.noteUpload(uploadId);
     const { bytes, sha256 } = await timed('upload', () => store.upload(key, made.path, { signal, noteUpload }));
+    // Of an earlier attempt; what was on its way then may have come to the store after it was taken back.
+    if (repeated) await store.abortUploads(key, [], { signal });
     await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256 }, last);
     exportedRows.inc(made.rows);
     exportedBytes.inc(bytes);

@@ -1,4 +1,5 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import { runBytes } from '../../runs/run-columns.ts';
 import { type MemberPlace, memberOrder } from './members.ts';
 
 const nearRows = 256;
@@ -19,7 +20,7 @@ export async function blockRows(
     name: 'size-blocks',
     sql: `SELECT max(near) AS bytes FROM (
             SELECT sum(bytes) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${nearRows - 1} PRECEDING AND CURRENT ROW) AS near
-            FROM (SELECT ${memberOrder}, coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) AS bytes FROM runs WHERE ${sql}))`,
+            FROM (SELECT ${memberOrder}, ${runBytes} AS bytes FROM runs WHERE ${sql}))`,
     params,
     signal,
   });

@@ -7,7 +7,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import { runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 import type { ExportFormat } from '../export-scope.ts';
-import { readSlice, type SliceFiles, type SlicePorts, type SliceRequest } from './read-slice.ts';
+import type { SliceFiles, SliceRequest } from './read-slice.ts';
 import { formOf, sliceColumns, sourceName } from './slice-columns.ts';
 
 /** A file that is ready to go to the bucket. */
@@ -53,19 +53,9 @@ export async function encodeSlice(
   }
 }
 
-/** Removes what {@link readSlice} left, where it is not wanted any more. */
-export async function discardSlice({ source, beside }: SliceFiles, folder: string): Promise<void> {
+async function discardSlice({ source, beside }: SliceFiles, folder: string): Promise<void> {
   await rm(join(folder, source), { force: true });
   if (beside !== undefined) await rm(join(folder, beside.file), { force: true });
-}
-
-/** {@link readSlice} and {@link encodeSlice} in one. */
-export async function makePart(
-  ports: SlicePorts,
-  request: SliceRequest,
-  signal: AbortSignal,
-): Promise<Part | undefined> {
-  return encodeSlice(ports, await readSlice(ports, request, signal), request, signal);
 }
 
 function requestOf(files: SliceFiles, folder: string, { version, compression, fields }: ExportFormat): EncodeRequest {

@@ -9,6 +9,7 @@
  *   3. Rows that merged, or that are no members, leave the slice short of its limit: on behind the stretch.
  */
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import { runBytes } from '../../runs/run-columns.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../export-scope.ts';
 import { isMember, memberOrder, placeOfMembers } from './members.ts';
 
@@ -118,7 +119,7 @@ async function fill(
             SELECT start_time, trace_id, id, row_number() OVER w AS place, sum(bytes) OVER w AS total,
               sumIf(bytes, bytes > ${heavyRunBytes}) OVER w AS heavy, count() OVER () AS found
             FROM (
-              SELECT start_time, trace_id, id, coalesce(post_bytes, 0) + coalesce(patch_bytes, 0) AS bytes
+              SELECT start_time, trace_id, id, ${runBytes} AS bytes
               FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
               ORDER BY ${memberOrder} LIMIT {wanted:UInt64})
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))

@@ -5,8 +5,9 @@ import { parquetMetadataAsync, parquetReadObjects, parquetSchema } from 'hyparqu
 import { compressors } from 'hyparquet-compressors';
 import { type Encoder, openEncoder } from '../../../../infra/duckdb/encoder.ts';
 import type { ExportCursor, ExportFormat, ExportScope } from '../../../../pipelines/exports/export-scope.ts';
-import { makePart, type Part } from '../../../../pipelines/exports/slices/encode-slice.ts';
+import { encodeSlice, type Part } from '../../../../pipelines/exports/slices/encode-slice.ts';
 import { findSlice, type SliceLimits } from '../../../../pipelines/exports/slices/find-slice.ts';
+import { readSlice, type SlicePorts, type SliceRequest } from '../../../../pipelines/exports/slices/read-slice.ts';
 import { feedbackStats } from '../../../../pipelines/feedback/feedback-stats.ts';
 import { formatTime } from '../../../../pipelines/ingest/run-event/times.ts';
 import { queryRuns } from '../../../../pipelines/runs/query-runs.ts';
@@ -57,6 +58,11 @@ export async function openExporting(): Promise<Exporting> {
       await rm(root, { recursive: true, force: true });
     },
   };
+}
+
+/** A slice as a file. */
+export async function makePart(ports: SlicePorts, request: SliceRequest, signal: AbortSignal) {
+  return encodeSlice(ports, await readSlice(ports, request, signal), request, signal);
 }
 
 /** All slices of a scope as files, each in a folder of its own in which nothing else is left. */

@@ -2,11 +2,11 @@ import { readdir } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExportScope } from '../../../../pipelines/exports/export-scope.ts';
-import { encodeSlice, makePart } from '../../../../pipelines/exports/slices/encode-slice.ts';
+import { encodeSlice } from '../../../../pipelines/exports/slices/encode-slice.ts';
 import { findSlice } from '../../../../pipelines/exports/slices/find-slice.ts';
 import { readSlice } from '../../../../pipelines/exports/slices/read-slice.ts';
 import { insertEvents, runEvent, uuidOf } from '../../runs/run-events.ts';
-import { type Exporting, everything, exportParts, openExporting, wholeDay } from './exporting.ts';
+import { type Exporting, everything, exportParts, makePart, openExporting, wholeDay } from './exporting.ts';
 
 let exporting: Exporting;
 beforeAll(async () => {
