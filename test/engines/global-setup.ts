@@ -5,6 +5,7 @@ import type { TestProject } from 'vitest/node';
 import { openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
 import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
+import { makeTemplate } from './template.ts';
 
 /** One real ClickHouse and one real Postgres for the whole test run, started when the first test asks for them. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
@@ -32,7 +33,8 @@ async function startEngines() {
       folder,
       needs: { clickhouse: true, database: true },
     });
-    const addresses: EngineAddresses = { clickhouseUrl, databaseUrl };
+    const template = await makeTemplate({ clickhouseUrl, databaseUrl });
+    const addresses: EngineAddresses = { clickhouseUrl, databaseUrl, template };
     return {
       addresses,
       async stop() {

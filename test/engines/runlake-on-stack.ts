@@ -9,7 +9,7 @@ import { freshStores } from './stores.ts';
  * that read at once what they sent reach it through a proxy that waits for the sinks.
  */
 useServers(async () => {
-  const stores = await freshStores({ migrated: false });
+  const stores = await freshStores();
   const proxy = await openSettlingProxy(openSettling(stores.environment));
   return {
     environment: {

@@ -21,6 +21,8 @@ export interface EngineAddresses {
   readonly redisUrl?: string;
   readonly kafkaBrokers?: string;
   readonly schemaRegistryUrl?: string;
+  /** Name of databases that have this release's schema; see `template.ts`. */
+  readonly template?: string;
 }
 
 /** The native stack that is up at this moment, if one is. */

@@ -1,9 +1,11 @@
 import type { TestProject } from 'vitest/node';
 import { runningStack, serveAddresses } from './serve-addresses.ts';
+import { dropTemplate, makeTemplate } from './template.ts';
 
 /** The servers of the native stack, in place of embedded engines. */
-export default async function setup(project: TestProject): Promise<() => void> {
-  return serveAddresses(project, async () => {
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  let drop: (() => Promise<void>) | undefined;
+  const close = await serveAddresses(project, async () => {
     const parts = runningStack()?.parts ?? {};
     const value = (name: string, field: string): string | undefined => {
       const part = parts[name];
@@ -12,11 +14,21 @@ export default async function setup(project: TestProject): Promise<() => void> {
     const redisUrl = value('redis', 'url');
     const kafkaBrokers = value('kafka', 'brokers');
     const schemaRegistryUrl = value('registry', 'url');
-    return {
+    const engines = {
       clickhouseUrl: value('clickhouse', 'url') ?? '',
       databaseUrl: value('postgres', 'url') ?? '',
+    };
+    const template = await makeTemplate(engines);
+    drop = () => dropTemplate(engines, template);
+    return {
+      ...engines,
+      template,
       ...(redisUrl === undefined ? {} : { redisUrl }),
       ...(kafkaBrokers !== undefined && schemaRegistryUrl !== undefined ? { kafkaBrokers, schemaRegistryUrl } : {}),
     };
   });
+  return async () => {
+    close();
+    await drop?.();
+  };
 }

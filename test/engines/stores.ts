@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import pg from 'pg';
 import { inject } from 'vitest';
 import { openWarehouse, type Warehouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
+import { askClickhouseEngine, askPostgresEngine } from './ask-engines.ts';
 import { ownKafka, ownRedis } from './own-servers.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
+import { copyTemplate } from './template.ts';
 
 export interface FreshStores {
   readonly clickhouseUrl: string;
@@ -33,7 +34,10 @@ export async function freshStores({ migrated = true }: { readonly migrated?: boo
   clickhouseUrl.pathname = `/${name}`;
   const databaseUrl = new URL(engines.databaseUrl);
   databaseUrl.pathname = `/${name}`;
-  await onEngines(engines, [`CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`]);
+  const template = migrated ? engines.template : undefined;
+  if (template === undefined)
+    await onEngines(engines, `CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`);
+  else await copyTemplate(engines, template, name);
 
   const kafka = ownKafka(engines, name);
   const redis = engines.redisUrl === undefined ? undefined : await ownRedis(engines.redisUrl);
@@ -48,13 +52,13 @@ export async function freshStores({ migrated = true }: { readonly migrated?: boo
     open = false;
     await Promise.all([warehouse.close(), database.close()]);
     await Promise.all([
-      onEngines(engines, [`DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`]),
+      onEngines(engines, `DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`),
       kafka.clear(),
       redis?.clear(),
     ]);
   };
   try {
-    if (migrated) await migrate({ warehouse, database, logger });
+    if (migrated && template === undefined) await migrate({ warehouse, database, logger });
   } catch (error) {
     await close();
     throw error;
@@ -69,20 +73,9 @@ async function engineAddresses(): Promise<EngineAddresses> {
   return (await answer.json()) as EngineAddresses;
 }
 
-async function onEngines(engines: EngineAddresses, [clickhouseSql, postgresSql]: [string, string]): Promise<void> {
-  const address = new URL(engines.clickhouseUrl);
-  const answer = await fetch(address.origin, {
-    method: 'POST',
-    body: clickhouseSql,
-    headers: { 'X-ClickHouse-User': address.username, 'X-ClickHouse-Key': address.password, Connection: 'close' },
-  });
-  if (!answer.ok) throw new Error(await answer.text());
-  await answer.arrayBuffer();
-  const client = new pg.Client(engines.databaseUrl);
-  await client.connect();
-  try {
-    await client.query(postgresSql);
-  } finally {
-    await client.end();
-  }
+async function onEngines(engines: EngineAddresses, clickhouseSql: string, postgresSql: string): Promise<void> {
+  await Promise.all([
+    askClickhouseEngine(engines.clickhouseUrl, clickhouseSql),
+    askPostgresEngine(engines.databaseUrl, postgresSql),
+  ]);
 }
