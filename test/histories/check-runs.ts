@@ -7,7 +7,8 @@ import type { Projects } from './projects.ts';
 import type { Tenants } from './server-of-histories.ts';
 import { sideBySide } from './side-by-side.ts';
 
-const readAlone = 100;
+/** Of each workspace: read together they were compared already, and each costs as much as a page of a hundred. */
+const readAlone = 20;
 
 /** Reads every run, page by page and by lists of ids, many alone too, and compares each field's text with the model. @returns their number. */
 export async function checkRuns(

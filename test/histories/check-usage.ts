@@ -26,7 +26,10 @@ const csvColumns: Readonly<Record<string, string>> = {
   'API Key Short Key': 'api_key_short_key',
 };
 
-/** Compares every figure with the model: all of the years by day, all days with traces by hour; each grouping; JSON and CSV. */
+/**
+ * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day, the days with
+ * traces by hour; each grouping; JSON and CSV.
+ */
 export async function checkUsage(
   runlake: RunlakeProcess,
   tenants: Tenants,
@@ -36,14 +39,26 @@ export async function checkUsage(
   const facts = factsOf(tenants, model, projects);
   const firstDay = Math.floor((days[0] as number) / 1e6) - 31 * daySeconds;
   const lastDay = Math.floor((days.at(-1) as number) / 1e6) + 62 * daySeconds;
-  const withTraces = new Set(facts.map(({ seconds }) => Math.floor(seconds / daySeconds) * daySeconds));
+  const withTraces = (days: number) => {
+    const starts = facts.map(({ seconds }) => seconds - ((seconds - firstDay) % (days * daySeconds)));
+    return [...new Set(starts)];
+  };
   const ranges: Range[] = [];
-  for (const groupBy of groupings) {
-    for (let from = firstDay; from < lastDay; from += 31 * daySeconds) {
-      ranges.push({ groupBy, from, to: from + 31 * daySeconds, stride: daySeconds });
+  const add = (days: number, strideSeconds: number, starts: Iterable<number>) => {
+    for (const from of starts) {
+      for (const groupBy of groupings)
+        ranges.push({ groupBy, from, to: from + days * daySeconds, stride: strideSeconds });
     }
-    for (const from of withTraces) ranges.push({ groupBy, from, to: from + daySeconds, stride: 3_600 });
-  }
+  };
+  const years = Math.ceil((lastDay - firstDay) / (366 * daySeconds));
+  add(years * 366, 365 * daySeconds, [firstDay]);
+  add(
+    366,
+    30 * daySeconds,
+    Array.from({ length: years }, (_, index) => firstDay + index * 366 * daySeconds),
+  );
+  add(31, daySeconds, withTraces(31));
+  add(1, 3_600, withTraces(1));
   let figures = 0;
   await sideBySide(ranges, async (range) => {
     const count = await checkRange(runlake, tenants, facts, range);
