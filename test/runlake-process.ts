@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { builtProgram } from './built-program.ts';
 
-const startWithinMs = 60_000;
+const startWithinMs = 120_000;
 
 /** A `runlake all` of its own: built code, a throw-away data folder, a free port. */
 export interface RunlakeProcess {
@@ -80,6 +80,14 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     child.stderr.on('data', read);
     void exited.then((code) => reject(new Error(`runlake ended with ${code}:\n${output}`)));
     void exited.then(() => clearTimeout(timer));
+  }).catch(async (error: unknown) => {
+    // Nobody else knows of it: it would go on in a folder that is about to be removed.
+    child.kill('SIGKILL');
+    await exited;
+    if (options.servers === undefined) await servers?.release();
+    if (options.dataDir === undefined)
+      rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    throw error;
   });
   const end = async (signal: NodeJS.Signals): Promise<number | null> => {
     if (isRunning(child)) child.kill(signal);
