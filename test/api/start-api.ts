@@ -70,6 +70,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const server = await buildServer({ config, services, logger: errors.logger, operations });
   const settling = openSettling(stores.environment);
   server.addHook('onRequest', ({ method, url }) => settling.before(method, url));
+  server.addHook('onSend', async ({ method, url }) => settling.after(method, url));
   await server.ready();
   return {
     server,

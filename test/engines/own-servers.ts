@@ -41,6 +41,8 @@ export function ownKafka(
       RUNLAKE_KAFKA_PARTITIONS: '2',
       // After a kill the group waits for the dead member for so long.
       RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
+      // Tests mostly read at once what they sent, and would wait for a batch to gather.
+      RUNLAKE_CUT_MS: '50',
     },
     clear: () => deleteTopics(kafkaBrokers, prefix),
   };

@@ -19,12 +19,16 @@ export async function openSettlingProxy(settling: Settling): Promise<SettlingPro
     const { hostname, port } = target;
     void settling.before(method, url).then(() => {
       const onward = request({ agent, hostname, port, method, path: url, headers, setHost: false }, (answer) => {
+        settling.after(method, url);
         outgoing.writeHead(answer.statusCode ?? 500, answer.rawHeaders);
         answer.pipe(outgoing);
         answer.on('error', () => outgoing.destroy());
       });
       // A server that is gone looks to the client as if the proxy were.
-      onward.on('error', () => outgoing.destroy());
+      onward.on('error', () => {
+        settling.after(method, url);
+        outgoing.destroy();
+      });
       incoming.on('error', () => onward.destroy());
       incoming.pipe(onward);
     });

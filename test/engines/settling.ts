@@ -10,6 +10,8 @@ const pollMs = 20;
 export interface Settling {
   /** To be asked before each request is let through. */
   before(method: string, path: string): Promise<void>;
+  /** To be told of each request that was answered. */
+  after(method: string, path: string): void;
   close(): Promise<void>;
 }
 
@@ -19,7 +21,7 @@ export interface Settling {
  */
 export function openSettling(environment: Readonly<Record<string, string>>): Settling {
   const { RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_KAFKA_TOPIC_PREFIX: prefix = '' } = environment;
-  if (brokers === undefined) return { before: async () => {}, close: async () => {} };
+  if (brokers === undefined) return { before: async () => {}, after: () => {}, close: async () => {} };
   const admin = new Kafka({ brokers: [brokers], clientId: 'test', logLevel: logLevel.NOTHING }).admin();
   const connected = admin.connect();
   const offsetOf = (offsets: { partition: number; offset: string }[], partition: number) =>
@@ -38,16 +40,29 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
     return true;
   };
 
+  const untilSettled = async () => {
+    for (const endMs = Date.now() + deadlineMs; Date.now() < endMs; await pause(pollMs)) {
+      if (await isSettled().catch(() => false)) return;
+    }
+  };
+  const isRead = (method: string, path: string) => method === 'GET' || path.includes('/query');
+
   let isDirty = false;
+  /** Reads that come at the same moment wait for the same. */
+  let settled = Promise.resolve();
   return {
     async before(method, path) {
-      const reads = method === 'GET' || path.includes('/query');
-      if (!reads) isDirty = true;
-      if (!reads || !isDirty || /^\/(ok|ready|metrics|docs|openapi|info)/.test(path)) return;
-      isDirty = false;
-      for (const endMs = Date.now() + deadlineMs; Date.now() < endMs; await pause(pollMs)) {
-        if (await isSettled().catch(() => false)) return;
+      if (!isRead(method, path)) isDirty = true;
+      if (!isRead(method, path) || /^\/(ok|ready|metrics|docs|openapi|info)/.test(path)) return;
+      if (isDirty) {
+        isDirty = false;
+        settled = untilSettled();
       }
+      await settled;
+    },
+    // Only now is all of it in the topics: a read that came meanwhile may not have waited for it.
+    after(method, path) {
+      if (!isRead(method, path)) isDirty = true;
     },
     async close() {
       await connected.then(
