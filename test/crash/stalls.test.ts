@@ -1,7 +1,7 @@
 /** Connections between roles and servers stall for longer than every time limit on them, without being closed. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { describe, expect, test, vi } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { ownRedis } from '../engines/own-servers.ts';
 import { stackPart } from '../engines/stack.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
@@ -9,6 +9,7 @@ import { until } from '../infra/until.ts';
 import { load, post, postAlone, untilAccepted } from './client.ts';
 import { openFaultProxy } from './fault-proxy.ts';
 import { expectHonestAnswers } from './honest-answers.ts';
+import { openLanes } from './lanes.ts';
 import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
 import { deadlineMs, type Pipeline, type PipelineRole, type Ways } from './pipeline.ts';
@@ -121,15 +122,17 @@ const recoveredWithinMs = 75_000;
 const longestAnswerMs = 15_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))('the network stalls', () => {
+  const { inLane, close: closeLanes } = openLanes(4, limits);
+  afterAll(closeLanes);
+
   test.concurrent.each(stalls)('stalled between $name', async (stall) => {
     const { role, way, stallMs, posts, meanwhile, keepsItsPartitions } = stall;
-    const { pipeline, close } = await openOnStack(limits);
-    try {
-      const ledger = new Ledger();
+    await inLane(async (pipeline, ledger) => {
       const known = ledger.newRun();
       await untilAccepted(() => postAlone(pipeline, known));
+      const enough = ledger.acceptedCount + 50;
       const loading = load(pipeline, ledger, { senders: 2, batch: 5, pauseMs: 100 });
-      await until('runs to be accepted', () => ledger.acceptedCount >= 50, deadlineMs);
+      await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);
       const assigned = () => pipeline.metric('ingest', 'runlake_event_log_assignments_total', 'run-events');
       await until('partitions to be assigned', async () => (await assigned()) >= 2, deadlineMs);
       const assignedBefore = await assigned();
@@ -149,9 +152,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       expect(await ledger.check(pipeline)).toBeGreaterThan(0);
       if (keepsItsPartitions) expect(await assigned()).toBe(assignedBefore);
       expect(pipeline.process(role).output()).not.toMatch(/unhandled|uncaught/i);
-    } finally {
-      await close();
-    }
+    });
   });
 
   test.concurrent('between all roles and Redis: traces go on, a job is refused in time and done afterwards', async () => {
@@ -189,9 +190,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   });
 
   test.concurrent.each(lostAnswers)('the answer to $name never comes', async ({ way, recognises }) => {
-    const { pipeline, close } = await openOnStack(limits);
-    try {
-      const ledger = new Ledger();
+    await inLane(async (pipeline, ledger) => {
       const runs = Array.from({ length: 20 }, () => ledger.newRun());
       const lost = pipeline.ways.ingest[way].hold('sent', recognises);
       await untilAccepted(() => post(pipeline, runs));
@@ -201,8 +200,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await untilAccepted(() => post(pipeline, more));
       await ledger.check(pipeline);
       expect(performance.now() - lostAtMs).toBeLessThan(recoveredWithinMs);
-    } finally {
-      await close();
-    }
+    });
   });
 });

@@ -3,8 +3,7 @@ import { afterAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { patch, post, untilAccepted } from './client.ts';
-import { Ledger } from './ledger.ts';
-import { type OpenPipeline, openOnStack } from './on-stack.ts';
+import { openLanes } from './lanes.ts';
 import { deadlineMs, type Pipeline, type PipelineRole } from './pipeline.ts';
 import { isCutNote, isDoneNote, isProduce, says } from './protocol.ts';
 
@@ -124,37 +123,13 @@ const steps: readonly Step[] = [
   },
 ];
 
-/** After a kill a consumer group waits for its dead member, so several pipelines wait side by side. */
-const lanes = 5;
-
 describe.runIf(stackPart('kafka') && stackPart('registry'))('killed at a step', () => {
-  const opened = new Map<number, Promise<OpenPipeline>>();
-  const ends = new Map<number, Promise<unknown>>();
-  const ledgers = new Map<number, Ledger>();
-  afterAll(async () => {
-    const found = await Promise.allSettled(opened.values());
-    await Promise.all(found.map((each) => (each.status === 'fulfilled' ? each.value.close() : undefined)));
-  });
+  // As many as vitest runs side by side.
+  const { inLane, close } = openLanes(5);
+  afterAll(close);
 
-  /** One step after the other in each lane, on the same stores and topics. */
-  function inLane(index: number, work: (pipeline: Pipeline, ledger: Ledger) => Promise<void>): Promise<void> {
-    const lane = index % lanes;
-    const turn = (ends.get(lane) ?? Promise.resolve()).then(async () => {
-      const open = opened.get(lane) ?? openOnStack();
-      opened.set(lane, open);
-      const ledger = ledgers.get(lane) ?? new Ledger();
-      ledgers.set(lane, ledger);
-      await work((await open).pipeline, ledger);
-    });
-    ends.set(
-      lane,
-      turn.catch(() => undefined),
-    );
-    return turn;
-  }
-
-  test.concurrent.each(steps.map((step, index) => ({ ...step, index })))('killed: $name', async (step) => {
-    await inLane(step.index, async (pipeline, ledger) => {
+  test.concurrent.each(steps)('killed: $name', async (step) => {
+    await inLane(async (pipeline, ledger) => {
       const runs = Array.from({ length: 40 }, () => ledger.newRun());
       const reached = step.hold(pipeline);
       const first = step.sends === 'patches first' ? patch : post;
