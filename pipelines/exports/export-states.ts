@@ -16,13 +16,13 @@ export interface Move {
 /** Every move that there is. Statements that change a status take the states that they may leave from here. */
 export const moves: readonly Move[] = [
   { what: 'export', from: 'CREATED', to: 'RUNNING', when: 'what came before it is stored, and its workspace has room' },
-  { what: 'export', from: 'CREATED', to: 'CANCELLED', when: 'its owner cancels it' },
+  { what: 'export', from: 'CREATED', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
   { what: 'export', from: 'CREATED', to: 'FAILED', when: 'its project was deleted' },
   { what: 'export', from: 'RUNNING', to: 'COMPLETED', when: 'every run is COMPLETED and the manifest is written' },
   { what: 'export', from: 'RUNNING', to: 'FAILED', when: 'a run is FAILED, or the manifest can never be written' },
-  { what: 'export', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it' },
+  { what: 'export', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
   { what: 'export', from: 'RUNNING', to: 'TIMEDOUT', when: 'it took longer than an export may' },
-  { what: 'schedule', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it; what it spawned goes on' },
+  { what: 'schedule', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
   { what: 'schedule', from: 'RUNNING', to: 'FAILED', when: 'its project was deleted' },
   { what: 'run', from: 'CREATED', to: 'RUNNING', when: 'a worker takes it up' },
   { what: 'run', from: 'CREATED', to: 'CANCELLED', when: 'its export is cancelled or failed' },

@@ -2,11 +2,12 @@
  * Looks all exports over, from time to time and after a start. What the queues should hold follows from the rows alone: so a
  * queue that was lost is rebuilt here, and whatever a crash left between two steps goes on.
  *
- *   1. Exports past their time are TIMEDOUT, with their runs.
- *   2. Schedules spawn what is due.
- *   3. CREATED exports are started that can be, of each workspace as many as it may run; RUNNING ones that have no run left end.
- *   4. Runs are queued that a worker could take up.
- *   5. What runs that are over have left in a bucket is removed.
+ *   1. Exports and schedules of workspaces that were deleted are CANCELLED: nobody could do that any more.
+ *   2. Exports past their time are TIMEDOUT, with their runs.
+ *   3. Schedules spawn what is due.
+ *   4. CREATED exports are started that can be, of each workspace as many as it may run; RUNNING ones that have no run left end.
+ *   5. Runs are queued that a worker could take up.
+ *   6. What runs that are over have left in a bucket is removed.
  *
  * Nothing of this comes out of a queue: it is what rebuilds them. Any number of processes may sweep at the same time. Jobs that are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
  */
@@ -23,12 +24,21 @@ const tidyForHours = 24;
 const tidiedAtOnce = 20;
 
 export async function sweepExports(ports: WorkPorts): Promise<void> {
-  const parts = [endLate, spawnDue, lookAtExports, queueRuns, tidyRuns] as const;
+  const parts = [cancelOrphans, endLate, spawnDue, lookAtExports, queueRuns, tidyRuns] as const;
   for (const part of parts) {
     await part(ports).catch((err) =>
       ports.logger.warn({ err, part: part.name }, 'a part of the sweep of exports failed'),
     );
   }
+}
+
+async function cancelOrphans(ports: WorkPorts): Promise<void> {
+  const orphans = await ports.database.query<{ id: string }>(
+    `SELECT e.id FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
+     WHERE e.finished_at IS NULL AND w.deleted_at IS NOT NULL`,
+  );
+  for (const { id } of orphans)
+    await finishExport(ports, id, { to: 'CANCELLED', reason: 'Its workspace was deleted.' });
 }
 
 async function endLate(ports: WorkPorts): Promise<void> {

@@ -1,0 +1,34 @@
+import { afterEach, expect, test } from 'vitest';
+import { spawnDue } from '../../../pipelines/exports/schedules.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { openWorkshop, type Workshop } from './workshop.ts';
+
+let shop: Workshop;
+afterEach(() => shop?.close());
+
+test('a workspace that was deleted exports nothing more: its schedules and exports are cancelled by the sweep', async () => {
+  shop = await openWorkshop();
+  shop.clock.now = new Date('2026-03-05T00:00:00Z');
+  const schedule = await shop.create({ intervalHours: 1, startTimeMicros: shop.clock.now.getTime() * 1_000 });
+  const done = await shop.create();
+  await shop.work();
+  const waiting = await shop.create();
+  const running = await shop.create();
+  await shop.start(running.id);
+  expect((await shop.read(done.id)).status).toBe('COMPLETED');
+
+  await shop.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [shop.workspaceId]);
+  shop.clock.now = new Date('2026-03-05T05:10:00Z');
+  await sweepExports(shop.ports);
+  const reason = 'Its workspace was deleted.';
+  for (const { id } of [schedule, waiting, running]) {
+    expect(await shop.read(id)).toMatchObject({ status: 'CANCELLED', statusReason: reason });
+  }
+  expect((await shop.runs(running.id)).map(({ status }) => status)).toEqual(['CANCELLED']);
+  expect((await shop.read(done.id)).status).toBe('COMPLETED');
+  await spawnDue(shop.ports);
+  const [{ spawned } = { spawned: -1 }] = await shop.database.query<{ spawned: number }>(
+    'SELECT count(*) AS spawned FROM bulk_exports WHERE source_bulk_export_id IS NOT NULL',
+  );
+  expect(spawned).toBe(0);
+});
