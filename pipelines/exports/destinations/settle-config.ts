@@ -65,6 +65,12 @@ function localConfig(given: GivenConfig, prefix: string): DestinationConfig {
   if (prefix.startsWith('/')) {
     throw fault('BAD_REQUEST', { reason: 'config.prefix of a destination of type local is relative to its root.' });
   }
+  // In a bucket it is part of a name; no folder has an empty one.
+  if (prefix.includes('//')) {
+    throw fault('BAD_REQUEST', {
+      reason: "config.prefix of a destination of type local has a part without a name: '//'.",
+    });
+  }
   return {
     bucket_name: null,
     prefix,

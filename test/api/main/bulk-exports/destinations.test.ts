@@ -147,6 +147,7 @@ const bad: readonly (readonly [what: string, payload: () => object, status: numb
   ['a prefix that leads up in the middle', () => local({ config: { prefix: 'a/../../b' } }), 400, /prefix/],
   ['a prefix with a dot', () => local({ config: { prefix: './a' } }), 400, /prefix/],
   ['an absolute prefix', () => local({ config: { prefix: '/etc' } }), 400, /prefix/],
+  ['a prefix with an empty part', () => local({ config: { prefix: 'a//b' } }), 400, /prefix .*without a name/],
   ['a prefix that is too long', () => local({ config: { prefix: 'ü'.repeat(400) } }), 400, /700 bytes/],
   ['a part of a prefix that no folder can have', () => local({ config: { prefix: 'x'.repeat(300) } }), 400, /too long/],
   ['a local one with a bucket', () => local({ config: { bucket_name: 'bucket' } }), 400, /bucket_name/],
