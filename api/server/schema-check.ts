@@ -29,7 +29,7 @@ export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart 
 
 function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, place: string): FieldFault[] {
   const listed = new Set<string>();
-  return faults.flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
+  return withoutAlternatives(faults).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [place, ...segmentsOf(instancePath)];
     // Of a list of words each word is a fault by itself, and only the first few are told: one says them all.
     if (listed.has(instancePath)) return [];
@@ -48,6 +48,17 @@ function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, place: str
     }
     return [{ loc: path, msg: message, type: typeOf(keyword, params) }];
   });
+}
+
+/**
+ * What may also be null is a union, which adds two faults to the one that says something: that the value is not null, and that
+ * nothing of the union fits.
+ */
+function withoutAlternatives(faults: readonly SchemaFault[]): readonly SchemaFault[] {
+  const isAlternative = ({ keyword, params }: SchemaFault) =>
+    keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
+  const telling = faults.filter((each) => !isAlternative(each));
+  return telling.length > 0 ? telling : faults;
 }
 
 /** What may stand at `schemaPath`, where that is a list of words and nothing else but null. */

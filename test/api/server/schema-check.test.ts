@@ -68,8 +68,29 @@ describe('compileCheck', () => {
     expect(faults).toContainEqual({ loc: ['body', 'inner', 'b'], msg: 'Field not known', type: 'extra_forbidden' });
   });
 
-  it('leaves what is more than a list of words as it is', () => {
-    expect(check(words, { number: 0 })).toMatchObject([{ msg: 'must be >= 1' }, {}, {}]);
+  const inner = Type.Object({ id: Uuid(), time: Type.Optional(Type.Union([Timestamp(), Type.Null()])) });
+  const nullable = Type.Object({
+    number: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
+    inner: Type.Optional(Type.Union([inner, Type.Null()])),
+  });
+
+  it.each([
+    [{ number: 0 }, [{ loc: ['body', 'number'], msg: 'must be >= 1', type: 'minimum' }]],
+    [{ number: 'x' }, [{ loc: ['body', 'number'], msg: 'must be integer', type: 'integer_type' }]],
+    [{ inner: 1 }, [{ loc: ['body', 'inner'], msg: 'must be object', type: 'object_type' }]],
+    [
+      { inner: { id: 'x', time: 'y' } },
+      [
+        { loc: ['body', 'inner', 'id'], msg: 'must match format "uuid"', type: 'uuid_format' },
+        { loc: ['body', 'inner', 'time'], msg: 'must match format "date-time"', type: 'date_time_format' },
+      ],
+    ],
+  ])('does not say of what may be null that it is not null: %j', (value, result) => {
+    expect(check(nullable, value)).toEqual(result);
+  });
+
+  it('says of what has to be null that it is not', () => {
+    expect(check(Type.Object({ none: Type.Null() }), { none: 1 })).toMatchObject([{ msg: 'must be null' }]);
   });
 
   it('says in which part of the request', () => {
