@@ -1,0 +1,62 @@
+import { readdir } from 'node:fs/promises';
+import { afterEach, expect, test } from 'vitest';
+import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import { until } from '../../infra/until.ts';
+import { day, openWorkshop, type Workshop } from './workshop.ts';
+
+let shop: Workshop;
+afterEach(() => shop?.close());
+
+const partOf = (folder: string) => Number(folder.replace(/.*part-/, ''));
+
+/** Notes when parts are read and uploaded; the upload of the first one waits for `released`. */
+function watched(released: Promise<void>) {
+  const reads: { readonly part: number; readonly uploaded: number; readonly folders: number }[] = [];
+  let uploaded = 0;
+  const ports: Partial<WorkPorts> = {
+    openSource: (...scope) => {
+      const source = shop.ports.openSource(...scope);
+      return {
+        ...source,
+        read: async (slice, folder, signal) => {
+          const beside = await readdir(`${folder}/..`);
+          reads.push({ part: partOf(folder), uploaded, folders: beside.length });
+          return source.read(slice, folder, signal);
+        },
+      };
+    },
+    openStore: async (place) => {
+      const store = await shop.ports.openStore(place);
+      return {
+        ...store,
+        upload: async (key, path, options) => {
+          if (uploaded === 0) await released;
+          const done = await store.upload(key, path, options);
+          uploaded += 1;
+          return done;
+        },
+      };
+    },
+  };
+  return { reads, ports };
+}
+
+test('while a part goes up the next two are made, and no more: three lie on the disk at most', async () => {
+  shop = await openWorkshop({ exportSliceRows: 2 });
+  const ids = await shop.store(14, day('2026-03-05'));
+  const made = await shop.create();
+  await shop.start(made.id);
+  let release: () => void = () => undefined;
+  const { reads, ports } = watched(new Promise((resolve) => (release = resolve)));
+  const [run] = await shop.runs(made.id);
+  const attempt = shop.worker(ports).attempt(run?.id ?? '');
+  await until('the third part is read', () => reads.length === 3);
+  release();
+  await attempt;
+  expect(reads.map(({ part }) => part)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  for (const { part, uploaded, folders } of reads) {
+    expect(uploaded).toBeGreaterThanOrEqual(part - 3);
+    expect(folders).toBeLessThanOrEqual(3);
+  }
+  expect(await shop.exportedIds(made.id)).toEqual(ids);
+});
