@@ -1,4 +1,3 @@
-import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
 import { keepSecretKey } from '../../../infra/embedded/secret-key.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
@@ -9,6 +8,7 @@ import { NewDestination, showDestination } from '../../main/bulk-exports/destina
 import { printable, printTable } from '../print-table.ts';
 import { withExports } from './export-access.ts';
 import { everyDestination, findWorkspace, findWorkspaces } from './find-by-name.ts';
+import { readCredentials } from './read-credentials.ts';
 
 export interface DestinationOptions {
   readonly name: string;
@@ -39,8 +39,20 @@ export async function listPlaces(options: { readonly workspace?: string; readonl
   });
 }
 
+/** Which option a field of the request comes from. */
+const optionOf: Readonly<Record<string, string>> = {
+  display_name: '--name',
+  'config.bucket_name': '--bucket',
+  'config.prefix': '--prefix',
+  'config.region': '--region',
+  'config.endpoint_url': '--endpoint',
+};
+
 /** `runlake export destinations create` */
 export async function createPlace(options: DestinationOptions): Promise<void> {
+  if (options.type === 's3' && options.bucket === undefined) {
+    throw fault('BAD_REQUEST', { reason: 'Say --bucket, or --type local for a folder.' });
+  }
   const asked = {
     destination_type: options.type,
     display_name: options.name,
@@ -50,16 +62,23 @@ export async function createPlace(options: DestinationOptions): Promise<void> {
       ...(options.region !== undefined && { region: options.region }),
       ...(options.endpoint !== undefined && { endpoint_url: options.endpoint }),
     },
-    ...(options.credentialsStdin === true && { credentials: await credentialsGiven() }),
+    ...(options.credentialsStdin === true && {
+      credentials: await readCredentials(process.stdin, console.error),
+    }),
   };
   if (!Value.Check(NewDestination, asked)) {
     const [first] = Value.Errors(NewDestination, asked);
-    const where = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
+    const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
+    const where = optionOf[field] ?? field;
     // Without the value: it may be a secret.
     throw fault('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
   }
   await withExports(async (access) => {
     const { config, database } = access;
+    if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
+      const reason = 'Say --credentials-stdin, and give the keys of the bucket on standard input.';
+      throw fault('BAD_REQUEST', { reason });
+    }
     const workspace = await findWorkspace(access, options.workspace);
     // What runs on the folder has made its key before it could be found there.
     const secretKey = config.secretKey ?? keepSecretKey(config.dataDir);
@@ -75,14 +94,6 @@ export async function createPlace(options: DestinationOptions): Promise<void> {
       console.log(made.id);
     }
   });
-}
-
-async function credentialsGiven(): Promise<{ access_key_id: string; secret_access_key: string }> {
-  try {
-    return JSON.parse(await readAll(process.stdin));
-  } catch {
-    throw fault('BAD_REQUEST', { reason: 'Standard input holds no JSON with access_key_id and secret_access_key.' });
-  }
 }
 
 function placeOf({ destination_type: type, config }: DestinationRecord): string {

@@ -42,7 +42,11 @@ export async function watchUntilEnd(
   try {
     let retries = 0;
     for (;;) {
-      const of = await patiently(() => readExport(database, workspaceId, id), stopped.signal);
+      const of = await patiently(
+        () => readExport(database, workspaceId, id),
+        stopped.signal,
+        () => screen.note(`The stores do not answer; they are asked again for ${patienceMs / 1_000} s.`),
+      );
       if (of !== undefined) {
         const over = isFinished(of.status);
         const runs = over || of.retries > retries ? await everyRun({ database }, of) : [];
@@ -67,14 +71,21 @@ export async function watchUntilEnd(
   }
 }
 
-/** Asks again while the stores are away. Undefined where the watching was ended meanwhile. */
-async function patiently<Answer>(ask: () => Promise<Answer>, signal: AbortSignal): Promise<Answer | undefined> {
+/** Asks again while the stores are away, which is told once. Undefined where the watching was ended meanwhile. */
+async function patiently<Answer>(
+  ask: () => Promise<Answer>,
+  signal: AbortSignal,
+  tellAway: () => void,
+): Promise<Answer | undefined> {
   const untilMs = performance.now() + patienceMs;
+  let told = false;
   while (!signal.aborted) {
     try {
       return await ask();
     } catch (error) {
       if (!isRunlakeError(error) || !error.retryable || performance.now() > untilMs) throw error;
+      if (!told) tellAway();
+      told = true;
     }
     await pause(everyMs, undefined, { signal }).catch(() => undefined);
   }

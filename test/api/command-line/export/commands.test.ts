@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../../built-program.ts';
+import { openTcpProxy } from '../../../infra/tcp-proxy.ts';
+import { until } from '../../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
 
 const dayMs = 86_400_000;
@@ -152,8 +154,10 @@ describe('runlake export', () => {
     ['list --limit 0', '--limit must be a number from 1 to 1000'],
     ['list --source x', '--source must be the id'],
     ['destinations create --name disk2 --type local --prefix ..', "a part '.' or '..'"],
-    ['destinations create --name a/b --type local', 'display_name'],
-    ['destinations create --name bucket', 'bucket_name is missing'],
+    ['destinations create --name a/b --type local', '--name must match'],
+    ['destinations create --name bucket', 'Say --bucket, or --type local'],
+    ['destinations create --name bucket --bucket ab', '--bucket must not have fewer than 3'],
+    ['destinations create --name bucket --bucket some-bucket', 'Say --credentials-stdin'],
   ])('%s: says what is wrong', async (line, words) => {
     const { code, output, errors } = await command(line);
     expect(errors).toContain(words);
@@ -224,6 +228,36 @@ describe('an export that fails', () => {
       expect(watched.code).toBe(1);
       expect(watched.output).toContain('CANCELLED');
     }));
+});
+
+describe('watching', () => {
+  it('says that the stores are away, and goes on when they are back', async () => {
+    const stores = new URL(runlake.stores().databaseUrl);
+    const proxy = await openTcpProxy(stores.hostname, Number(stores.port));
+    stores.port = String(proxy.port);
+    const { output } = await command('create --project shop --destination disk --start 2001-01-01 --end 2010-12-31');
+    const id = output.trim();
+    const watching = spawn(process.execPath, [builtProgram, 'export', 'watch', id], {
+      env: { PATH: process.env.PATH, ...environment(), RUNLAKE_DATABASE_URL: stores.href },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let said = '';
+    watching.stdout.on('data', (chunk) => (said += chunk));
+    const ended = once(watching, 'close');
+    try {
+      await until('it shows how the export goes', () => said.includes(' days  '), 60_000);
+      proxy.breakAfter(0);
+      await until('it says so', () => said.includes('The stores do not answer'), 60_000);
+      proxy.breakAfter(Number.POSITIVE_INFINITY);
+      await command(`cancel ${id}`);
+      expect(await ended).toEqual([1, null]);
+      expect(said.match(/The stores do not answer/g)).toHaveLength(1);
+      expect(said).toMatch(/^CANCELLED in /m);
+    } finally {
+      watching.kill('SIGKILL');
+      await proxy.close();
+    }
+  });
 });
 
 describe('schedules', () => {
