@@ -272,6 +272,40 @@ describe('the runs of an export', () => {
     }
   });
 
+  it('have, as their export, every field of the published description of the API', async () => {
+    const [workspaceId] = org.workspaceIds;
+    const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'described' });
+    const last = { startTimeMicros: 1_772_668_800_000_001, traceId: exportId, runId: exportRunId };
+    const pending = { part: 2, after: null, last, rows: 3, bytes: 30, path: 'p/2.parquet', uploadId: 'u' };
+    await api.database.execute(
+      'UPDATE bulk_export_runs SET fence = 1, latest_cursor = $2, pending_upload = $3 WHERE id = $1',
+      [exportRunId, last, pending],
+    );
+    const { body: found } = await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}`);
+    const { body: run } = await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs/${exportRunId}`);
+    const cursor = `2026-03-05T00:00:00.000001+00:00 ${exportId} ${exportRunId}`;
+    expect(run.metadata.result).toMatchObject({
+      latest_cursor: cursor,
+      pending_upload: { target_cursor: cursor, file_path: 'p/2.parquet', rows_count: 3 },
+    });
+    for (const [answer, fields] of [
+      [
+        found,
+        `bulk_export_destination_id session_id start_time end_time filter format format_version compression interval_hours
+         export_fields id tenant_id status created_at updated_at finished_at source_bulk_export_id`,
+      ],
+      [
+        run,
+        'bulk_export_id metadata id status retry_number errors created_at updated_at finished_at start_time end_time',
+      ],
+      [run.metadata, 'prefix start_time end_time execution_backend result'],
+      [run.metadata.result, 'rows_written exported_files export_path latest_cursor pending_upload'],
+      [run.metadata.result.pending_upload, 'target_cursor file_path rows_count'],
+    ]) {
+      expect(Object.keys(answer)).toEqual(expect.arrayContaining(fields.split(/\s+/)));
+    }
+  });
+
   it('are found by their schedule', async () => {
     const { body: schedule } = await create({ end_time: null, interval_hours: 24 });
     const [workspaceId] = org.workspaceIds;
