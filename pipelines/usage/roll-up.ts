@@ -39,8 +39,10 @@ export interface RollUp {
 
 /** One or two failures are a restart of an engine. */
 const failuresToTell = 3;
+/** At most a quarter of the time goes into passes: while traces stream in, each counts a growing hour again. */
+const restShare = 3;
 const restMs = 400;
-const longestRestMs = 2_000;
+const longestRestMs = 5_000;
 const firstBackoffMs = 250;
 const longestBackoffMs = 5_000;
 
@@ -95,7 +97,7 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
           const hours = Math.ceil((limits.hours ?? usualHours) / 4 ** failed);
           woken = (await passNow({ ...limits, hours })).more || woken;
           const tookMs = performance.now() - startedMs;
-          await pause(Math.min(Math.max(restMs, tookMs), longestRestMs), () => stopping);
+          await pause(Math.min(Math.max(restMs, restShare * tookMs), longestRestMs), () => stopping);
         }
         if (failed > 0) logger.info({ failed }, 'usage is counted again');
         failed = 0;

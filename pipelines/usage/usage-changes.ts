@@ -24,7 +24,7 @@ export async function lastChange(
   const [found] = await database.query<{ pass: number }>(
     `SELECT coalesce(max(pass), 0)::float8 AS pass FROM usage_changes
      WHERE workspace_id = ANY ($1::uuid[])
-       AND day >= (to_timestamp($2) AT TIME ZONE 'UTC')::date AND day <= (to_timestamp($3 - 1) AT TIME ZONE 'UTC')::date`,
+       AND day >= (to_timestamp($2::float8) AT TIME ZONE 'UTC')::date AND day <= (to_timestamp($3::float8 - 1) AT TIME ZONE 'UTC')::date`,
     [workspaceIds, range.startSeconds, range.endSeconds],
     { name: 'last-usage-change' },
   );
