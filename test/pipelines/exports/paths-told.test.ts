@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination-config.ts';
+import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
+import { keyOfManifest, keyOfPart } from '../../../pipelines/exports/export-places.ts';
+import { openWorkshop, type Workshop } from './workshop.ts';
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop({ exportsPerWorkspace: 1_000 });
+});
+afterAll(() => shop?.close());
+
+const credentials = JSON.stringify({ access_key_id: 'some-id', secret_access_key: 'some-secret' });
+
+/** Source: SPEC 4.3 rule 2 and SPEC 2.6, include_bucket_in_prefix. */
+describe.each([
+  ['', ''],
+  ['a', 'a/'],
+  ['a/b', 'a/b/'],
+  ['/a/b/', 'a/b/'],
+  ['a//b', 'a//b/'],
+  [' a ', ' a /'],
+  ['a=b/%2F?#', 'a=b/%2F?#/'],
+  ["l'été/漢字/😀", "l'été/漢字/😀/"],
+])('with the prefix %j', (prefix, told) => {
+  it.each([
+    ['the bucket', 's3', { bucket_name: 'some-bucket' }, 'some-bucket/'],
+    [
+      'the bucket at an endpoint',
+      's3',
+      { bucket_name: 'some-bucket', endpoint_url: 'http://store.example' },
+      'some-bucket/',
+    ],
+    [
+      'no bucket, which the endpoint holds',
+      's3',
+      { endpoint_url: 'http://store.example/b', include_bucket_in_prefix: false },
+      '',
+    ],
+    [
+      'no bucket, which is named all the same',
+      's3',
+      { bucket_name: 'some-bucket', include_bucket_in_prefix: false },
+      '',
+    ],
+    ['a folder', 'local', { include_bucket_in_prefix: false }, ''],
+  ] as const)('paths begin with %s, in what is listed as in what is written', async (_what, type, more, bucket) => {
+    const config: DestinationConfig = {
+      bucket_name: null,
+      region: null,
+      endpoint_url: null,
+      include_bucket_in_prefix: true,
+      config_kwargs_s3: null,
+      ...more,
+      prefix,
+    };
+    const destinationId = randomUUID();
+    await shop.database.execute(
+      `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials)
+       VALUES ($1, $2, $3, 'd', $4, $5)`,
+      [destinationId, shop.workspaceId, type, config, shop.destinations.sealer.seal(credentials, destinationId)],
+    );
+    const made = await shop.create({ destinationId, formatVersion: 'v1' });
+    await shop.start(made.id);
+    const [run] = await shop.runs(made.id);
+    if (run === undefined) throw new Error('the export has no run');
+    const of = `export_id=${made.id}/tenant_id=${shop.workspaceId}/session_id=${shop.projectId}`;
+    expect(run.folder).toBe(`${bucket}${told}${of}/runs/year=2026/month=03/day=05`);
+    expect(run.prefix).toBe(`${told}${of}`);
+    const store = await openDestination(shop.destinations, { workspaceId: shop.workspaceId, destinationId });
+    try {
+      expect(store.pathOf(keyOfPart(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
+      expect(store.pathOf(keyOfManifest(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
+    } finally {
+      await store.close();
+    }
+  });
+});
