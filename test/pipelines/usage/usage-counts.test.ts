@@ -84,6 +84,17 @@ describe('counts of a report', () => {
     expect(counts.reads()).toBe(2);
   });
 
+  it('are of any range, also one whose seconds need more than 32 bits', async () => {
+    const workspace = uuidOf('centuries', 1);
+    await add(traceOn(2, { tenantId: workspace }));
+    await pass();
+    const plan = planBuckets({ startMs: Date.UTC(2020, 0, 1), endMs: Date.UTC(2100, 0, 1) });
+    const counts = watched(plenty);
+    expect(await counts.of([workspace], plan)).toBe(1);
+    expect(await counts.of([workspace], plan)).toBe(1);
+    expect(counts.reads()).toBe(1);
+  });
+
   it('are of one question: workspaces, range and grouping', async () => {
     const [mine, other] = [uuidOf('one question', 1), uuidOf('one question', 2)];
     await add(traceOn(2, { tenantId: mine }), traceOn(3, { tenantId: mine }), traceOn(2, { tenantId: other }));
