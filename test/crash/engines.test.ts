@@ -1,15 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { until } from '../infra/until.ts';
 import { childOf, deadlineMs, dottedOrder, Instance, rootRun } from './instance.ts';
 
-vi.setConfig({ testTimeout: 300_000 });
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+/** One for all tests, each of which looks at what came since it began. */
+let instance: Instance;
+beforeAll(async () => {
+  instance = await Instance.open();
+});
+// Where a test failed, it may have left it stopped.
+beforeEach(() => instance.ensureUp());
+afterAll(() => instance?.remove());
 
 test.each(['clickhouse', 'postgres'] as const)(
   'kill -9 of %s under load: clients are told to wait, nothing is lost or doubled',
   async (engine) => {
-    const instance = await Instance.start();
+    const since = await instance.since();
     const { url, apiKey } = instance.runlake;
     const client = new Client({ apiUrl: url, apiKey });
     const runs = 150;
@@ -31,10 +40,10 @@ test.each(['clickhouse', 'postgres'] as const)(
         process.kill(killed, 'SIGKILL');
       }
       // Beside the SDK, requests that are not repeated: to see the answers.
-      if (index % 10 === 0) answers.push(probe(instance));
+      if (index % 10 === 0) answers.push(probe());
     }
     await client.awaitPendingTraceBatches();
-    await until('requests to be taken again', async () => (await probe(instance)).status === 202, deadlineMs);
+    await until('requests to be taken again', async () => (await probe()).status === 202, deadlineMs);
     expect(instance.enginePid(engine)).not.toBe(killed);
 
     const probed = await Promise.all(answers);
@@ -42,16 +51,16 @@ test.each(['clickhouse', 'postgres'] as const)(
       expect([202, 503]).toContain(status);
       if (status === 503) expect(Number(retryAfter)).toBeGreaterThan(0);
     }
-    const stored = await instance.storedRuns();
+    const stored = await since.storedRuns();
     expect(ids.filter((id) => !stored.has(id))).toEqual([]);
     expect(probed.filter(({ id, status }) => status === 202 && !stored.has(id))).toEqual([]);
-    expect(await instance.countedTraces()).toBe(stored.size);
+    expect(await since.countedTraces()).toBe(stored.size);
     expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
   },
 );
 
 test('SIGTERM while an insert is under way: it is finished, others are told to come back, and the exit is clean', async () => {
-  const instance = await Instance.start();
+  const since = await instance.since();
   const before = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);
   // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
@@ -61,7 +70,7 @@ test('SIGTERM while an insert is under way: it is finished, others are told to c
   await until('the insert to be under way', async () => (await instance.rowsOf('pending_cuts')) === 1, deadlineMs);
   underWay.catch(() => undefined);
   const stopped = instance.runlake.stop();
-  const refusals = await untilRefused(instance);
+  const refusals = await untilRefused();
   expect(refusals).toMatchObject({ status: 503 });
   expect(Number(refusals.headers.get('retry-after'))).toBeGreaterThan(0);
   release();
@@ -69,13 +78,13 @@ test('SIGTERM while an insert is under way: it is finished, others are told to c
   expect(await stopped, instance.runlake.output()).toBe(0);
 
   await instance.restart();
-  expect(await instance.storedRuns()).toEqual(new Set([before.id, run.id]));
+  expect(await since.storedRuns()).toEqual(new Set([before.id, run.id]));
   expect(await instance.rowsOf('pending_cuts')).toBe(0);
-  expect(await instance.countedTraces()).toBe(1);
+  expect(await since.countedTraces()).toBe(1);
 });
 
 /** The first answer that is none, of requests that need nothing of ClickHouse. */
-async function untilRefused(instance: Instance): Promise<Response> {
+async function untilRefused(): Promise<Response> {
   const end = performance.now() + deadlineMs;
   while (performance.now() < end) {
     const answer = await fetch(`${instance.runlake.url}/workspaces`, {
@@ -87,7 +96,7 @@ async function untilRefused(instance: Instance): Promise<Response> {
   throw new Error('no request was refused');
 }
 
-async function probe(instance: Instance): Promise<{ id: string; status: number; retryAfter: string | null }> {
+async function probe(): Promise<{ id: string; status: number; retryAfter: string | null }> {
   const run = rootRun();
   const answer = await instance.send('POST', '/runs', run);
   await answer.arrayBuffer();

@@ -16,14 +16,42 @@ export class Instance {
     this.runlake = runlake;
   }
 
-  static async start(environment: Record<string, string> = {}): Promise<Instance> {
-    const instance = new Instance(await startRunlake({ environment }));
-    onTestFinished(() => instance.runlake.remove());
+  /** For one test, with whose end it goes. */
+  static async start(): Promise<Instance> {
+    const instance = await Instance.open();
+    onTestFinished(() => instance.remove());
     return instance;
+  }
+
+  /** For whoever removes it. */
+  static async open(): Promise<Instance> {
+    return new Instance(await startRunlake());
+  }
+
+  remove(): Promise<void> {
+    return this.runlake.remove();
   }
 
   async restart(): Promise<void> {
     this.runlake = await this.runlake.restart();
+  }
+
+  /** Starts it again where it does not answer. */
+  async ensureUp(): Promise<void> {
+    const isUp = await fetch(`${this.runlake.url}/ok`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (!isUp) await this.restart();
+  }
+
+  /** What is stored and counted from now on. */
+  async since() {
+    const [stored, counted] = [await this.storedRuns(), await this.countedTraces()];
+    return {
+      storedRuns: async () => new Set([...(await this.storedRuns())].filter((id) => !stored.has(id))),
+      countedTraces: async () => (await this.countedTraces()) - counted,
+    };
   }
 
   /** The process of an engine, for signals. */

@@ -1,15 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { processesOn } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { startRunlake } from '../runlake-process.ts';
 import { childOf, deadlineMs, dottedOrder, Instance, rootRun } from './instance.ts';
 
-vi.setConfig({ testTimeout: 300_000 });
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+/** One for all tests, each of which looks at what came since it began. */
+let instance: Instance;
+beforeAll(async () => {
+  instance = await Instance.open();
+});
+// Where a test failed, it may have left it killed.
+beforeEach(() => instance.ensureUp());
+afterAll(() => instance?.remove());
 
 /** Sends runs one by one through the stock SDK, many beside each other, until told to stop. What it resolved is acknowledged. */
-function sendUntilStopped(instance: Instance) {
+function sendUntilStopped() {
   const { url, apiKey } = instance.runlake;
   const client = new Client({ apiUrl: url, apiKey, autoBatchTracing: false });
   const acknowledged = new Set<string>();
@@ -35,8 +44,8 @@ function sendUntilStopped(instance: Instance) {
 }
 
 test('kill -9 under load: what the SDK was told to be taken is there once, and counted', async () => {
-  const instance = await Instance.start();
-  const load = sendUntilStopped(instance);
+  const since = await instance.since();
+  const load = sendUntilStopped();
   for (const enough of [30, 60]) {
     await until('runs to be acknowledged', () => load.acknowledged.size >= enough, deadlineMs);
     await instance.restart();
@@ -44,14 +53,13 @@ test('kill -9 under load: what the SDK was told to be taken is there once, and c
   await until('runs after the last start', () => load.acknowledged.size >= 90, deadlineMs);
   await load.stop();
 
-  const stored = await instance.storedRuns();
+  const stored = await since.storedRuns();
   expect([...load.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
-  expect(await instance.countedTraces()).toBe(stored.size);
+  expect(await since.countedTraces()).toBe(stored.size);
   expect(await instance.rowsOf('pending_cuts')).toBe(0);
 });
 
 test('no process outlives kill -9, and a second one on the folder is refused in one sentence', async () => {
-  const instance = await Instance.start();
   const { dataDir } = instance.runlake;
   const second = startRunlake({ dataDir });
   await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake \(process \d+\)/);
@@ -62,7 +70,7 @@ test('no process outlives kill -9, and a second one on the folder is refused in 
 });
 
 test('killed between writing the cut down and the insert: each run is there or not, counted once; the retry mends it', async () => {
-  const instance = await Instance.start();
+  const since = await instance.since();
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
   // Of a trace that is known, so that nothing is asked of ClickHouse before the insert.
@@ -76,15 +84,15 @@ test('killed between writing the cut down and the insert: each run is there or n
   release();
   await instance.restart();
 
-  expect(await instance.countedTraces()).toBe(1);
+  expect(await since.countedTraces()).toBe(1);
   expect(await instance.rowsOf('pending_cuts')).toBe(0);
   expect((await instance.send('POST', '/runs/batch', { post: [child] })).status).toBe(202);
-  expect(await instance.storedRuns()).toEqual(new Set([root.id, child.id]));
-  expect(await instance.countedTraces()).toBe(1);
+  expect(await since.storedRuns()).toEqual(new Set([root.id, child.id]));
+  expect(await since.countedTraces()).toBe(1);
 });
 
 test('killed between the insert and the note of its hour: the next start counts it, though nobody sends again', async () => {
-  const instance = await Instance.start();
+  const since = await instance.since();
   const { default: pg } = await import('pg');
   const blocker = new pg.Client(instance.runlake.stores().databaseUrl);
   blocker.on('error', () => undefined);
@@ -94,24 +102,24 @@ test('killed between the insert and the note of its hour: the next start counts 
   const run = rootRun();
   const sent = instance.send('POST', '/runs', run);
   sent.catch(() => undefined);
-  await until('the run to be stored', async () => (await instance.storedRuns()).has(run.id), deadlineMs);
+  await until('the run to be stored', async () => (await since.storedRuns()).has(run.id), deadlineMs);
   expect(await instance.rowsOf('pending_cuts')).toBe(1);
   await instance.runlake.kill();
   await blocker.end().catch(() => undefined);
   await instance.restart();
 
   expect(await instance.rowsOf('pending_cuts')).toBe(0);
-  expect(await instance.countedTraces()).toBe(1);
+  expect(await since.countedTraces()).toBe(1);
 });
 
 test('a patch that waits for its trace survives kill -9 and joins later', async () => {
-  const instance = await Instance.start();
+  const since = await instance.since();
   const id = randomUUID();
   const place = { id, trace_id: id, dotted_order: dottedOrder(id) };
   const patch = { patch: [{ ...place, outputs: { late: true }, end_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', patch)).status).toBe(202);
   expect(await instance.rowsOf('parked_events')).toBe(1);
-  expect(await instance.storedRuns()).toEqual(new Set());
+  expect(await since.storedRuns()).toEqual(new Set());
   await instance.runlake.kill();
   await instance.restart();
   expect(await instance.rowsOf('parked_events')).toBe(1);
@@ -122,5 +130,5 @@ test('a patch that waits for its trace survives kill -9 and joins later', async 
   const headers = { 'x-api-key': instance.runlake.apiKey };
   const read = await (await fetch(`${instance.runlake.url}/runs/${id}`, { headers })).json();
   expect(read).toMatchObject({ name: 'root', outputs: { late: true }, status: 'success' });
-  expect(await instance.countedTraces()).toBe(1);
+  expect(await since.countedTraces()).toBe(1);
 });
