@@ -111,8 +111,9 @@ export const settings = {
   ),
   secretKey: optional(
     'RUNLAKE_SECRET_KEY',
-    text,
-    'Seals stored credentials. Unset: made and kept in the data folder while engines are embedded.',
+    // It has to fit into the list of former keys one day.
+    Type.String({ minLength: 16, maxLength: 1024, pattern: '^[^\\s,][^,]*[^\\s,]$' }),
+    'Seals stored credentials; 16 characters or more, no commas. Unset: made and kept in the data folder while engines are embedded.',
     true,
   ),
   formerSecretKeys: optional(

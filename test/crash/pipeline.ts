@@ -98,7 +98,7 @@ export class Pipeline {
       RUNLAKE_KAFKA_PARTITIONS: '2',
       // After a kill the group waits for the dead member for so long.
       RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
-      RUNLAKE_SECRET_KEY: 'a secret key of the tests, long enough',
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: this.apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
       RUNLAKE_CUT_MS: '100',

@@ -131,7 +131,7 @@ describe('a first start without a key of the operator', () => {
     const { code, errors } = await command(['all'], {
       RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
       RUNLAKE_DATABASE_URL: databaseUrl,
-      RUNLAKE_SECRET_KEY: 'a secret key of the tests, long enough',
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_PORT: '0',
     });
     expect(errors).toContain('Another runlake uses the database');

@@ -44,7 +44,7 @@ describe.runIf(kafkaPart && registryPart)('roles in processes of their own', () 
       ...kafka.environment,
       RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
       RUNLAKE_DATABASE_URL: databaseUrl,
-      RUNLAKE_SECRET_KEY: 'a secret key of the tests, long enough',
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
     };

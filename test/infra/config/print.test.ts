@@ -40,7 +40,7 @@ describe('printConfig', () => {
 
   it.each([
     ['RUNLAKE_BOOTSTRAP_API_KEY', 'a-key-of-the-operator', '***'],
-    ['RUNLAKE_SECRET_KEY', 'seals', '***'],
+    ['RUNLAKE_SECRET_KEY', 'what seals destinations', '***'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'x-api-key=seals', '***'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://me:seals@otel.example:4318', 'http://***@otel.example:4318/'],
     ['RUNLAKE_CLICKHOUSE_URL', 'https://me:seals@ch.example:8443/traces', 'https://***@ch.example:8443/traces'],
