@@ -45,7 +45,9 @@ export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boole
       row.compression,
       row.exportFields,
       schedule ? 'RUNNING' : 'CREATED',
-      schedule ? 'It makes an export for each interval.' : 'It waits until what was accepted before it is stored.',
+      schedule
+        ? 'It makes an export for each interval.'
+        : 'It waits for `runlake exports` or `runlake all`, and until what was accepted before it is stored.',
       row.sourceExportId,
       schedule ? row.startTime : null,
       row.logPosition,
