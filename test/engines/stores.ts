@@ -27,8 +27,15 @@ export interface FreshStores {
  * A ClickHouse database and a Postgres database of one's own on the shared engines of the test run, with the schema that
  * this release knows, or empty.
  */
-export async function freshStores({ migrated = true }: { readonly migrated?: boolean } = {}): Promise<FreshStores> {
-  const engines = await engineAddresses();
+export async function freshStores({
+  migrated = true,
+  on,
+}: {
+  readonly migrated?: boolean;
+  /** Other engines than those of the test run. */
+  readonly on?: EngineAddresses;
+} = {}): Promise<FreshStores> {
+  const engines = on ?? (await engineAddresses());
   const name = `test_${randomBytes(8).toString('hex')}`;
   const clickhouseUrl = new URL(engines.clickhouseUrl);
   clickhouseUrl.pathname = `/${name}`;

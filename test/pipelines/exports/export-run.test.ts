@@ -194,14 +194,8 @@ describe('after a death', () => {
     ids = await shop.store(34, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     await shop.work();
-    undisturbed = await filesOf(made.id);
+    undisturbed = await shop.files(made.id);
   });
-
-  /** Names of parts and what they hold. */
-  async function filesOf(exportId: string): Promise<Map<string, string>> {
-    const objects = [...(await shop.objects())].filter(([key]) => key.includes(exportId) && key.endsWith('.parquet'));
-    return new Map(objects.map(([key, body]) => [key.slice(-'000001.parquet'.length), body.toString('base64')]));
-  }
 
   it.each(deaths)('$when $step ($time), the rest is done and nothing twice', async (death) => {
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
@@ -213,10 +207,7 @@ describe('after a death', () => {
     await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
       runId,
     ]);
-    const recorded = await shop.database.query<{ part: number; created_at: string }>(
-      'SELECT part, created_at FROM bulk_export_files WHERE bulk_export_run_id = $1 ORDER BY part',
-      [runId],
-    );
+    const recorded = await shop.recorded(made.id);
     shop.clock.now = new Date(shop.clock.now.getTime() + 1_000);
     await shop.worker().attempt(runId);
     const [run] = await shop.runs(made.id);
@@ -228,12 +219,8 @@ describe('after a death', () => {
       pendingUpload: null,
     });
     expect(await shop.exportedIds(made.id)).toEqual(ids);
-    expect(await filesOf(made.id)).toEqual(undisturbed);
-    const after = await shop.database.query<{ part: number; created_at: string }>(
-      'SELECT part, created_at FROM bulk_export_files WHERE bulk_export_run_id = $1 ORDER BY part',
-      [runId],
-    );
-    expect(after.slice(0, recorded.length)).toEqual(recorded);
+    expect(await shop.files(made.id)).toEqual(undisturbed);
+    expect((await shop.recorded(made.id)).slice(0, recorded.length)).toEqual(recorded);
     worker.attempts.stop();
   });
 });

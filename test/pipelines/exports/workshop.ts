@@ -5,6 +5,7 @@ import { join, relative } from 'node:path';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { openEncoderPool } from '../../../infra/duckdb/encoder-pool.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
@@ -17,11 +18,22 @@ import { attemptRun } from '../../../pipelines/exports/runs/attempt-run.ts';
 import { LiveAttempts } from '../../../pipelines/exports/runs/live-attempts.ts';
 import { sliceSources } from '../../../pipelines/exports/slice-sources.ts';
 import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
+import type { RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { addOrganization } from '../../api/start-api.ts';
-import { freshStores } from '../../engines/stores.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { rowsOf } from './slices/exporting.ts';
+
+export interface RecordedFile {
+  /** As the owner of the place names it. */
+  readonly path: string;
+  readonly part: number;
+  readonly rows: number;
+  readonly bytes: number;
+  readonly sha256: string;
+  readonly createdAt: string;
+}
 
 type Job = { readonly name: string; readonly payload: Record<string, string>; readonly delayMs: number };
 
@@ -30,14 +42,21 @@ export type Workshop = Awaited<ReturnType<typeof openWorkshop>>;
 
 export const day = (text: string) => Date.parse(`${text}T00:00:00Z`) * 1_000;
 
-export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
-  const stores = await freshStores();
+export interface WorkshopOptions {
+  /** Closed with it. */
+  readonly stores?: FreshStores;
+  readonly s3Limits?: S3Limits;
+}
+
+export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: WorkshopOptions = {}) {
+  const stores = options.stores ?? (await freshStores());
   const { database, warehouse } = stores;
   const root = await mkdtemp(join(tmpdir(), 'runlake-workshop-'));
   const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
   await mkdir(bucketRoot);
   const logger = createLogger('silent', 'test');
-  const config = { ...loadConfig({}).config, localExportRoot: bucketRoot, exportSliceRows: 10, ...limits };
+  const places = { localExportRoot: bucketRoot, allowPrivateEndpoints: true };
+  const config = { ...loadConfig({}).config, ...places, exportSliceRows: 10, ...limits };
   const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
   const { workspaceIds } = await addOrganization(database, `org-${randomUUID()}`);
   const [workspaceId] = workspaceIds;
@@ -61,7 +80,7 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
      VALUES ($1, $2, 'local', 'd', $3)`,
     [destinationId, workspaceId, destination],
   );
-  const destinations = destinationPorts(config, database, 'secret of the tests');
+  const destinations = { ...destinationPorts(config, database, 'secret of the tests'), limits: options.s3Limits };
   const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   const folders = await openWorkFolders(workRoot);
   const clock = { now: new Date() };
@@ -88,6 +107,26 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
   };
   const usual = worker();
 
+  /** What is recorded of files that are finished, in their order. */
+  const recorded = (exportId: string): Promise<RecordedFile[]> =>
+    database.query<RecordedFile>(
+      `SELECT path, part, rows, bytes, sha256, f.created_at AS "createdAt"
+       FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
+       WHERE r.bulk_export_id = $1 ORDER BY r.start_time, part`,
+      [exportId],
+    );
+
+  /** Every object in the bucket, by its key. */
+  async function objects(): Promise<Map<string, Buffer>> {
+    const found = new Map<string, Buffer>();
+    for (const entry of await readdir(bucketRoot, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const path = join(entry.parentPath, entry.name);
+      found.set(relative(bucketRoot, path), await readFile(path));
+    }
+    return found;
+  }
+
   return {
     ...ports,
     ports,
@@ -95,12 +134,15 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
     warehouse,
     workspaceId,
     projectId,
+    destinations,
     destinationId,
     bucketRoot,
     workRoot,
     clock,
     jobs,
     worker,
+    recorded,
+    objects,
 
     create: (asked: Partial<NewExport> = {}): Promise<ExportWithProgress> =>
       createExport(
@@ -124,13 +166,19 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
       listExportRuns(database, workspaceId, { exportId }, { limit: 10_000, offset: 0 }),
 
     /** Stores root runs from `startTimeMicros` on, a second apart. @returns their ids. */
-    async store(count: number, startTimeMicros: number, receivedAtMicros = day('2026-03-01')): Promise<string[]> {
+    async store(
+      count: number,
+      startTimeMicros: number,
+      receivedAtMicros = day('2026-03-01'),
+      valuesOf: (place: number) => RunValues = () => ({}),
+    ): Promise<string[]> {
       const events = Array.from({ length: count }, (_, place) =>
         runEvent({
           tenantId: workspaceId,
           projectId,
           startTimeMicros: startTimeMicros + place * 1_000_000,
           receivedAtMicros,
+          values: valuesOf(place),
         }),
       );
       await insertEvents(warehouse, events);
@@ -149,26 +197,21 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}) {
       }
     },
 
-    /** Every object in the bucket, by its key. */
-    async objects(): Promise<Map<string, Buffer>> {
-      const found = new Map<string, Buffer>();
-      for (const entry of await readdir(bucketRoot, { recursive: true, withFileTypes: true })) {
-        if (!entry.isFile()) continue;
-        const path = join(entry.parentPath, entry.name);
-        found.set(relative(bucketRoot, path), await readFile(path));
-      }
-      return found;
+    /** What the files of an export in the bucket hold, by day and part. */
+    async files(exportId: string): Promise<Map<string, string>> {
+      const files = [...(await objects())].filter(([key]) => key.includes(exportId) && key.endsWith('.parquet'));
+      return new Map(
+        files.map(([key, body]) => [
+          key.replace(/.*\/day=(\d+)\/.*-(\d+)\.parquet$/, '$1 $2'),
+          body.toString('base64'),
+        ]),
+      );
     },
 
     /** Ids in the recorded files of an export, in order. Each file must be there and hold what its row says. */
     async exportedIds(exportId: string): Promise<string[]> {
-      const files = await database.query<{ path: string; rows: number }>(
-        `SELECT f.path, f.rows FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
-         WHERE r.bulk_export_id = $1 ORDER BY r.start_time, f.part`,
-        [exportId],
-      );
       const ids: string[] = [];
-      for (const { path, rows } of files) {
+      for (const { path, rows } of await recorded(exportId)) {
         const found = await rowsOf(join(bucketRoot, path));
         if (found.length !== rows) throw new Error(`${path} holds ${found.length} rows, not ${rows}`);
         ids.push(...found.map(({ id }) => String(id)));

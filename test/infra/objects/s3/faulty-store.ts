@@ -12,10 +12,15 @@ export interface FaultyStore {
   close(): Promise<void>;
 }
 
-/** Stands between a client and a real store, and answers in its place where `decide` says so. */
+/**
+ * Stands between a client and a real store, and answers in its place where `decide` says so.
+ *
+ * @param answered is called when the store has answered a request, and the client hears it when that has resolved.
+ */
 export async function openFaultyStore(
   store: string,
   decide: (request: IncomingMessage, count: number) => Fate | Promise<Fate>,
+  answered: (request: IncomingMessage) => Promise<void> = async () => undefined,
 ): Promise<FaultyStore> {
   const { hostname, port } = new URL(store);
   const agent = new Agent({ keepAlive: true });
@@ -24,6 +29,7 @@ export async function openFaultyStore(
     const { method, url, rawHeaders: headers } = incoming;
     seen.push(`${method} ${url}`);
     const fate = await decide(incoming, seen.length);
+    if (outgoing.destroyed) return;
     if (fate !== undefined) {
       incoming.resume().once('end', () => {
         outgoing.writeHead(fate.status, { 'content-type': 'application/xml', 'x-amz-request-id': 'faulty' });
@@ -32,10 +38,11 @@ export async function openFaultyStore(
       return;
     }
     // With the host that the client named, which it signed.
-    const onward = request({ agent, hostname, port, method, path: url, headers, setHost: false }, (answer) => {
+    const onward = request({ agent, hostname, port, method, path: url, headers, setHost: false }, async (answer) => {
+      answer.on('error', () => outgoing.destroy());
+      await answered(incoming);
       outgoing.writeHead(answer.statusCode ?? 500, answer.rawHeaders);
       answer.pipe(outgoing);
-      answer.on('error', () => outgoing.destroy());
     });
     onward.on('error', () => outgoing.destroy());
     incoming.on('error', () => onward.destroy());

@@ -11,7 +11,7 @@ export type S3Identity = 'admin' | 'writer' | 'reader' | 'dropper' | 'guest';
 export interface S3OfStack {
   readonly endpoint: string;
   readonly bucket: string;
-  /** Not there until a test makes it; the guest's. */
+  /** Not there until a test makes it, as any whose name begins so; the guest's. */
   readonly passingBucket: string;
   /** Asks the store itself, with every right. */
   readonly admin: S3Client;
@@ -20,6 +20,8 @@ export interface S3OfStack {
   open(options?: Partial<S3Options>): ObjectStore;
   /** Objects, and uploads in parts that are not over, by their names. */
   names(bucket?: string): Promise<string[]>;
+  objects(bucket?: string): Promise<string[]>;
+  uploads(bucket?: string): Promise<string[]>;
   close(): Promise<void>;
 }
 
@@ -33,6 +35,19 @@ export function s3OfStack(): S3OfStack | undefined {
     secretAccessKey: part[`${identity}SecretAccessKey`] ?? '',
   });
   const admin = new S3Client({ endpoint, region, forcePathStyle: true, credentials: credentials('admin') });
+  async function objects(of = bucket): Promise<string[]> {
+    const found: string[] = [];
+    for (let token: string | undefined; ; ) {
+      const page = await admin.send(new ListObjectsV2Command({ Bucket: of, ContinuationToken: token }));
+      found.push(...(page.Contents ?? []).map(({ Key }) => Key ?? ''));
+      token = page.NextContinuationToken;
+      if (token === undefined) return found;
+    }
+  }
+  async function uploads(of = bucket): Promise<string[]> {
+    const { Uploads = [] } = await admin.send(new ListMultipartUploadsCommand({ Bucket: of }));
+    return Uploads.map(({ Key }) => Key ?? '');
+  }
   return {
     endpoint,
     bucket,
@@ -51,17 +66,9 @@ export function s3OfStack(): S3OfStack | undefined {
         allowPrivateEndpoints: true,
         ...options,
       }),
-    async names(of = bucket) {
-      const found: string[] = [];
-      for (let token: string | undefined; ; ) {
-        const page = await admin.send(new ListObjectsV2Command({ Bucket: of, ContinuationToken: token }));
-        found.push(...(page.Contents ?? []).map(({ Key }) => Key ?? ''));
-        token = page.NextContinuationToken;
-        if (token === undefined) break;
-      }
-      const { Uploads = [] } = await admin.send(new ListMultipartUploadsCommand({ Bucket: of }));
-      return [...found, ...Uploads.map(({ Key }) => Key ?? '')];
-    },
+    objects,
+    uploads,
+    names: async (of) => [...(await objects(of)), ...(await uploads(of))],
     close: async () => admin.destroy(),
   };
 }

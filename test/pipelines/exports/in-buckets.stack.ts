@@ -1,0 +1,228 @@
+/** What becomes of an export whose bucket fails while a file is on its way there; the store is a real one. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import type { WayToStore } from '../../infra/objects/s3/way-to-store.ts';
+import { until } from '../../infra/until.ts';
+import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfSlice } from './own-bucket.ts';
+import { openWorkshop, type Workshop } from './workshop.ts';
+
+const stack = s3OfStack();
+
+describe.runIf(stack)('an export whose bucket fails half-way', () => {
+  const s3 = stack as S3OfStack;
+  let shop: Workshop;
+  let bucket: OwnBucket;
+  beforeAll(async () => {
+    shop = await openWorkshop(
+      { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfSlice },
+      // Of a request without an answer; one that is answered takes longer only where a machine is very busy.
+      { s3Limits: { attempts: 2, silenceMs: 2_000 } },
+    );
+    bucket = await openOwnBucket(s3, shop);
+    await bucket.exportUndisturbed();
+  });
+  afterAll(async () => {
+    await bucket?.close();
+    await shop?.close();
+    await s3?.close();
+  });
+  afterEach(() => {
+    bucket.way.clear();
+    shop.jobs.length = 0;
+  });
+
+  const runOf = async (exportId: string) => {
+    const [run] = await shop.runs(exportId);
+    if (run === undefined) throw new Error('no run');
+    return run;
+  };
+  async function started(days = 1) {
+    const { id: exportId } = await bucket.create(days);
+    await shop.start(exportId);
+    return { exportId, runId: (await runOf(exportId)).id };
+  }
+  const seen = (exportId: string, recognises: RegExp) =>
+    bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
+  /** The first file is finished and the second one was on its way. */
+  async function expectFirstFileOnly(exportId: string) {
+    expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
+    expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsOfSlice, pendingUpload: null });
+    expect(await shop.read(exportId)).toMatchObject({ files: 1, manifestAt: null });
+  }
+
+  const passing: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
+    ['a storm of 503', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the answer was 503 SlowDown/],
+    ['connections that are reset', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
+    // What was on its way then arrives when the upload was given up long since.
+    ['a network that stands still', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
+  ];
+  it.each(passing)('%s: is tried again, and goes on behind the last file', async (_what, strike, cause) => {
+    const { exportId, runId } = await started();
+    bucket.way.when(halfWay, () => strike(bucket.way));
+    await shop.worker().attempt(runId);
+    const failed = await runOf(exportId);
+    expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
+    expect(failed.errors).toEqual({
+      retry_0: expect.stringMatching(/^The destination cannot be used at the moment: .* tried again by itself\.$/),
+    });
+    expect(failed.errors?.retry_0).toMatch(cause);
+    bucket.expectNoSecrets(failed);
+    const before = await shop.recorded(exportId);
+    expect(before.map(({ part }) => part)).toEqual([1]);
+    bucket.way.clear();
+    await shop.worker().attempt(runId);
+    await bucket.expectWhole(exportId);
+    expect((await runOf(exportId)).retryNumber).toBe(1);
+    expect((await shop.recorded(exportId)).slice(0, 1)).toEqual(before);
+    expect(seen(exportId, requests('PUT', 1))).toBe(1);
+    expect(await bucket.uploads(exportId)).toEqual([]);
+  });
+
+  it.each([
+    ['its beginning', requests('POST', 2, 'uploads')],
+    ['its end', requests('POST', 2, 'uploadId')],
+    ['a file in one go', requests('PUT', 3)],
+  ] as const)(
+    'an answer that is lost, to %s: nothing is there twice, and nothing is left',
+    async (_what, recognises) => {
+      const { exportId, runId } = await started();
+      bucket.way.whenAnswered(recognises, () => {
+        bucket.way.away(true);
+        bucket.way.away(false);
+      });
+      await shop.worker().attempt(runId);
+      // Where the store says that there is no such upload any more, the file is written again.
+      if ((await runOf(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
+      await bucket.expectWhole(exportId);
+      expect(seen(exportId, requests('PUT', 1))).toBe(1);
+      expect(await bucket.uploads(exportId)).toEqual([]);
+    },
+  );
+
+  interface Lasting {
+    readonly when?: RegExp;
+    strike(): unknown;
+    mend?(): unknown;
+    readonly hasFiles?: false;
+    readonly cause: RegExp;
+  }
+  const lasting: readonly (readonly [what: string, fault: Lasting])[] = [
+    [
+      'a bucket that is deleted',
+      {
+        // Of parts that are just being stored the store may say something else.
+        when: requests('POST', 2, 'uploadId'),
+        strike: () => bucket.remove(),
+        mend: () => bucket.make(),
+        hasFiles: false,
+        cause: /^Bucket is not valid: there is no such bucket \(step upload, .* Make the bucket, /,
+      },
+    ],
+    [
+      'a key that may only read any more',
+      {
+        strike: () => bucket.deny('s3:PutObject'),
+        mend: () => bucket.allow(),
+        cause: /^Access denied: the key may not do this \(step upload, .* Check the secret key, /,
+      },
+    ],
+    [
+      'a session token that has expired, in the words of S3: real stores give out none for less than a quarter of an hour',
+      {
+        strike: () => bucket.way.storm({ status: 400, code: 'ExpiredToken' }),
+        cause: /^Access denied: the session token has expired \(step upload, /,
+      },
+    ],
+  ];
+  it.each(lasting)(
+    '%s: fails at once, with its siblings',
+    async (_what, { when = halfWay, strike, mend, hasFiles = true, cause }) => {
+      const { exportId, runId } = await started(2);
+      bucket.way.when(when, async () => void (await strike()));
+      await shop.worker().attempt(runId);
+      const run = await runOf(exportId);
+      expect(run).toMatchObject({ status: 'FAILED', retryNumber: 0, finishedAt: expect.any(String) });
+      expect(run.errors).toEqual({ retry_0: expect.stringMatching(cause) });
+      const failed = await shop.read(exportId);
+      expect(failed).toMatchObject({
+        status: 'FAILED',
+        statusReason: expect.stringContaining(run.errors?.retry_0 ?? '?'),
+      });
+      expect((await shop.runs(exportId))[1]).toMatchObject({ status: 'CANCELLED', fence: 0 });
+      bucket.expectNoSecrets([run, failed]);
+      expect((await shop.recorded(exportId)).map(({ part }) => part)).toEqual([1]);
+      await mend?.();
+      bucket.way.clear();
+      if (hasFiles) await expectFirstFileOnly(exportId);
+      // Nothing more comes of it; another export does.
+      await sweepExports(shop.ports);
+      await shop.work();
+      expect((await shop.read(exportId)).status).toBe('FAILED');
+      const { id: next } = await bucket.create();
+      await shop.work();
+      await bucket.expectWhole(next);
+    },
+  );
+
+  it('cancelled: the upload ends within two seconds and is taken back, finished files stay', async () => {
+    const { exportId, runId } = await started(2);
+    let goOn: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const arrived = new Promise<void>((resolve) =>
+      bucket.way.when(halfWay, () => {
+        resolve();
+        return held;
+      }),
+    );
+    const working = shop.worker().attempt(runId);
+    await arrived;
+    const beganMs = performance.now();
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await working;
+    expect(performance.now() - beganMs).toBeLessThan(2_000);
+    goOn();
+    expect((await shop.runs(exportId)).map(({ status }) => status)).toEqual(['CANCELLED', 'CANCELLED']);
+    expect(await runOf(exportId)).toMatchObject({ retryNumber: 0, errors: null });
+    await expectFirstFileOnly(exportId);
+    await until('the upload is taken back', async () => (await bucket.uploads(exportId)).length === 0);
+  });
+
+  it('cancelled while the store hangs: what is left there goes once it answers', async () => {
+    const { exportId, runId } = await started();
+    bucket.way.when(halfWay, () => bucket.way.hang());
+    const working = shop.worker().attempt(runId);
+    await until('the store hangs', () => seen(exportId, halfWay) > 0);
+    await cancelExport(shop.ports, shop.workspaceId, exportId);
+    await working;
+    expect(await runOf(exportId)).toMatchObject({ status: 'CANCELLED', retryNumber: 0, errors: null });
+    bucket.way.clear();
+    await until('it is tidy', async () => {
+      await sweepExports(shop.ports);
+      return (await runOf(exportId)).pendingUpload === null && (await bucket.uploads(exportId)).length === 0;
+    });
+    await expectFirstFileOnly(exportId);
+  });
+
+  describe('and that may only be written to', () => {
+    const optional = ['GetObject', 'DeleteObject', 'AbortMultipartUpload', 'ListBucketMultipartUploads'];
+
+    it('goes on behind the last file, and is whole', async () => {
+      await bucket.deny(...optional.map((action) => `s3:${action}`));
+      const { exportId, runId } = await started();
+      bucket.way.when(halfWay, () => bucket.way.away(true));
+      await shop.worker().attempt(runId);
+      bucket.way.clear();
+      expect(await runOf(exportId)).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
+      await shop.worker().attempt(runId);
+      await bucket.allow();
+      await bucket.expectWhole(exportId);
+      expect(seen(exportId, requests('PUT', 1))).toBe(1);
+      // Who may not take it back leaves it; the object is there all the same.
+      expect(await bucket.uploads(exportId)).toHaveLength(1);
+    });
+  });
+});

@@ -1,0 +1,160 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  CreateBucketCommand,
+  DeleteBucketCommand,
+  DeleteBucketPolicyCommand,
+  GetObjectCommand,
+  PutBucketPolicyCommand,
+} from '@aws-sdk/client-s3';
+import { expect } from 'vitest';
+import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
+import type { S3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { openWayToStore } from '../../infra/objects/s3/way-to-store.ts';
+import { rowsOf } from './slices/exporting.ts';
+import { day, type Workshop } from './workshop.ts';
+
+const at = day('2026-03-05');
+const MIB = 1024 ** 2;
+/** Of the three files that come of it, the second one goes up in three parts, the others in one go. */
+export const rowsOfSlice = 4;
+const runs = 9;
+const files = 3;
+const isLarge = (place: number) => Math.floor(place / rowsOfSlice) === 1;
+
+/** Requests for one file of an export: `PUT` of it, or of a part of it (`partNumber`); `POST` where it begins and ends. */
+export const requests = (method: string, part: number, query = '') =>
+  new RegExp(`^${method} .*-0*${part}\\.parquet\\?.*${query}`);
+/** The second file is half-way: one of its parts is there, or about to be, and others are not. */
+export const halfWay = requests('PUT', 2, 'partNumber=2');
+
+export type OwnBucket = Awaited<ReturnType<typeof openOwnBucket>>;
+
+/** A bucket for the exports of a workshop alone, on the stack's store, and the way there. */
+export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
+  const name = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
+  const way = await openWayToStore(s3.endpoint);
+  // Parts that were on their way when it was deleted may have made it again.
+  const make = () =>
+    s3.admin.send(new CreateBucketCommand({ Bucket: name })).catch((error) => {
+      if (error.name !== 'BucketAlreadyOwnedByYou') throw error;
+    });
+  const remove = () => s3.admin.send(new DeleteBucketCommand({ Bucket: name }));
+  await make();
+  const { accessKeyId, secretAccessKey } = s3.credentials('guest');
+  const { id: destinationId } = await createDestination(shop.destinations, shop.workspaceId, {
+    type: 's3',
+    displayName: 'bucket',
+    config: { bucket_name: name, prefix: 'made/by tests', endpoint_url: way.endpoint },
+    credentials: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
+  });
+  const ids = await shop.store(runs, at, undefined, (place) => ({
+    inputs: Buffer.from(JSON.stringify({ noise: randomBytes(isLarge(place) ? 3.3 * MIB : 10).toString('base64') })),
+  }));
+
+  /** Keys of the objects of an export, without its manifest. */
+  const keysOf = async (exportId: string) =>
+    (await s3.objects(name)).filter((key) => key.includes(exportId) && !key.endsWith('_manifest.json'));
+
+  async function body(key: string): Promise<Buffer> {
+    const { Body } = await s3.admin.send(new GetObjectCommand({ Bucket: name, Key: key }));
+    return Buffer.from((await Body?.transformToByteArray()) ?? []);
+  }
+
+  /** The files of an export as the bucket has them: each is whole and is what is recorded, and there is none besides. */
+  async function filesOf(exportId: string): Promise<{ part: number; sha256: string; body: Buffer }[]> {
+    const found = [];
+    const recorded = await shop.recorded(exportId);
+    expect((await keysOf(exportId)).sort()).toEqual(recorded.map(({ path }) => path.slice(name.length + 1)).sort());
+    for (const { part, path, bytes, sha256 } of recorded) {
+      const content = await body(path.slice(name.length + 1));
+      expect([content.length, createHash('sha256').update(content).digest('hex')]).toEqual([bytes, sha256]);
+      found.push({ part, sha256, body: content });
+    }
+    return found;
+  }
+
+  let undisturbed: { part: number; sha256: string }[] = [];
+  const create = (days = 1) =>
+    shop.create({
+      destinationId,
+      endTimeMicros: at + days * 86_400_000_000,
+      compression: 'none',
+      exportFields: ['id', 'inputs'],
+    });
+
+  return {
+    name,
+    way,
+    destinationId,
+    make,
+    remove,
+    create,
+    filesOf,
+    /** Keys of an export to which uploads in parts are not over. */
+    uploads: async (exportId: string) => (await s3.uploads(name)).filter((key) => key.includes(exportId)),
+
+    /** Takes rights away from everybody, until `allow`. */
+    deny: (...actions: string[]) =>
+      s3.admin.send(
+        new PutBucketPolicyCommand({
+          Bucket: name,
+          Policy: JSON.stringify({
+            Version: '2012-10-17',
+            Statement: [
+              {
+                Effect: 'Deny',
+                Principal: '*',
+                Action: actions,
+                Resource: [`arn:aws:s3:::${name}`, `arn:aws:s3:::${name}/*`],
+              },
+            ],
+          }),
+        }),
+      ),
+    allow: () => s3.admin.send(new DeleteBucketPolicyCommand({ Bucket: name })),
+
+    /** Makes the export that {@link expectWhole} holds others against, and reads its rows. */
+    async exportUndisturbed(): Promise<void> {
+      const { id } = await create();
+      await shop.work();
+      const found = await filesOf(id);
+      const read: unknown[] = [];
+      for (const { part, body: content } of found) {
+        const path = join(shop.bucketRoot, `${part}.parquet`);
+        await writeFile(path, content);
+        read.push(...(await rowsOf(path)).map((row) => row.id));
+      }
+      expect(read).toEqual(ids);
+      expect(found).toHaveLength(files);
+      undisturbed = found.map(({ part, sha256 }) => ({ part, sha256 }));
+    },
+
+    /** It is as if nothing had happened: every file of the undisturbed one, each once, none half, and a manifest. */
+    async expectWhole(exportId: string): Promise<void> {
+      expect(await shop.read(exportId)).toMatchObject({
+        status: 'COMPLETED',
+        rowsWritten: runs,
+        files,
+        manifestAt: expect.any(String),
+      });
+      const found = await filesOf(exportId);
+      expect(found.map(({ part, sha256 }) => ({ part, sha256 }))).toEqual(undisturbed);
+      expect((await s3.objects(name)).filter((key) => key.includes(exportId))).toHaveLength(files + 1);
+    },
+
+    /** Neither credentials nor what is made of them. */
+    expectNoSecrets(told: unknown): void {
+      const text = JSON.stringify(told);
+      for (const secret of [accessKeyId, secretAccessKey, 'Signature', 'X-Amz', 'Credential=']) {
+        expect(text).not.toContain(secret);
+      }
+    },
+
+    async close(): Promise<void> {
+      await way.close();
+      await remove().catch(() => undefined);
+    },
+  };
+}
