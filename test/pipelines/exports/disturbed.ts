@@ -45,8 +45,11 @@ export function disturbedPorts(ports: WorkPorts, step: Step, disturb: Disturbanc
   };
 }
 
-export function failingPorts(ports: WorkPorts, step: Step, code: ErrorCode, reason = 'r'): WorkPorts {
+/** What the faults of {@link failingPorts} say. */
+export const failureParams = { step: 'write', reason: 'r', where: 'w', file: 'f', host: 'h', range: 'r', what: 'it' };
+
+export function failingPorts(ports: WorkPorts, step: Step, code: ErrorCode): WorkPorts {
   return disturbedPorts(ports, step, async () => {
-    throw fault(code, { step: 'write', reason, where: 'w' });
+    throw fault(code, failureParams);
   });
 }
