@@ -25,6 +25,8 @@ const members = proofs('test/crash/members.test.ts');
 const onKafka = proofs('test/infra/event-log/kafka/sink-on-kafka.test.ts');
 const outage = proofs('test/infra/event-log/kafka/outage.test.ts');
 const sdk = proofs('test/crash/sdk.test.ts');
+const exportWorker = proofs('test/crash/exports.test.ts');
+const inBuckets = proofs('test/pipelines/exports/in-buckets.stack.ts');
 
 /** Where processes die along the path, in its order; Kafka is the log. */
 export const stepRows: readonly CrashRow[] = [
@@ -311,8 +313,51 @@ export const exportRows: readonly CrashRow[] = [
     happens:
       'Its lease runs out, another worker takes the run up behind the last recorded file. A part that was on its way is written ' +
       'again, over whatever is there. It costs no retry.',
-    proofs: proofs('test/crash/exports.test.ts')(
-      '$when $step: another one goes on, and nothing finished is done twice',
+    proofs: exportWorker('$when $step: another one goes on, and nothing finished is done twice'),
+  },
+  {
+    where: 'A worker of an export',
+    what: 'Dies while a file is on its way to a bucket: before, in and after an upload in parts, and before the end of the export',
+    happens:
+      'No object is half there. Uploads that it began are taken back as far as rights allow, also one whose id it could not note ' +
+      'any more, where uploads may be listed.',
+    proofs: exportWorker('%s: it is whole as if nothing had happened'),
+  },
+  {
+    where: 'Redis, ClickHouse, Postgres',
+    what: 'Dies while an export works, and is started again',
+    happens:
+      'The export goes on by itself behind the last recorded file. Only where ClickHouse was away does it cost a retry. A queue ' +
+      'that was lost is rebuilt from the rows.',
+    proofs: proofs('test/crash/export-servers.test.ts')(
+      '$server is killed $when a $step and started again: the export goes on by itself and is whole',
+    ),
+  },
+  {
+    where: 'The bucket',
+    what: 'Answers with 503, breaks connections, stands still, or loses an answer',
+    happens: 'The client tries again, then the run does, behind the last recorded file. No upload in parts is left.',
+    proofs: inBuckets(
+      '%s: is tried again, and goes on behind the last file',
+      'an answer that is lost, to %s: nothing is there twice, and nothing is left',
+      'goes on behind the last file, and is whole',
+    ),
+  },
+  {
+    where: 'The bucket',
+    what: 'Is deleted, or its key loses its rights or expires, while an export works',
+    happens:
+      'The run and its export fail at once, with the cause. Finished files that are still there remain, and are listed.',
+    proofs: inBuckets('%s: fails at once, with its siblings'),
+  },
+  {
+    where: 'The owner',
+    what: 'Cancels an export while a file is on its way',
+    happens:
+      'The upload ends within two seconds and is taken back, once the store answers. Finished files remain, and are listed.',
+    proofs: inBuckets(
+      'cancelled: the upload ends within two seconds and is taken back, finished files stay',
+      'cancelled while the store hangs: what is left there goes once it answers',
     ),
   },
 ];

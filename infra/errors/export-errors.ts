@@ -6,7 +6,7 @@ export const exportErrors = {
   DESTINATION_ACCESS_DENIED: caller(
     400,
     'Access denied: {reason} (step {step}, {where}).',
-    'Check the secret key, and that the key may write below the prefix (s3:PutObject). Rights to read, to delete and to abort uploads are optional.',
+    'Check the secret key, and that the key may write below the prefix (s3:PutObject). Rights to read, to delete, and to list and abort uploads in parts are optional.',
   ),
   DESTINATION_BUCKET_NOT_VALID: caller(
     400,

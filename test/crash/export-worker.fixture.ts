@@ -1,5 +1,5 @@
-/** A process with the workers of exports and nothing else, which kills itself where it is told. */
-
+/** A process with the workers of exports and nothing else, which kills itself, or waits, where it is told. */
+import { once } from 'node:events';
 import { openWarehouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { openEncoderPool } from '../../infra/duckdb/encoder-pool.ts';
@@ -13,16 +13,10 @@ import type { WorkPorts } from '../../pipelines/exports/export-ports.ts';
 import { sliceSources } from '../../pipelines/exports/slice-sources.ts';
 import { startExportWorkers } from '../../pipelines/exports/start-export-workers.ts';
 import { topics } from '../../schemas/topics.ts';
-import { type Death, portsThatDie } from '../pipelines/exports/deaths.ts';
+import { portsThatDie } from '../pipelines/exports/deaths.ts';
+import type { ToldToWorker } from './export-worker.ts';
 
-const told = JSON.parse(process.argv[2] ?? '{}') as {
-  clickhouseUrl: string;
-  databaseUrl: string;
-  redisUrl?: string;
-  bucketRoot: string;
-  workFolder: string;
-  death?: Death;
-};
+const told = JSON.parse(process.argv[2] ?? '{}') as ToldToWorker;
 const logger = createLogger('warn', 'exports');
 const timeoutMs = 30_000;
 const warehouse = openWarehouse({ url: told.clickhouseUrl, logger, timeoutMs });
@@ -30,8 +24,8 @@ const database = openDatabase({ url: told.databaseUrl, logger, timeoutMs });
 const config = {
   ...loadConfig({}).config,
   localExportRoot: told.bucketRoot,
-  exportSliceRows: 10,
-  exportLeaseMs: 3_000,
+  allowPrivateEndpoints: true,
+  ...told.limits,
 };
 const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
 const jobs = await openJobs({ databaseUrl: told.databaseUrl, redisUrl: told.redisUrl, logger });
@@ -46,11 +40,15 @@ const ports: WorkPorts = {
   openStore: (place) => openDestination(destinations, place),
   openSource: sliceSources({ warehouse, encoders: openEncoderPool({ memoryLimitBytes: 256 * 1024 * 1024 }) }, config),
 };
-const die = () => {
-  process.kill(process.pid, 'SIGKILL');
-  return new Promise<never>(() => undefined);
+let hasWaited = false;
+const reached = async (): Promise<void> => {
+  if (told.does === 'die') process.kill(process.pid, 'SIGKILL');
+  if (hasWaited) return;
+  hasWaited = true;
+  process.send?.('there');
+  await once(process, 'message');
 };
 await startExportWorkers(
-  { ...(told.death === undefined ? ports : portsThatDie(ports, told.death, die)), jobs },
+  { ...(told.at === undefined ? ports : portsThatDie(ports, told.at, reached)), jobs },
   { workFolder: told.workFolder, concurrency: 2, sweepMs: 200 },
 );

@@ -15,25 +15,14 @@ export interface OwnServers {
   remove(): Promise<void>;
 }
 
-const names = ['kafka', 'registry', 'clickhouse', 'postgres', 'redis'] as const;
+type ServerName = 'kafka' | 'registry' | 'clickhouse' | 'postgres' | 'redis';
 
 /** @param options where a disk size is given, each that has data gets a disk of that size, if this user may. */
 export async function ownServers(options: { readonly diskMiB?: number } = {}): Promise<OwnServers> {
-  const started = await Promise.allSettled(names.map((name) => ownServer(name, options)));
-  const servers = started.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
-  const remove = async () => void (await Promise.all(servers.map((server) => server.remove())));
-  const failed = started.find((each) => each.status === 'rejected');
-  if (failed) {
-    await remove();
-    throw failed.reason;
-  }
-  const [kafka, registry, clickhouse, postgres, redis] = servers as [
-    OwnServer,
-    OwnServer,
-    OwnServer,
-    OwnServer,
-    OwnServer,
-  ];
+  const { kafka, registry, clickhouse, postgres, redis, remove } = await startOwn(
+    ['kafka', 'registry', 'clickhouse', 'postgres', 'redis'],
+    options,
+  );
   const addresses: Servers = {
     kafkaBrokers: kafka.values.brokers ?? '',
     schemaRegistryUrl: registry.values.url ?? '',
@@ -43,4 +32,21 @@ export async function ownServers(options: { readonly diskMiB?: number } = {}): P
   };
   const clickhouseRows = (sql: string) => askClickhouse(addresses.clickhouseUrl, sql);
   return { kafka, registry, clickhouse, postgres, redis, addresses, clickhouseRows, remove };
+}
+
+/** Only these; none is left where one cannot be had. */
+export async function startOwn<Name extends ServerName>(
+  names: readonly Name[],
+  options: { readonly diskMiB?: number } = {},
+): Promise<Readonly<Record<Name, OwnServer>> & { remove(): Promise<void> }> {
+  const started = await Promise.allSettled(names.map((name) => ownServer(name, options)));
+  const servers = started.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+  const remove = async () => void (await Promise.all(servers.map((server) => server.remove())));
+  const failed = started.find((each) => each.status === 'rejected');
+  if (failed) {
+    await remove();
+    throw failed.reason;
+  }
+  const byName = Object.fromEntries(names.map((name, place) => [name, servers[place]]));
+  return { ...(byName as Record<Name, OwnServer>), remove };
 }

@@ -19,8 +19,8 @@ export const deaths: readonly Death[] = [
   ),
 ];
 
-/** The ports of a worker that calls `die` there, which does not come back. */
-export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<never>): WorkPorts {
+/** The ports of a worker that calls `die` there, which does not come back; or does, from something else than a death. */
+export function portsThatDie(ports: WorkPorts, death: Death, die: () => Promise<unknown>): WorkPorts {
   let count = 0;
   let uploads = 0;
   const maybeDie = async (step: Death['step'], when: Death['when']) => {

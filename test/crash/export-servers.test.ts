@@ -1,0 +1,102 @@
+/** The servers under a bulk export are killed and started again while it works; all of them are the test's own. */
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { stackPart } from '../engines/stack.ts';
+import { freshStores } from '../engines/stores.ts';
+import { until } from '../infra/until.ts';
+import type { Death } from '../pipelines/exports/deaths.ts';
+import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
+import { type ExportWorker, exportWorkers } from './export-worker.ts';
+import { startOwn } from './own-servers.ts';
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+const deadlineMs = 120_000;
+const dayMicros = 86_400_000_000;
+const at = day('2026-03-05');
+/** By day. Slices have ten rows. */
+const rows = [34, 12, 5];
+
+describe.runIf(stackPart('redis'))('under an export', () => {
+  let own: Awaited<ReturnType<typeof startOwn<'clickhouse' | 'postgres' | 'redis'>>>;
+  let shop: Workshop;
+  let ids: string[];
+  let undisturbed: Map<string, string>;
+  const workers = exportWorkers(() => shop);
+  const create = () => shop.create({ endTimeMicros: at + rows.length * dayMicros });
+
+  beforeAll(async () => {
+    own = await startOwn(['clickhouse', 'postgres', 'redis']);
+    const url = (name: 'clickhouse' | 'postgres' | 'redis') => own[name].values.url ?? '';
+    const stores = await freshStores({
+      on: { clickhouseUrl: url('clickhouse'), databaseUrl: url('postgres'), redisUrl: url('redis') },
+    });
+    shop = await openWorkshop({}, { stores });
+    ids = [];
+    for (const [place, count] of rows.entries()) ids.push(...(await shop.store(count, at + place * dayMicros)));
+    const { id } = await create();
+    await shop.work();
+    undisturbed = await shop.files(id);
+    expect(undisturbed.size).toBe(7);
+  });
+  afterEach(() => workers.end());
+  afterAll(async () => {
+    await shop?.close();
+    await own?.remove();
+  });
+
+  interface Killing {
+    readonly server: 'clickhouse' | 'postgres' | 'redis';
+    /** Where the worker is by then. */
+    readonly step: Death['step'];
+    readonly when: Death['when'];
+    readonly time: number;
+    /** How the worker notices. */
+    notices(worker: ExportWorker, exportId: string): Promise<boolean> | boolean;
+    readonly retries: number;
+  }
+  const isRetried = async (_worker: ExportWorker, exportId: string) => {
+    const [run] = await shop.runs(exportId);
+    return run?.errors?.retry_0?.startsWith('ClickHouse cannot be reached') ?? false;
+  };
+  const hasLogged = (text: RegExp) => (worker: ExportWorker) => text.test(worker.output());
+  const sweepFails = hasLogged(/a part of the sweep of exports failed/);
+  const killings: readonly Killing[] = [
+    // Each day needs the queue for the next one.
+    {
+      server: 'redis',
+      step: 'read',
+      when: 'before',
+      time: 2,
+      notices: hasLogged(/the job queues lost Redis/),
+      retries: 0,
+    },
+    { server: 'clickhouse', step: 'find', when: 'before', time: 2, notices: isRetried, retries: 1 },
+    { server: 'clickhouse', step: 'read', when: 'before', time: 3, notices: isRetried, retries: 1 },
+    { server: 'postgres', step: 'upload', when: 'before', time: 2, notices: sweepFails, retries: 0 },
+    { server: 'postgres', step: 'record', when: 'after', time: 2, notices: sweepFails, retries: 0 },
+  ];
+  test.each(killings)(
+    '$server is killed $when a $step and started again: the export goes on by itself and is whole',
+    async (killing) => {
+      const { server, step, when, time, notices } = killing;
+      const { id } = await create();
+      const limits = { exportRunsAtOnce: 1, exportRetryDelayMs: 1_000, exportSliceRows: 10 };
+      const worker = workers.start({ at: { step, when, time }, does: 'wait', limits });
+      await worker.arrived();
+      const recorded = await shop.recorded(id);
+      expect(await shop.read(id)).toMatchObject({ status: 'RUNNING', runsCompleted: 0 });
+      await own[server].kill();
+      worker.goOn();
+      await until('the worker notices', () => notices(worker, id), deadlineMs);
+      await own[server].start();
+      await until('the export ends', async () => (await shop.read(id)).finishedAt !== null, deadlineMs);
+      const made = await shop.read(id);
+      expect(made).toMatchObject({ status: 'COMPLETED', rowsWritten: 51, files: 7, runsCompleted: 3 });
+      expect((await shop.runs(id)).map(({ rowsWritten }) => rowsWritten)).toEqual(rows);
+      expect(await shop.exportedIds(id)).toEqual(ids);
+      expect(await shop.files(id)).toEqual(undisturbed);
+      expect((await shop.recorded(id)).slice(0, recorded.length)).toEqual(recorded);
+      expect(made.retries > 0).toBe(killing.retries > 0);
+    },
+  );
+});
