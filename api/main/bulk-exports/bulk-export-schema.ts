@@ -4,7 +4,8 @@ import { Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 type Schema = Parameters<typeof Type.Union>[0][number];
 export const nullable = <T extends Schema>(schema: T) => Type.Union([schema, Type.Null()]);
-const optional = <T extends Schema>(schema: T) => Type.Optional(nullable(schema));
+const optional = <T extends Schema>(schema: T, description?: string) =>
+  Type.Optional(Type.Union([schema, Type.Null()], description === undefined ? {} : { description }));
 
 /** Source: SPEC 3.3. */
 export const Status = () =>
@@ -38,9 +39,12 @@ export const NewBulkExport = Type.Object({
       description: 'Makes a schedule: an export for each interval of so many hours from `start_time` on.',
     }),
   ),
-  format: optional(Type.Literal('Parquet')),
-  format_version: optional(FormatVersion),
-  compression: optional(Compression),
+  format: optional(Type.Literal('Parquet'), 'Default: Parquet.'),
+  format_version: optional(
+    FormatVersion,
+    'Default: v1. v2_beta: types of their own for times and lists, and folders as Hive reads them.',
+  ),
+  compression: optional(Compression, 'Of the files. Default: zstandard.'),
   export_fields: optional(
     Type.Array(Text(), { maxItems: 1_000, description: 'The columns of the files. Absent: all that there are.' }),
   ),

@@ -10,7 +10,8 @@ const Query = Type.Object({
   bulk_export_destination_id: Type.Optional(Uuid()),
   source_bulk_export_id: Type.Optional(Uuid({ description: 'Those that this schedule spawned.' })),
   scheduled: Type.Optional(Type.Boolean({ description: 'true: schedules only; false: everything else.' })),
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }),
+  // Clients that know no pages ask for all that there are (SPEC 4.3).
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 });
 

@@ -183,6 +183,17 @@ describe('listing exports', () => {
     expect(await ids(`source_bulk_export_id=${randomUUID()}`)).toEqual([]);
   });
 
+  it('has all of them where no page is asked for', async () => {
+    const { workspaceIds, workspaceKeys } = await addOrganization(api.database, 'many exports');
+    const there = (method: 'GET' | 'POST', url: string, more?: object) => ask(workspaceKeys[0], method, url, more);
+    const { id: session_id } = (await there('POST', '/sessions', { name: 'p' })).body;
+    const place = await addExport(api.database, { workspaceId: workspaceIds[0], projectId: session_id, word: 'w' });
+    const more = { session_id, bulk_export_destination_id: place.destinationId };
+    for (let n = 0; n < 101; n++) expect((await there('POST', '/bulk-exports', body(more))).status).toBe(200);
+    expect((await there('GET', '/bulk-exports')).body).toHaveLength(102);
+    expect((await there('GET', '/bulk-exports?limit=100&offset=100')).body).toHaveLength(2);
+  });
+
   it.each(['limit=0', 'limit=1001', 'offset=-1', 'status=DONE', 'session_id=x', 'scheduled=maybe'])(
     'refuses %s',
     async (query) => {
