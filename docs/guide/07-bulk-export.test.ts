@@ -9,8 +9,12 @@
 //     "display_name": "lake", "config": {"bucket_name": "traces", "prefix": "runlake", "region": "eu-central-1"},
 //     "credentials": {"access_key_id": "...", "secret_access_key": "..."}}'
 //
-// It is made once a test object could be written there. Addresses on private networks are refused unless the operator sets
-// RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. This chapter writes to a folder instead, below the one that RUNLAKE_LOCAL_EXPORT_ROOT names.
+// It is made once a test object could be written there. The key needs `s3:PutObject` below the prefix. With
+// `s3:AbortMultipartUpload` and `s3:ListBucketMultipartUploads`, uploads that a crash or a cancellation cut off are taken back;
+// without them, let a lifecycle rule of the bucket end unfinished uploads.
+//
+// Addresses on private networks are refused unless the operator sets RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. This chapter writes to a
+// folder instead, below the one that RUNLAKE_LOCAL_EXPORT_ROOT names.
 
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

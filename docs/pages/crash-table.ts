@@ -329,9 +329,14 @@ export const exportRows: readonly CrashRow[] = [
     happens:
       'The export goes on by itself behind the last recorded file. Only where ClickHouse was away does it cost a retry. A queue ' +
       'that was lost is rebuilt from the rows.',
-    proofs: proofs('test/crash/export-servers.test.ts')(
-      '$server is killed $when a $step and started again: the export goes on by itself and is whole',
-    ),
+    proofs: [
+      ...proofs('test/crash/export-servers.test.ts')(
+        '$server is killed $when a $step and started again: the export goes on by itself and is whole',
+      ),
+      ...proofs('test/pipelines/exports/coordinate-export.test.ts')(
+        'a lost queue is rebuilt from the rows: exports that wait, that run, and runs that are due',
+      ),
+    ],
   },
   {
     where: 'The bucket',
