@@ -1,12 +1,13 @@
 import { readdir } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { FileMetaData } from 'hyparquet';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExportScope } from '../../../../pipelines/exports/export-scope.ts';
 import { encodeSlice } from '../../../../pipelines/exports/slices/encode-slice.ts';
 import { findSlice } from '../../../../pipelines/exports/slices/find-slice.ts';
 import { readSlice } from '../../../../pipelines/exports/slices/read-slice.ts';
 import { insertEvents, runEvent, uuidOf } from '../../runs/run-events.ts';
-import { type Exporting, everything, exportParts, makePart, openExporting, wholeDay } from './exporting.ts';
+import { type Exporting, everything, exportParts, makePart, metadataOf, openExporting, wholeDay } from './exporting.ts';
 
 let exporting: Exporting;
 beforeAll(async () => {
@@ -34,6 +35,19 @@ async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicr
   });
 }
 
+/** Each group says between which times it lies, by which readers skip it; none begins before the last one ended. */
+function expectSortedGroups({ row_groups }: FileMetaData): void {
+  let before = 0;
+  for (const { columns } of row_groups) {
+    const column = columns.find(({ meta_data }) => meta_data?.path_in_schema.join() === 'start_time');
+    const { min_value: least, max_value: most, null_count: nulls } = column?.meta_data?.statistics ?? {};
+    expect([least, most, nulls]).toEqual([expect.any(Date), expect.any(Date), 0n]);
+    expect(Number(least)).toBeGreaterThanOrEqual(before);
+    expect(Number(most)).toBeGreaterThanOrEqual(Number(least));
+    before = Number(most);
+  }
+}
+
 describe('row groups', () => {
   it.each([
     ['many small runs: 120,000 rows', 150_000, 1, [120_000, 124_096], 2],
@@ -41,8 +55,9 @@ describe('row groups', () => {
   ] as const)('of %s', async (name, rows, rowBytes, [least, most], groups) => {
     const scope = scopeOf(name);
     await fill(scope, rows, rowBytes);
-    const format = { ...everything, fields: ['id', 'inputs'] };
+    const format = { ...everything, fields: ['id', 'start_time', 'inputs'] };
     const [part] = await exportParts(exporting, scope, format, { rows: 1e6, bytes: 1e9 });
+    expectSortedGroups((await metadataOf(part!.path)).metadata);
     const folder = part!.path.slice(0, part!.path.lastIndexOf('/'));
     const facts = await exporting.encoder.inspect({ folder, source: 'part.parquet' });
     expect(facts.rows).toBe(rows);
