@@ -79,8 +79,9 @@ async function tidyRuns(ports: WorkPorts): Promise<void> {
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
-     ORDER BY finished_at LIMIT $2`,
+     ORDER BY random() LIMIT $2`,
     [new Date(ports.now().getTime() - tidyForHours * 3_600_000).toISOString(), tidiedAtOnce],
   );
-  for (const run of untidy) await tidyRun(ports, run);
+  // At the same time, and others the next time: buckets that hang hold up neither the sweep nor one another.
+  await Promise.all(untidy.map((run) => tidyRun(ports, run)));
 }

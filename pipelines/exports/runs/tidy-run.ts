@@ -4,10 +4,13 @@ import type { WorkPorts } from '../export-ports.ts';
 import { type ExportRecord, exportColumns } from '../export-record.ts';
 import { type ExportRunRecord, runColumns } from './run-record.ts';
 
+/** A bucket that hangs holds up who tidies no longer than this; the next sweep tries again. */
+const tidyWithinMs = 5_000;
+
 /**
  * Removes from the bucket what a run that ended before its time had begun and not recorded: an upload in parts, or a file that no
  * list names. As far as rights allow; the run is tidy then, whatever the bucket said. Nothing where a worker may still be at it.
- * What fails only for now is left to a later call.
+ * What fails only for now, or takes long, is left to a later call.
  *
  * @param run where its own last worker calls, whose lease ends with this.
  * @throws what the database throws.
@@ -35,18 +38,19 @@ export async function tidyRun(
     left.exportId,
   ]);
   if (of === undefined) return;
+  const signal = AbortSignal.timeout(tidyWithinMs);
   try {
     const store = await ports.openStore(of);
     try {
       const key = keyOfPart(of, left, pending.part);
-      await store.abortUploads(key, pending.uploadId === null ? [] : [pending.uploadId]);
-      await store.delete(key);
+      await store.abortUploads(key, pending.uploadId === null ? [] : [pending.uploadId], { signal });
+      await store.delete(key, { signal });
     } finally {
       await store.close();
     }
   } catch (err) {
     logger.warn({ err, runId: left.id }, 'what a run of an export left in the bucket could not be removed');
-    if (isRunlakeError(err) && err.class === 'transient') return;
+    if (signal.aborted || (isRunlakeError(err) && err.class === 'transient')) return;
   }
   await database.execute(
     'UPDATE bulk_export_runs SET pending_upload = NULL WHERE id = $1 AND finished_at IS NOT NULL',

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
 import { failingPorts } from './disturbed.ts';
@@ -61,5 +62,30 @@ describe('what is left of a run that is over', () => {
     expect((await runOf(exportId)).pendingUpload).not.toBeNull();
     await sweepExports(shop.ports);
     expect((await runOf(exportId)).pendingUpload).toBeNull();
+  });
+
+  it('holds up neither the sweep nor what others left, where its bucket does not answer at all', async () => {
+    const [hanging, other] = [await started(), await started()];
+    for (const { exportId, runId } of [hanging, other]) {
+      await shop.worker(failing()).attempt(runId);
+      await cancelExport(shop.ports, shop.workspaceId, exportId);
+    }
+    await sweepExports({
+      ...shop.ports,
+      openStore: async (place) => {
+        const store = await shop.ports.openStore(place);
+        const abortUploads: ObjectStore['abortUploads'] = (key, ids, options) =>
+          key.includes(hanging.exportId)
+            ? new Promise((_, reject) => {
+                options?.signal?.addEventListener('abort', () => reject(options.signal?.reason));
+              })
+            : store.abortUploads(key, ids, options);
+        return { ...store, abortUploads };
+      },
+    });
+    expect((await runOf(other.exportId)).pendingUpload).toBeNull();
+    expect((await runOf(hanging.exportId)).pendingUpload).not.toBeNull();
+    await sweepExports(shop.ports);
+    expect((await runOf(hanging.exportId)).pendingUpload).toBeNull();
   });
 });
