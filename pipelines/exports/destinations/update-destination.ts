@@ -34,7 +34,8 @@ export async function updateDestination(
     }
     await tryDestination(ports, destination, credentials);
   }
-  const stored = credentials && sealCredentials(ports.sealer, id, credentials);
+  // Sealed for the id as it is stored: a caller may write it in capitals.
+  const stored = credentials && sealCredentials(ports.sealer, destination.id, credentials);
   const [changed] = await ports.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
        sealed_credentials = coalesce($4, sealed_credentials), credentials_keys = coalesce($5, credentials_keys),
