@@ -363,6 +363,7 @@ export const exportRows: readonly CrashRow[] = [
     proofs: inBuckets(
       'cancelled: the upload ends within two seconds and is taken back, finished files stay',
       'cancelled while the store hangs: what is left there goes once it answers',
+      'cancelled: finished files stay, and so does what may not be taken back',
     ),
   },
 ];

@@ -45,6 +45,20 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
   }
   const seen = (exportId: string, recognises: RegExp) =>
     bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
+  /** The second file is half-way, and goes no further until told. */
+  function holdHalfWay() {
+    let goOn: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const arrived = new Promise<void>((resolve) =>
+      bucket.way.when(halfWay, () => {
+        resolve();
+        return held;
+      }),
+    );
+    return { arrived, goOn };
+  }
   /** The first file is finished and the second one was on its way. */
   async function expectFirstFileOnly(exportId: string) {
     expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
@@ -168,16 +182,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
 
   it('cancelled: the upload ends within two seconds and is taken back, finished files stay', async () => {
     const { exportId, runId } = await started(2);
-    let goOn: () => void = () => undefined;
-    const held = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
-    const arrived = new Promise<void>((resolve) =>
-      bucket.way.when(halfWay, () => {
-        resolve();
-        return held;
-      }),
-    );
+    const { arrived, goOn } = holdHalfWay();
     const working = shop.worker().attempt(runId);
     await arrived;
     const beganMs = performance.now();
@@ -222,6 +227,21 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
       await bucket.expectWhole(exportId);
       expect(seen(exportId, requests('PUT', 1))).toBe(1);
       // Who may not take it back leaves it; the object is there all the same.
+      expect(await bucket.uploads(exportId)).toHaveLength(1);
+    });
+
+    it('cancelled: finished files stay, and so does what may not be taken back', async () => {
+      await bucket.deny(...optional.map((action) => `s3:${action}`));
+      const { exportId, runId } = await started();
+      const { arrived, goOn } = holdHalfWay();
+      const working = shop.worker().attempt(runId);
+      await arrived;
+      await cancelExport(shop.ports, shop.workspaceId, exportId);
+      await working;
+      goOn();
+      await bucket.allow();
+      expect((await shop.read(exportId)).status).toBe('CANCELLED');
+      await expectFirstFileOnly(exportId);
       expect(await bucket.uploads(exportId)).toHaveLength(1);
     });
   });
