@@ -108,7 +108,12 @@ export function openS3Store(options: S3Options): ObjectStore {
   async function compareSize(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const asked = connection.send(
       call,
-      (client, abortSignal) => client.send(new HeadObjectCommand({ Bucket: bucket, Key: name }), { abortSignal }),
+      (client, abortSignal) =>
+        client.send(new HeadObjectCommand({ Bucket: bucket, Key: name }), { abortSignal }).catch((raw) => {
+          // Moved or deleted by somebody; the store spoke the S3 API a moment ago.
+          if (statusOf(raw) === 404) throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', raw);
+          throw raw;
+        }),
       { signal },
     );
     const found = await asked.catch((error) => {

@@ -7,6 +7,7 @@ import {
   CreateBucketCommand,
   CreateMultipartUploadCommand,
   DeleteBucketCommand,
+  DeleteObjectCommand,
   ListBucketsCommand,
   PutObjectCommand,
 } from '@aws-sdk/client-s3';
@@ -329,10 +330,21 @@ describe.runIf(stack)('a bucket that fails', () => {
     expect(proxy.seen.filter((line) => line.startsWith('HEAD'))).toHaveLength(2);
   });
 
-  it('holds another size than was sent, because somebody else wrote there', async () => {
+  const place = () => ({ Bucket: s3.bucket, Key: `${prefix}/object` });
+  it.each([
+    [
+      'holds another size than was sent, because somebody else wrote there',
+      () => new PutObjectCommand({ ...place(), Body: 'other' }),
+      (bytes: number) => `it has 5 bytes, and ${bytes} were sent`,
+    ],
+    [
+      'holds nothing, because somebody moved it away at once',
+      () => new DeleteObjectCommand(place()),
+      () => 'it is not there',
+    ],
+  ] as const)('%s', async (_what, meddle, said) => {
     const proxy = await faulty(async ({ method }) => {
-      const Key = `${prefix}/object`;
-      if (method === 'HEAD') await s3.admin.send(new PutObjectCommand({ Bucket: s3.bucket, Key, Body: 'other' }));
+      if (method === 'HEAD') await s3.admin.send(meddle() as PutObjectCommand);
       return undefined;
     });
     const store = open({ endpointUrl: proxy.endpoint });
@@ -340,7 +352,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       expect(await errorOf(store.upload('object', file(bytes)))).toMatchObject({
         code: 'DESTINATION_OBJECT_DAMAGED',
         class: 'transient',
-        message: expect.stringContaining(`it has 5 bytes, and ${bytes} were sent`),
+        message: expect.stringContaining(said(bytes)),
       });
     }
   });
