@@ -204,9 +204,7 @@ describe('after a death', () => {
     const { worker, dead } = dyingWorker(death);
     void worker.attempt(runId).catch(() => undefined);
     await dead;
-    await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
-      runId,
-    ]);
+    await worker.lose(runId);
     const recorded = await shop.recorded(made.id);
     shop.clock.now = new Date(shop.clock.now.getTime() + 1_000);
     await shop.worker().attempt(runId);
@@ -261,9 +259,7 @@ describe('the fence', () => {
     // While the lease holds, nobody else begins.
     await shop.worker().attempt(runId);
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'RUNNING', fence: 1 });
-    await shop.database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
-      runId,
-    ]);
+    await slow.lose(runId);
     await shop.worker().attempt(runId);
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 2, rowsWritten: 34 });
     goOn();

@@ -6,6 +6,7 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import { openEncoderPool } from '../../../infra/duckdb/encoder-pool.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { coordinateExport } from '../../../pipelines/exports/coordinate-export.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-export.ts';
@@ -101,9 +102,28 @@ export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: 
 
   /** A worker in a process of its own, as far as rows can tell. */
   const worker = (more: Partial<WorkPorts> = {}) => {
-    const attempts = new LiveAttempts(database, config, logger);
+    let letGo = false;
+    let moving: Promise<unknown> = Promise.resolve();
+    const query: Database['query'] = (...asked) => {
+      if (letGo) return new Promise<never>(() => undefined);
+      const answer = database.query<never>(...asked);
+      moving = answer.catch(() => undefined);
+      return answer;
+    };
+    const attempts = new LiveAttempts({ ...database, query }, config, logger);
     const work = { ...ports, ...more, attempts, folders };
-    return { attempts, attempt: (runId: string) => attemptRun(work, runId) };
+    return {
+      attempts,
+      attempt: (runId: string) => attemptRun(work, runId),
+      /** It moves its leases on no more, as if it had died or stood still, and that of this run has run out. */
+      async lose(runId: string) {
+        letGo = true;
+        await moving;
+        await database.execute(`UPDATE bulk_export_runs SET lease_until = now() - interval '1 s' WHERE id = $1`, [
+          runId,
+        ]);
+      },
+    };
   };
   const usual = worker();
 
