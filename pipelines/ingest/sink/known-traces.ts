@@ -15,6 +15,8 @@ export interface TracePlace {
 export class KnownTraces {
   #young = new Map<string, TracePlace>();
   #old = new Map<string, TracePlace>();
+  /** One string a project; each trace came with a copy of its own. */
+  #projectIds = new Map<string, string>();
   readonly #half: number;
 
   constructor(capacity: number) {
@@ -43,8 +45,11 @@ export class KnownTraces {
     if (this.#young.size >= this.#half) {
       this.#old = this.#young;
       this.#young = new Map();
+      this.#projectIds = new Map();
     }
-    this.#young.set(key, place);
+    const { projectId } = place;
+    if (!this.#projectIds.has(projectId)) this.#projectIds.set(projectId, projectId);
+    this.#young.set(key, { ...place, projectId: this.#projectIds.get(projectId) as string });
   }
 
   #get(key: string): TracePlace | undefined {
