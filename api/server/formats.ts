@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type TSchema, type TSchemaOptions, Type } from 'typebox';
 import Format from 'typebox/format';
 
 /**
@@ -38,6 +38,13 @@ export const Text = (options: { minLength?: number; maxLength?: number; descript
     (value) => !/[\0\p{Surrogate}]/u.test(value),
     () => 'must not contain NUL characters or lone surrogates',
   );
+
+export const nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
+  Type.Union([schema, Type.Null()], options);
+
+/** What clients leave out or send as null, which mean the same. */
+export const optional = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
+  Type.Optional(nullable(schema, options));
 
 /** A JSON object with any keys, preserved as they are. */
 export const JsonObject = (options: { description?: string } = {}) =>

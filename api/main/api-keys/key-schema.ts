@@ -1,10 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { NewKey } from '../../../pipelines/tenants/create-key.ts';
 import { type Permission, permissions } from '../../../pipelines/tenants/permissions.ts';
-import { Text, Timestamp, Uuid } from '../../server/formats.ts';
-
-const optional = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
-  Type.Optional(Type.Union([schema, Type.Null()]));
+import { optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const KeyParams = Type.Object({ api_key_id: Uuid() });
 

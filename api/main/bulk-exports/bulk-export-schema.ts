@@ -1,11 +1,6 @@
 import { Type } from 'typebox';
 import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/read-export.ts';
-import { Text, Timestamp, Uuid } from '../../server/formats.ts';
-
-type Schema = Parameters<typeof Type.Union>[0][number];
-export const nullable = <T extends Schema>(schema: T) => Type.Union([schema, Type.Null()]);
-const optional = <T extends Schema>(schema: T, description?: string) =>
-  Type.Optional(Type.Union([schema, Type.Null()], description === undefined ? {} : { description }));
+import { nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 /** Source: SPEC 3.3. */
 export const Status = () =>
@@ -39,12 +34,11 @@ export const NewBulkExport = Type.Object({
       description: 'Makes a schedule: an export for each interval of so many hours from `start_time` on.',
     }),
   ),
-  format: optional(Type.Literal('Parquet'), 'Default: Parquet.'),
-  format_version: optional(
-    FormatVersion,
-    'Default: v1. v2_beta: types of their own for times and lists, and folders as Hive reads them.',
-  ),
-  compression: optional(Compression, 'Of the files. Default: zstandard.'),
+  format: optional(Type.Literal('Parquet'), { description: 'Default: Parquet.' }),
+  format_version: optional(FormatVersion, {
+    description: 'Default: v1. v2_beta: types of their own for times and lists, and folders as Hive reads them.',
+  }),
+  compression: optional(Compression, { description: 'Of the files. Default: zstandard.' }),
   export_fields: optional(
     Type.Array(Text(), { maxItems: 1_000, description: 'The columns of the files. Absent: all that there are.' }),
   ),

@@ -2,8 +2,8 @@ import { Type } from 'typebox';
 import type { ExportCursor } from '../../../pipelines/exports/export-scope.ts';
 import type { ExportRunWithFiles } from '../../../pipelines/exports/list-export-runs.ts';
 import { formatTimeWithZone } from '../../../pipelines/ingest/run-event/times.ts';
-import { Timestamp, Uuid } from '../../server/formats.ts';
-import { nullable, Status, withOffset, withOffsetOrNull } from './bulk-export-schema.ts';
+import { nullable, Timestamp, Uuid } from '../../server/formats.ts';
+import { Status, withOffset, withOffsetOrNull } from './bulk-export-schema.ts';
 
 export const RunParams = Type.Object({ bulk_export_id: Uuid(), run_id: Uuid() });
 

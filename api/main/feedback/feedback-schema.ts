@@ -1,9 +1,6 @@
-import { type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import { sourceTypes } from '../../../pipelines/feedback/feedback-source.ts';
-import { JsonObject, Timestamp, Uuid } from '../../server/formats.ts';
-import { nullable } from '../runs/run-schema.ts';
-
-const optional = <T extends TSchema>(schema: T) => Type.Optional(nullable(schema));
+import { JsonObject, optional, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const FeedbackParams = Type.Object({ feedback_id: Uuid() });
 

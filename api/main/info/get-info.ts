@@ -1,13 +1,11 @@
 import { Type } from 'typebox';
-import { JsonObject, Timestamp } from '../../server/formats.ts';
+import { JsonObject, nullable, Timestamp } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
-
-const Nullable = <T extends ReturnType<typeof Type.String>>(schema: T) => Type.Union([schema, Type.Null()]);
 
 const Info = Type.Object({
   version: Type.String({ description: 'The release of the original API that this server is compatible with.' }),
-  git_sha: Nullable(Type.String()),
-  license_expiration_time: Nullable(Timestamp()),
+  git_sha: nullable(Type.String()),
+  license_expiration_time: nullable(Timestamp()),
   batch_ingest_config: Type.Object({
     use_multipart_endpoint: Type.Boolean(),
     scale_up_qsize_trigger: Type.Integer(),

@@ -3,17 +3,16 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { queryRuns as readRuns } from '../../../pipelines/runs/query-runs.ts';
 import { selectNames } from '../../../pipelines/runs/run-select.ts';
-import { Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable, optional, Timestamp, Uuid } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { warehouseErrors } from '../../server/operation-errors.ts';
 import { runExtrasOf } from './run-extras-of.ts';
-import { nullable, Run, RunType } from './run-schema.ts';
+import { Run, RunType } from './run-schema.ts';
 
 /** Larger limits are cut to this, where others answer with an error: clients go on with the cursor. */
 const maxLimitRows = 100;
 const maxIds = 10_000;
 
-const optional = <T extends TSchema>(schema: T) => Type.Optional(nullable(schema));
 /** Clients send one id bare. */
 const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));

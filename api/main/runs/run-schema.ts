@@ -1,9 +1,6 @@
-import { type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import { runTypes } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { JsonObject, Timestamp, Uuid } from '../../server/formats.ts';
-
-export const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
-const optional = <T extends TSchema>(schema: T) => Type.Optional(nullable(schema));
+import { JsonObject, optional, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 

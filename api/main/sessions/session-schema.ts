@@ -1,10 +1,7 @@
 import { Type } from 'typebox';
 import { maxNameLength } from '../../../pipelines/projects/project-name.ts';
 import type { ProjectRecord } from '../../../pipelines/projects/project-record.ts';
-import { JsonObject, Text, Timestamp, Uuid } from '../../server/formats.ts';
-
-const nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
-const optional = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Optional(nullable(schema));
+import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
 const Name = Text({ minLength: 1, maxLength: maxNameLength });

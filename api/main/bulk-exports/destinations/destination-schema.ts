@@ -1,11 +1,6 @@
-import { type TSchema, type TSchemaOptions, Type } from 'typebox';
+import { Type } from 'typebox';
 import type { DestinationRecord } from '../../../../pipelines/exports/destinations/destination-config.ts';
-import { JsonObject, Text, Timestamp, Uuid } from '../../../server/formats.ts';
-
-const nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
-  Type.Union([schema, Type.Null()], options);
-const optional = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
-  Type.Optional(nullable(schema, options));
+import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../../server/formats.ts';
 
 export const DestinationParams = Type.Object({ destination_id: Uuid() });
 
