@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { until } from '../infra/until.ts';
-import { childOf, deadlineMs, dottedOrder, Instance, rootRun } from './instance.ts';
+import { childOf, deadlineMs, dottedOrder, type Instance, rootRun, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-/** One for all tests, each of which looks at what came since it began. */
 let instance: Instance;
-beforeAll(async () => {
-  instance = await Instance.open();
+shareInstance((opened) => {
+  instance = opened;
 });
-// Where a test failed, it may have left it stopped.
-beforeEach(() => instance.ensureUp());
-afterAll(() => instance?.remove());
 
 test.each(['clickhouse', 'postgres'] as const)(
   'kill -9 of %s under load: clients are told to wait, nothing is lost or doubled',

@@ -1,12 +1,23 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
 import { askClickhouse, askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
 /** Generous, because an engine that comes up again on a machine with much else to do takes its time. */
 export const deadlineMs = 60_000;
+
+/** One for all tests of a file, each of which looks at what came since it began. A test that failed may have left it killed. */
+export function shareInstance(take: (instance: Instance) => void): void {
+  let shared: Instance | undefined;
+  beforeAll(async () => {
+    shared = await Instance.open();
+    take(shared);
+  });
+  beforeEach(() => shared?.ensureUp());
+  afterAll(() => shared?.remove());
+}
 
 /** A runlake of the test's own, and what stands behind it. */
 export class Instance {

@@ -1,21 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { processesOn } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { startRunlake } from '../runlake-process.ts';
-import { childOf, deadlineMs, dottedOrder, Instance, rootRun } from './instance.ts';
+import { childOf, deadlineMs, dottedOrder, type Instance, rootRun, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-/** One for all tests, each of which looks at what came since it began. */
 let instance: Instance;
-beforeAll(async () => {
-  instance = await Instance.open();
+shareInstance((opened) => {
+  instance = opened;
 });
-// Where a test failed, it may have left it killed.
-beforeEach(() => instance.ensureUp());
-afterAll(() => instance?.remove());
 
 /** Sends runs one by one through the stock SDK, many beside each other, until told to stop. What it resolved is acknowledged. */
 function sendUntilStopped() {

@@ -12,6 +12,8 @@ const longest = [
   'test/crash/steps.test.ts',
   'test/crash/stalls.test.ts',
   'test/crash/exports.test.ts',
+  'test/crash/export-servers.test.ts',
+  'test/pipelines/exports/in-buckets.stack.ts',
   'test/crash/members.test.ts',
   'test/crash/kill.test.ts',
   'test/infra/native/stack.test.ts',
