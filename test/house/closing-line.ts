@@ -1,37 +1,45 @@
+import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
-import type { Reporter, TestCase, TestModule } from 'vitest/node';
+import type { Reporter, TestModule } from 'vitest/node';
+import { closingLines, type FileReport, type TestReport } from './test-report.ts';
 
-/** Longer than any name of a test; a message is cut to what the line has left. */
+/** Room for the name of a test and the beginning of its message. */
 const lineLength = 240;
 
 /**
  * Closes a run with a line for each test that failed and the one plain line that tools read, `N passed, N failed, N skipped`.
- * The report of a failure stands far above, and not every place where a run is looked at keeps more than its end.
+ * The report of a failure stands far above, and not every place where a run is looked at keeps more than its end. Where the
+ * environment names a file, `RUNLAKE_TEST_REPORT`, the same goes there as JSON.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
-    const counts = { passed: 0, failed: 0, skipped: 0 };
-    const lines: string[] = [];
-    for (const module of modules) {
-      const file = `${module.project.name} ${relative(module.project.config.root, module.moduleId)}`;
-      for (const test of module.children.allTests()) {
-        const { state } = test.result();
-        if (state === 'passed' || state === 'skipped') counts[state]++;
-        else lines.push(lineOf(`${file}: ${test.fullName}`, firstMessage(test)));
-      }
-      // What cannot be read or set up has no test that says so.
-      for (const error of module.errors()) lines.push(lineOf(file, error.message));
-      for (const suite of module.children.allSuites())
-        for (const error of suite.errors()) lines.push(lineOf(`${file}: ${suite.fullName}`, error.message));
-    }
-    for (const error of errors) lines.push(lineOf('outside of tests', (error as Partial<Error> | null)?.message));
-    counts.failed = lines.length;
-    for (const line of lines) console.log(line);
-    console.log(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
+    const report: TestReport = {
+      files: modules.map(reportOf),
+      outside: errors.map((error) => lineOf('outside of tests', (error as Partial<Error> | null)?.message)),
+    };
+    for (const line of closingLines(report)) console.log(line);
+    const path = process.env.RUNLAKE_TEST_REPORT;
+    if (path) writeFileSync(path, JSON.stringify(report));
   }
 }
 
-const firstMessage = (test: TestCase) => test.result().errors?.[0]?.message;
+function reportOf(module: TestModule): FileReport {
+  const project = module.project.name;
+  const file = relative(module.project.config.root, module.moduleId);
+  const where = `${project} ${file}`;
+  const counts = { passed: 0, skipped: 0 };
+  const failures: string[] = [];
+  for (const test of module.children.allTests()) {
+    const { state, errors } = test.result();
+    if (state === 'passed' || state === 'skipped') counts[state]++;
+    else failures.push(lineOf(`${where}: ${test.fullName}`, errors?.[0]?.message));
+  }
+  // What cannot be read or set up has no test that says so.
+  for (const error of module.errors()) failures.push(lineOf(where, error.message));
+  for (const suite of module.children.allSuites())
+    for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error.message));
+  return { project, file, ...counts, failures };
+}
 
 const lineOf = (where: string, message = 'no message') =>
-  `failed: ${where}: ${message.replaceAll(/\s+/g, ' ')}`.slice(0, lineLength);
+  `${where}: ${message.replaceAll(/\s+/g, ' ')}`.slice(0, lineLength);

@@ -1,0 +1,53 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { closingLines, type TestReport, withSecondAttempt } from './test-report.ts';
+
+/**
+ * Every suite, and once more, by itself, each of the few that failed: they end processes, starve stores and count seconds beside
+ * one another on whatever machine there is. A suite that fails by itself too fails the run. One that passes then is named
+ * `unsteady` in the closing lines: a fault of the test or of the product that somebody has to trace, but no reason to hold back
+ * what has nothing to do with it. Arguments go to the runner; with any there is no second attempt.
+ */
+const fewFiles = 5;
+
+const folder = mkdtempSync(join(tmpdir(), 'runlake-suites-'));
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+
+async function run(name: string, args: readonly string[]): Promise<{ code: number; report?: TestReport }> {
+  const path = join(folder, name);
+  const child = spawn(process.execPath, [join('node_modules', 'vitest', 'vitest.mjs'), 'run', ...args], {
+    stdio: 'inherit',
+    env: { ...process.env, RUNLAKE_TEST_REPORT: path },
+  });
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));
+  const [code] = await once(child, 'exit');
+  return {
+    code: code ?? 1,
+    ...(existsSync(path) && { report: JSON.parse(readFileSync(path, 'utf8')) as TestReport }),
+  };
+}
+
+const args = process.argv.slice(2);
+const first = await run('first', args);
+const failed = first.report?.files.filter(({ failures }) => failures.length > 0) ?? [];
+if (!first.report || first.code === 0 || args.length > 0 || failed.length === 0 || failed.length > fewFiles)
+  process.exit(first.code);
+
+console.log(`\nOnce more, by themselves: ${failed.map(({ project, file }) => `${project} ${file}`).join(', ')}`);
+const projects = [...new Set(failed.map(({ project }) => project))].flatMap((name) => ['--project', name]);
+const files = [...new Set(failed.map(({ file }) => file))];
+const second = await run('second', [...projects, '--no-file-parallelism', ...files]);
+if (!second.report) process.exit(second.code || 1);
+
+const both = withSecondAttempt(first.report, second.report);
+const remaining = new Set(
+  both.files.filter(({ failures }) => failures.length > 0).map(({ project, file }) => project + file),
+);
+const unsteady = failed
+  .filter(({ project, file }) => !remaining.has(project + file))
+  .flatMap(({ failures }) => failures);
+for (const line of closingLines(both, unsteady)) console.log(line);
+process.exit(remaining.size > 0 || both.outside.length > 0 ? 1 : 0);

@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { closingLines, withSecondAttempt } from './test-report.ts';
+
+const good = { project: 'embedded', file: 'test/a.test.ts', passed: 3, skipped: 1, failures: [] };
+const bad = { project: 'embedded', file: 'test/b.test.ts', passed: 1, skipped: 0, failures: ['b: no', 'b: hook'] };
+const sameOnStack = { ...bad, project: 'stack', failures: ['b on the stack: no'] };
+
+test.each([
+  ['all is well', [good], [], ['3 passed, 0 failed, 1 skipped']],
+  ['some failed', [good, bad], [], ['failed: b: no', 'failed: b: hook', '4 passed, 2 failed, 1 skipped']],
+  ['a fault outside of tests', [good], ['thrown'], ['failed: thrown', '3 passed, 1 failed, 1 skipped']],
+])('closing lines: %s', (_, files, outside, lines) => {
+  expect(closingLines({ files, outside })).toEqual(lines);
+});
+
+test.each([
+  ['passes', [{ ...bad, passed: 3, failures: [] }], ['b on the stack: no']],
+  ['fails in another way', [{ ...bad, failures: ['b: other'] }], ['b: other', 'b on the stack: no']],
+  ['did not run', [], ['b: no', 'b: hook', 'b on the stack: no']],
+  ['passes where it had failed in both projects', [good, { ...sameOnStack, failures: [] }], ['b: no', 'b: hook']],
+])('second attempt: a file that %s', (_, files, failures) => {
+  const both = withSecondAttempt(
+    { files: [good, bad, sameOnStack], outside: ['first'] },
+    { files, outside: ['second'] },
+  );
+  expect(both.files.flatMap((file) => file.failures)).toEqual(failures);
+  expect(both.files[0]).toBe(good);
+  expect(both.outside).toEqual(['first', 'second']);
+});

@@ -1,0 +1,38 @@
+/** What became of the tests of one file in one project of the runner. */
+export interface FileReport {
+  readonly project: string;
+  /** Below the root of the project. */
+  readonly file: string;
+  readonly passed: number;
+  readonly skipped: number;
+  /** A line for each test, and for each hook and file that failed without one: where it was, and its message. */
+  readonly failures: readonly string[];
+}
+
+export interface TestReport {
+  readonly files: readonly FileReport[];
+  /** Faults that belong to no file. */
+  readonly outside: readonly string[];
+}
+
+/** The last lines of a run: what failed, what failed at first and passed by itself, and the plain line that tools read. */
+export function closingLines({ files, outside }: TestReport, unsteady: readonly string[] = []): string[] {
+  const failures = [...files.flatMap((file) => file.failures), ...outside];
+  const sum = (count: 'passed' | 'skipped') => files.reduce((total, file) => total + file[count], 0);
+  return [
+    ...unsteady.map((line) => `unsteady: ${line}`),
+    ...failures.map((line) => `failed: ${line}`),
+    `${sum('passed')} passed, ${failures.length} failed, ${sum('skipped')} skipped`,
+  ];
+}
+
+/** The first report with the files of the second one in place of its own. */
+export function withSecondAttempt(first: TestReport, second: TestReport): TestReport {
+  const again = new Map(second.files.map((file) => [nameOf(file), file]));
+  return {
+    files: first.files.map((file) => (file.failures.length > 0 ? (again.get(nameOf(file)) ?? file) : file)),
+    outside: [...first.outside, ...second.outside],
+  };
+}
+
+const nameOf = ({ project, file }: FileReport) => `${project} ${file}`;
