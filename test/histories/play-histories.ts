@@ -130,6 +130,8 @@ async function changeProjects(player: Player, tenants: Tenants, projects: Projec
 }
 
 async function untilCounted({ runlake }: Player): Promise<void> {
+  // Over Kafka what was sent last may not have left a note yet: a read waits until it is stored.
+  await ask(runlake, '/sessions?limit=1');
   const { databaseUrl } = runlake.stores();
   const noNotes = async () => (await askPostgres(databaseUrl, 'SELECT count(*)::int FROM usage_notes'))[0] === 0;
   await until('usage to be counted', noNotes, 90_000);
