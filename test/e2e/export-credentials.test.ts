@@ -36,8 +36,8 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
     response.writeHead(200, { etag: '"etag"' }).end(method === 'GET' ? checked.get(path) : undefined);
     return;
   }
-  // Listing the bucket is how a tidying worker looks for what another left, whenever its round comes.
-  if (method !== 'GET') refused.push(`${method} ${path}`);
+  // A tidying worker, whenever its round comes, also lists and deletes what may have been left.
+  if (method === 'PUT') refused.push(`${method} ${path}`);
   const echo = Object.entries(headers)
     .map(([name, value]) => `${name}:${value}`)
     .join('\n');

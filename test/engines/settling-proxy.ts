@@ -12,7 +12,8 @@ export interface SettlingProxy {
 }
 
 export async function openSettlingProxy(settling: Settling): Promise<SettlingProxy> {
-  const agent = new Agent({ keepAlive: true });
+  // A connection for each request: one that was kept may lead to a server that has been killed meanwhile.
+  const agent = new Agent({ keepAlive: false });
   let target = new URL('http://127.0.0.1:1');
   const proxy = createServer((incoming, outgoing) => {
     const { method = 'GET', url = '/', rawHeaders: headers } = incoming;
@@ -33,6 +34,8 @@ export async function openSettlingProxy(settling: Settling): Promise<SettlingPro
       incoming.pipe(onward);
     });
   });
+  // Clients read in the answers that they hand on how long the server keeps connections, which is longer than this one would.
+  proxy.keepAliveTimeout = 0;
   proxy.listen(0, '127.0.0.1');
   await once(proxy, 'listening');
   return {
