@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
-import { closingLines, type FileReport, type TestReport } from './test-report.ts';
+import { closingLines, type FileReport, nameOf, type TestReport } from './test-report.ts';
 
 /** Room for the name of a test and the beginning of its message. */
 const lineLength = 240;
@@ -26,7 +26,7 @@ export default class ClosingLine implements Reporter {
 function reportOf(module: TestModule): FileReport {
   const project = module.project.name;
   const file = relative(module.project.config.root, module.moduleId);
-  const where = `${project} ${file}`;
+  const where = nameOf({ project, file });
   const counts = { passed: 0, skipped: 0 };
   const failures: string[] = [];
   for (const test of module.children.allTests()) {

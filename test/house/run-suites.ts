@@ -1,9 +1,9 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { closingLines, type TestReport, withSecondAttempt } from './test-report.ts';
+import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt } from './test-report.ts';
 
 /**
  * Every suite, and once more, by itself, each of the few that failed: they end processes, starve stores and count seconds beside
@@ -16,13 +16,21 @@ const fewFiles = 5;
 const folder = mkdtempSync(join(tmpdir(), 'runlake-suites-'));
 process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
 
+let child: ChildProcess | undefined;
+let interrupted = false;
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(signal, () => {
+    interrupted = true;
+    child?.kill(signal);
+  });
+}
+
 async function run(name: string, args: readonly string[]): Promise<{ code: number; report?: TestReport }> {
   const path = join(folder, name);
-  const child = spawn(process.execPath, [join('node_modules', 'vitest', 'vitest.mjs'), 'run', ...args], {
+  child = spawn(process.execPath, [join('node_modules', 'vitest', 'vitest.mjs'), 'run', ...args], {
     stdio: 'inherit',
     env: { ...process.env, RUNLAKE_TEST_REPORT: path },
   });
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));
   const [code] = await once(child, 'exit');
   return {
     code: code ?? 1,
@@ -32,22 +40,19 @@ async function run(name: string, args: readonly string[]): Promise<{ code: numbe
 
 const args = process.argv.slice(2);
 const first = await run('first', args);
-const failed = first.report?.files.filter(({ failures }) => failures.length > 0) ?? [];
-if (!first.report || first.code === 0 || args.length > 0 || failed.length === 0 || failed.length > fewFiles)
-  process.exit(first.code);
+if (!first.report || first.code === 0 || args.length > 0 || interrupted) process.exit(first.code);
+const failed = failedFiles(first.report);
+if (failed.length === 0 || failed.length > fewFiles || first.report.outside.length > 0) process.exit(first.code);
 
-console.log(`\nOnce more, by themselves: ${failed.map(({ project, file }) => `${project} ${file}`).join(', ')}`);
+console.log(`\nOnce more, by themselves: ${failed.map(nameOf).join(', ')}`);
 const projects = [...new Set(failed.map(({ project }) => project))].flatMap((name) => ['--project', name]);
 const files = [...new Set(failed.map(({ file }) => file))];
 const second = await run('second', [...projects, '--no-file-parallelism', ...files]);
 if (!second.report) process.exit(second.code || 1);
 
 const both = withSecondAttempt(first.report, second.report);
-const remaining = new Set(
-  both.files.filter(({ failures }) => failures.length > 0).map(({ project, file }) => project + file),
-);
-const unsteady = failed
-  .filter(({ project, file }) => !remaining.has(project + file))
-  .flatMap(({ failures }) => failures);
+const remaining = new Set(failedFiles(both).map(nameOf));
+const unsteady = failed.filter((file) => !remaining.has(nameOf(file))).flatMap(({ failures }) => failures);
 for (const line of closingLines(both, unsteady)) console.log(line);
-process.exit(remaining.size > 0 || both.outside.length > 0 ? 1 : 0);
+// A file that passed at first may have failed now, and one that failed may not have run.
+process.exit(remaining.size > 0 ? 1 : second.code);

@@ -27,3 +27,9 @@ test.each([
   expect(both.files[0]).toBe(good);
   expect(both.outside).toEqual(['first', 'second']);
 });
+
+test('second attempt: a file that passed at first and fails now has failed', () => {
+  const now = { ...good, failures: ['a: now'] };
+  const both = withSecondAttempt({ files: [good, bad], outside: [] }, { files: [now], outside: [] });
+  expect(both.files).toEqual([now, bad]);
+});

@@ -26,13 +26,16 @@ export function closingLines({ files, outside }: TestReport, unsteady: readonly 
   ];
 }
 
+/** Tells a file in one project from the same one in another. */
+export const nameOf = ({ project, file }: Pick<FileReport, 'project' | 'file'>) => `${project} ${file}`;
+
+export const failedFiles = ({ files }: TestReport) => files.filter(({ failures }) => failures.length > 0);
+
 /** The first report with the files of the second one in place of its own. */
 export function withSecondAttempt(first: TestReport, second: TestReport): TestReport {
   const again = new Map(second.files.map((file) => [nameOf(file), file]));
   return {
-    files: first.files.map((file) => (file.failures.length > 0 ? (again.get(nameOf(file)) ?? file) : file)),
+    files: first.files.map((file) => again.get(nameOf(file)) ?? file),
     outside: [...first.outside, ...second.outside],
   };
 }
-
-const nameOf = ({ project, file }: FileReport) => `${project} ${file}`;
