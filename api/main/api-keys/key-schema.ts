@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { NewKey } from '../../../pipelines/tenants/create-key.ts';
 import { type Permission, permissions } from '../../../pipelines/tenants/permissions.ts';
-import { optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const KeyParams = Type.Object({ api_key_id: Uuid() });
 
@@ -35,12 +35,12 @@ const record = {
   description: Type.String(),
   read_only: Type.Boolean(),
   created_at: Timestamp(),
-  last_used_at: Type.Union([Timestamp(), Type.Null()]),
-  expires_at: Type.Union([Timestamp(), Type.Null()]),
-  workspace_names: Type.Union([Type.Array(Type.String()), Type.Null()], {
+  last_used_at: nullable(Timestamp()),
+  expires_at: nullable(Timestamp()),
+  workspace_names: nullable(Type.Array(Type.String()), {
     description: 'null: every workspace of the organization.',
   }),
-  default_workspace_name: Type.Union([Type.String(), Type.Null()]),
+  default_workspace_name: nullable(Type.String()),
   permissions: Type.Array(Type.String(), { description: '`*`: all, also those of later releases.' }),
   user_id: Uuid(),
   user_email: Type.String(),

@@ -1,11 +1,12 @@
 import { Type } from 'typebox';
 import { granularUsage } from '../../../pipelines/usage/granular-usage.ts';
+import { optional } from '../../server/formats.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 import { warehouseErrors } from '../../server/operation-errors.ts';
 import { GranularUsageQuery, granularUsageRequest, unsupportedUsageParameters } from './granular-usage-query.ts';
 import { usageJson } from './usage-json.ts';
 
-const Name = Type.Optional(Type.Union([Type.String(), Type.Null()]));
+const Name = optional(Type.String());
 
 const GranularUsageResponse = Type.Object({
   stride: Type.Object(

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { organizationUsage } from '../../../pipelines/usage/organization-usage.ts';
+import { nullable } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { warehouseErrors } from '../../server/operation-errors.ts';
 import { formatUsageTime, UsageTime, usageRange } from './usage-time.ts';
@@ -35,8 +36,8 @@ export const getOrganizationUsage = defineOperation({
           billable_metric_name: Type.String(),
           start_timestamp: Type.String({ format: 'date-time', description: 'First hour that was counted.' }),
           end_timestamp: Type.String({ format: 'date-time', description: 'End of the last hour that was counted.' }),
-          value: Type.Union([Type.Number(), Type.Null()]),
-          groups: Type.Union([Type.Record(Type.String(), Type.Number()), Type.Null()], {
+          value: nullable(Type.Number()),
+          groups: nullable(Type.Record(Type.String(), Type.Number()), {
             description: 'Traces by workspace id.',
           }),
         }),

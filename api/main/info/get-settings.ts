@@ -1,13 +1,13 @@
 import { Type } from 'typebox';
 import { readWorkspace } from '../../../pipelines/tenants/read-workspace.ts';
-import { Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable, Timestamp, Uuid } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 
 const Settings = Type.Object({
   id: Uuid(),
   display_name: Type.String(),
   created_at: Timestamp(),
-  tenant_handle: Type.Union([Type.String(), Type.Null()]),
+  tenant_handle: nullable(Type.String()),
 });
 
 export const getSettings = defineOperation({

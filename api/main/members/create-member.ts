@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { createMember as create } from '../../../pipelines/tenants/create-member.ts';
-import { Text } from '../../server/formats.ts';
+import { optional, Text } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { Member, showMember } from './member-schema.ts';
 
@@ -20,7 +20,7 @@ export const createMember = defineOperation({
   schema: {
     body: Type.Object({
       email: Type.String({ format: 'email', maxLength: 320 }),
-      full_name: Type.Optional(Type.Union([Text({ maxLength: 256 }), Type.Null()])),
+      full_name: optional(Text({ maxLength: 256 })),
     }),
     response: { 200: Member },
   },

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import type { MemberRecord } from '../../../pipelines/tenants/list-members.ts';
-import { Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const Member = Type.Object({
   id: Uuid(),
@@ -11,8 +11,8 @@ export const Member = Type.Object({
   read_only: Type.Boolean(),
   access_scope: Type.Literal('organization'),
   email: Type.String(),
-  full_name: Type.Union([Type.String(), Type.Null()]),
-  display_name: Type.Union([Type.String(), Type.Null()]),
+  full_name: nullable(Type.String()),
+  display_name: nullable(Type.String()),
 });
 
 /** A user is a member of one organisation, so that both have one id. What a user may do is said by their keys. */

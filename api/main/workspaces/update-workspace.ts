@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { updateWorkspace as update } from '../../../pipelines/tenants/update-workspace.ts';
+import { optional } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { DisplayName, Handle, showWorkspace, Workspace, WorkspaceParams } from './workspace-schema.ts';
 
@@ -15,7 +16,7 @@ export const updateWorkspace = defineOperation({
   schema: {
     params: WorkspaceParams,
     body: Type.Object({
-      display_name: Type.Optional(Type.Union([DisplayName(), Type.Null()])),
+      display_name: optional(DisplayName()),
       tenant_handle: Type.Optional(Handle()),
     }),
     response: { 200: Workspace },

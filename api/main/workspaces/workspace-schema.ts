@@ -1,12 +1,11 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { WorkspaceRecord } from '../../../pipelines/tenants/workspace-record.ts';
-import { Text, Timestamp, Uuid } from '../../server/formats.ts';
+import { nullable, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const DisplayName = () => Text({ minLength: 1, maxLength: 256 });
 
-export const Handle = () =>
-  Type.Union([Type.String({ minLength: 1, maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' }), Type.Null()]);
+export const Handle = () => nullable(Type.String({ minLength: 1, maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' }));
 
 export const WorkspaceParams = Type.Object({ workspace_id: Uuid() });
 
@@ -17,7 +16,7 @@ export const Workspace = Type.Object({
   display_name: Type.String(),
   is_personal: Type.Boolean(),
   is_deleted: Type.Boolean(),
-  tenant_handle: Type.Union([Type.String(), Type.Null()]),
+  tenant_handle: nullable(Type.String()),
   data_plane_url: Type.Null(),
   read_only: Type.Boolean({ description: 'Whether the key of the request only reads.' }),
   role_id: Type.Null(),
