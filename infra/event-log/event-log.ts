@@ -77,18 +77,48 @@ export interface Subscription {
   handle(batch: LogBatch): Promise<void>;
 }
 
+/** A reader of a topic that stores nothing: for those who pass events on as they come. */
+export interface TailOptions {
+  /** How far back to begin, where the log keeps what was published: the in-process log does not. Default: now. */
+  readonly sinceMs?: number;
+  /**
+   * Gets the records of a partition in the order of the log, as soon as they have their place, which may be before they are
+   * durable; after an outage some may come again. It has to be done when it returns: nothing is kept for it, so that no tail
+   * can hold publishers up or make memory grow. What it throws is logged, and the next records come.
+   */
+  onRecords(records: readonly LogRecord[]): void;
+}
+
+export interface Tail {
+  /** Where it began, by partition; those that are added later are read from their beginning. */
+  readonly from: LogPosition;
+  /** Whether everything before `position` was handed over. */
+  passed(position: LogPosition): boolean;
+  /** Resolves when nothing more is handed over. */
+  close(): Promise<void>;
+}
+
 export interface EventLog {
   /** Schema ids under which records of each topic are written, by topic name. */
   schemaId(topic: Topic): number;
   /** The schema behind an id, as JSON text; `undefined` where nobody knows it. */
   schemaOf(schemaId: number): Promise<string | undefined>;
   /**
-   * Resolves when the whole batch is durable.
+   * Resolves when the whole batch is durable. Messages of a topic with `storedIf` that are not to be stored need not be: they
+   * are for tails alone, and may come to no group.
+   * @param onPlaced is called, at the latest before it resolves, when the batch has its place: what is published from then on
+   *   stands behind it, also where this one fails after all. Not called where it fails before.
    * @throws OVERLOADED where too much is waiting, EVENT_LOG_UNAVAILABLE where it cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.
    */
-  publish(topic: Topic, messages: readonly LogMessage[]): Promise<void>;
+  publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
+  /**
+   * Begins to read `topic` beside its groups. Resolves when what was in the log at the call was handed over: what is published
+   * later will be, over outages of the log too.
+   * @throws what the log throws where it cannot be read now, DRAINING after {@link EventLog.close} was called.
+   */
+  tail(topic: Topic, options: TailOptions): Promise<Tail>;
   /**
    * Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable.
    * A transaction that is given takes part where the letters lie in the same database; else the letter is durable before the
@@ -109,7 +139,8 @@ export interface EventLog {
    */
   position(topic: Topic): Promise<LogPosition>;
   /**
-   * Whether the consumers that store the topic are done with everything before `position`. Also where they run elsewhere.
+   * Whether the consumers that store the topic are done with everything before `position`, be it one of
+   * {@link EventLog.position} or made of offsets of records. Also where they run elsewhere.
    * @throws where the log cannot be asked.
    */
   stored(topic: Topic, position: LogPosition): Promise<boolean>;

@@ -4,7 +4,8 @@
  * Invariant: a publisher is answered only after every durable consumer group has handled its batch; there is nothing
  * in between that a crash could lose. One batch a partition is under way at a time, so events of a key keep their order.
  *
- *   1. `publish` puts the messages of a request into the queues of their partitions and waits.
+ *   1. `publish` gives the messages of a request their offsets, hands them to the tails, puts those that are to be stored into
+ *      the queues of their partitions and waits. What is not to be stored is done with that: it waits for no store.
  *   2. A partition's loop takes the requests that wait at that moment, up to the consumers' bounds, as one batch.
  *   3. Each group handles the batch. Before an insert it writes the cut down in Postgres (step 3a), afterwards it
  *      deletes it in the transaction that notes the touched hours (3b). Died between: `unfinishedCuts` tells at start.
@@ -23,11 +24,15 @@ import type {
   LogPosition,
   LogRecord,
   Subscription,
+  Tail,
+  TailOptions,
   TouchedHour,
 } from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { bytesOf, observePublish } from '../observe-publish.ts';
 import { insertDeadLetter } from './dead-letters.ts';
+import { Tails } from './tails.ts';
+import { toBeStored } from './to-be-stored.ts';
 
 export interface InProcessLogOptions {
   readonly database: Database;
@@ -38,7 +43,7 @@ export interface InProcessLogOptions {
 }
 
 interface Waiting {
-  readonly messages: LogMessage[];
+  readonly records: readonly LogRecord[];
   readonly bytes: number;
   readonly done: () => void;
   readonly failed: (reason: unknown) => void;
@@ -51,6 +56,8 @@ interface Partition {
   /** Events that are queued or being handled. */
   waitingEvents: number;
   nextOffset: number;
+  /** Those being handled, in the order of the log and before the queue. */
+  underWay: readonly Waiting[];
   running: Promise<void> | undefined;
 }
 
@@ -74,6 +81,7 @@ export class InProcessLog implements EventLog {
   readonly #options: InProcessLogOptions;
   readonly #subscriptions = new Map<string, Subscription[]>();
   readonly #partitions = new Map<string, Partition[]>();
+  readonly #tails: Tails;
   #pendingBytes = 0;
   #closed = false;
   #hideMetrics: (() => void)[] = [];
@@ -81,6 +89,7 @@ export class InProcessLog implements EventLog {
   /** For {@link openInProcessLog}, which knows the first offset that is free. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
+    this.#tails = new Tails(options.logger);
     for (const topic of options.topics) {
       this.#partitions.set(
         topic.name,
@@ -90,6 +99,7 @@ export class InProcessLog implements EventLog {
           queue: [],
           waitingEvents: 0,
           nextOffset: firstOffset,
+          underWay: [],
           running: undefined,
         })),
       );
@@ -129,12 +139,24 @@ export class InProcessLog implements EventLog {
     this.#subscriptions.set(subscription.topic.name, list);
   }
 
-  async publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
-    if (messages.length === 0) return;
-    await observePublish(topic, messages, (observed) => this.#publish(topic, observed));
+  /** A tail begins now, and is caught up at once: the log keeps nothing. */
+  async tail(topic: Topic, { onRecords }: TailOptions): Promise<Tail> {
+    if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    const partitions = this.#partitions.get(topic.name) ?? [];
+    const stop = this.#tails.add(topic, onRecords);
+    return {
+      from: Object.fromEntries(partitions.map(({ number, nextOffset }) => [number, nextOffset])),
+      passed: () => true,
+      close: async () => stop(),
+    };
   }
 
-  async #publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
+  async publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
+    if (messages.length === 0) return onPlaced?.();
+    await observePublish(topic, messages, (observed) => this.#publish(topic, observed, onPlaced));
+  }
+
+  async #publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
     if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
     const bytes = bytesOf(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
@@ -142,8 +164,10 @@ export class InProcessLog implements EventLog {
     }
     this.#pendingBytes += bytes;
     try {
+      const underWay = this.#byPartition(topic, messages).map((share) => this.#place(...share));
+      onPlaced?.();
       // All have to end before the bytes are given back, so no early exit on the first failure.
-      const ends = await Promise.allSettled(this.#byPartition(topic, messages).map((share) => this.#enqueue(...share)));
+      const ends = await Promise.allSettled(underWay);
       const failed = ends.find((end) => end.status === 'rejected');
       if (failed) throw failed.reason;
     } finally {
@@ -163,11 +187,24 @@ export class InProcessLog implements EventLog {
     return [...shares];
   }
 
-  #enqueue(partition: Partition, messages: LogMessage[]): Promise<void> {
-    const bytes = bytesOf(messages);
-    return new Promise<void>((done, failed) => {
-      partition.waitingEvents += messages.length;
-      partition.queue.push({ messages, bytes, done, failed });
+  /** Step 1. */
+  async #place(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
+    const placed = messages.map(
+      ({ key, value, headers = {} }): LogRecord => ({
+        partition: partition.number,
+        offset: partition.nextOffset++,
+        key,
+        value,
+        headers,
+      }),
+    );
+    this.#tails.hand(partition.topic, placed);
+    const records = toBeStored(partition.topic, placed);
+    if (records.length === 0) return;
+    const bytes = bytesOf(records);
+    await new Promise<void>((done, failed) => {
+      partition.waitingEvents += records.length;
+      partition.queue.push({ records, bytes, done, failed });
       partition.running ??= this.#run(partition);
     });
   }
@@ -177,6 +214,7 @@ export class InProcessLog implements EventLog {
     await new Promise((resolve) => setImmediate(resolve));
     while (partition.queue.length > 0) {
       const waiting = this.#take(partition);
+      partition.underWay = waiting;
       try {
         await this.#handle(partition, waiting);
         for (const request of waiting) request.done();
@@ -184,7 +222,8 @@ export class InProcessLog implements EventLog {
         const refusal = this.#refusal(partition, error);
         for (const request of waiting) request.failed(refusal);
       }
-      for (const request of waiting) partition.waitingEvents -= request.messages.length;
+      for (const request of waiting) partition.waitingEvents -= request.records.length;
+      partition.underWay = [];
     }
     partition.running = undefined;
   }
@@ -197,7 +236,7 @@ export class InProcessLog implements EventLog {
     let takenRows = 0;
     let takenBytes = 0;
     for (const request of partition.queue) {
-      takenRows += request.messages.length;
+      takenRows += request.records.length;
       takenBytes += request.bytes;
       if (count > 0 && (takenRows > rows || takenBytes > bytes)) break;
       count++;
@@ -206,22 +245,10 @@ export class InProcessLog implements EventLog {
   }
 
   async #handle(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
-    const records: LogRecord[] = [];
-    for (const request of waiting) {
-      for (const { key, value, headers } of request.messages) {
-        records.push({
-          partition: partition.number,
-          offset: partition.nextOffset++,
-          key,
-          value,
-          headers: headers ?? {},
-        });
-      }
-    }
     const batch: LogBatch = {
       topic: partition.topic,
       partition: partition.number,
-      records,
+      records: waiting.flatMap((request) => request.records),
       writeDownCut: (cut) => this.#writeDownCut(partition, cut),
     };
     for (const subscription of this.#subscriptions.get(partition.topic.name) ?? []) await subscription.handle(batch);
@@ -260,8 +287,12 @@ export class InProcessLog implements EventLog {
     return {};
   }
 
-  async stored(): Promise<boolean> {
-    return true;
+  /** Offsets come from {@link InProcessLog.tail}; what an earlier process published was stored by it. */
+  async stored(topic: Topic, position: LogPosition): Promise<boolean> {
+    return (this.#partitions.get(topic.name) ?? []).every(({ number, underWay, queue }) => {
+      const oldest = (underWay[0] ?? queue[0])?.records[0];
+      return oldest === undefined || oldest.offset >= (position[number] ?? 0);
+    });
   }
 
   async check(): Promise<void> {
@@ -274,6 +305,7 @@ export class InProcessLog implements EventLog {
     for (const partitions of this.#partitions.values()) {
       for (const partition of partitions) await partition.running;
     }
+    this.#tails.clear();
     for (const hide of this.#hideMetrics) hide();
   }
 }

@@ -14,7 +14,7 @@ interface HeadRow {
 }
 
 const headColumns = `id, topic, partition, log_offset, key, octet_length(value) AS size_bytes, reason, step,
-  (extract(epoch FROM dead_at) * 1000)::bigint AS dead_at_ms`;
+  floor(extract(epoch FROM dead_at) * 1000)::bigint AS dead_at_ms`;
 
 const idPattern = /^([\w.-]+)\/(\d{1,15})$/;
 

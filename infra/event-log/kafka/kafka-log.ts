@@ -12,6 +12,8 @@ import {
   type LogRecord,
   type Subscription,
   storingGroup,
+  type Tail,
+  type TailOptions,
 } from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { observePublish } from '../observe-publish.ts';
@@ -27,6 +29,7 @@ import { backoffMs, pause } from './pause.ts';
 import { Publisher } from './publisher.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
+import { openTailReader, type TailReader } from './tail-reader.ts';
 import { type TopicNames, topicNames } from './topic-names.ts';
 
 export type KafkaConfig = KafkaAddress &
@@ -115,6 +118,7 @@ export class KafkaLog implements EventLog {
   readonly #publisher: Publisher;
   readonly #budget: ByteBudget;
   readonly #consumers: { readonly topic: Topic; readonly consumer: GroupConsumer }[] = [];
+  readonly #tails = new Set<TailReader>();
   readonly #hideMetrics: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
@@ -153,10 +157,40 @@ export class KafkaLog implements EventLog {
     return this.#opened.schemas.textOf(schemaId);
   }
 
-  async publish(topic: Topic, messages: readonly LogMessage[]): Promise<void> {
-    if (messages.length === 0) return;
+  /** What was appended has its place: that and being durable are one here. */
+  async publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
     const name = this.#opened.names.of(topic);
-    await observePublish(topic, messages, (observed) => this.#publisher.publish(name, observed));
+    if (messages.length > 0) {
+      await observePublish(topic, messages, (observed) => this.#publisher.publish(name, observed));
+    }
+    onPlaced?.();
+  }
+
+  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DRAINING */
+  async tail(topic: Topic, options: TailOptions): Promise<Tail> {
+    const { names, admin } = this.#opened;
+    const { config, logger } = this.#options;
+    if (this.#closing) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
+    const reader = await openTailReader({
+      ...options,
+      topicName: names.of(topic),
+      groupPrefix: names.group('tail-'),
+      address: config,
+      admin,
+      sessionTimeoutMs: config.kafkaSessionTimeoutMs,
+      logger,
+    });
+    this.#tails.add(reader);
+    if (this.#closing) await reader.close();
+    await reader.caughtUp;
+    return {
+      from: reader.from,
+      passed: (position) => reader.passed(position),
+      close: async () => {
+        this.#tails.delete(reader);
+        await reader.close();
+      },
+    };
   }
 
   async subscribe(subscription: Subscription): Promise<void> {
@@ -229,6 +263,7 @@ export class KafkaLog implements EventLog {
     const workMs = Math.max(drainTimeoutMs - leaveMs, drainTimeoutMs / 2);
     const [published] = await Promise.all([
       this.#publisher.close(workMs),
+      ...[...this.#tails].map((tail) => tail.close()),
       ...this.#consumers.map(({ consumer }) => consumer.close(workMs)),
     ]);
     if (!published)

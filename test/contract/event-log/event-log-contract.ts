@@ -4,6 +4,7 @@ import {
   type EventLog,
   type LogBatch,
   type LogMessage,
+  type LogRecord,
   storingGroup,
 } from '../../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
@@ -221,6 +222,76 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       await published;
       await until('all to be stored', () => under.log.stored(topic, position));
       expect(await under.log.stored(topic, beginning)).toBe(true);
+    });
+
+    /** Reads the topic beside its groups and keeps what it was handed. */
+    async function follow(options: { readonly sinceMs?: number; readonly failOn?: string } = {}) {
+      const records: LogRecord[] = [];
+      const tail = await under.log.tail(topic, {
+        ...(options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs }),
+        onRecords: (handed) => {
+          records.push(...handed);
+          if (handed.some((each) => textOf(each) === options.failOn)) throw new Error('a bug');
+        },
+      });
+      return { tail, records, texts: () => records.map(textOf) };
+    }
+
+    test('a tail has what is published while the groups are stuck, in order, at the offsets that the groups see', async () => {
+      let goOn = () => {};
+      const held = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      const { records } = await consume(() => held);
+      const { records: seen } = await follow({ failOn: '0' });
+      const published = Array.from({ length: 30 }, (_, index) =>
+        under.log.publish(topic, [message(`key ${index % 3}`, String(index)), message('same', String(index))]),
+      );
+      await until('the tail', () => seen.length === 60);
+      goOn();
+      await Promise.all(published);
+      await until('the group', () => records().length === 60);
+      const placeOf = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
+      for (const partition of [0, 1, 2, 3]) {
+        const own = (all: readonly LogRecord[]) => all.filter((each) => each.partition === partition).map(placeOf);
+        expect(own(seen)).toEqual(own(records()));
+      }
+      const same = seen.filter(({ key }) => key === 'same').map(textOf);
+      expect(same).toEqual(Array.from({ length: 30 }, (_, index) => String(index)));
+      expect(seen.every(({ headers }) => headers.from === 'contract')).toBe(true);
+    });
+
+    test('a tail begins as far back as the log keeps events, says where, and ends alone', async () => {
+      await consume(undefined, generous, storingGroup(topic));
+      await under.log.publish(topic, [message('one', 'first'), message('two', 'second')]);
+      const [back, now] = [await follow({ sinceMs: 60_000 }), await follow()];
+      // A log that keeps nothing begins every tail now.
+      expect([[], ['first', 'second']]).toContainEqual(back.texts().toSorted());
+      expect(now.texts()).toEqual([]);
+      const position = await under.log.position(topic);
+      await until('both to have passed it', () => back.tail.passed(position) && now.tail.passed(position));
+      await until('the rest to be stored', () => under.log.stored(topic, now.tail.from));
+      await back.tail.close();
+      const before = back.records.length;
+      await under.log.publish(topic, [message('one', 'third')]);
+      await until('the other one', () => now.texts().includes('third'));
+      expect(back.records).toHaveLength(before);
+      const third = now.records.at(-1) as LogRecord;
+      expect(third.offset).toBeGreaterThanOrEqual(now.tail.from[third.partition] as number);
+      await now.tail.close();
+    });
+
+    test('whoever publishes hears when its events have their place, at the latest with the answer', async () => {
+      await consume();
+      const told: string[] = [];
+      await under.log.publish(topic, [message('one')], () => told.push('placed'));
+      told.push('answered');
+      expect(told).toEqual(['placed', 'answered']);
+      await under.log.close();
+      const late = under.log.publish(topic, [message('one')], () => told.push('never'));
+      await expect(late).rejects.toMatchObject({ code: 'DRAINING' });
+      await expect(follow()).rejects.toMatchObject({ code: 'DRAINING' });
+      expect(told).toHaveLength(2);
     });
 
     test('a schema id leads to its schema, and an unknown one to nothing', async () => {

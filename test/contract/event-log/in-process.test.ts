@@ -2,9 +2,10 @@ import { expect, test } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { runEvents, topics } from '../../../schemas/topics.ts';
+import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
+import { streamEvent, streamMessage } from '../../pipelines/streams/stream-events.ts';
 import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
 
 async function open({ maxPendingBytes = 2 ** 20 } = {}): Promise<LogUnderTest> {
@@ -74,6 +75,36 @@ test('what waits is bounded: beyond, publishers are told to come back; one that 
   release();
   await large;
   await under.log.publish(runEvents, [message('y')]);
+  await under.close();
+});
+
+test('what is not to be stored waits for no store, reaches tails alone and keeps its place among the rest', async () => {
+  const under = await open();
+  const { open: released, release } = gate();
+  const [stored, seen]: [number[], number[]] = [[], []];
+  await under.log.subscribe({
+    topic: streamEvents,
+    group: 'a',
+    limits,
+    handle: ({ records }) => released.then(() => void stored.push(...records.map(({ offset }) => offset))),
+  });
+  const tail = await under.log.tail(streamEvents, {
+    onRecords: (records) => seen.push(...records.map(({ offset }) => offset)),
+  });
+  const event = (seq: number, kept: boolean) => streamMessage(streamEvent({ seq, kept }), under.log);
+  const first = under.log.publish(streamEvents, [event(1, true), event(2, false)]);
+  await under.log.publish(streamEvents, [event(3, false)]);
+  expect(seen).toHaveLength(3);
+  expect(stored).toHaveLength(0);
+  const [offset] = seen as [number];
+  expect(seen).toEqual([offset, offset + 1, offset + 2]);
+  const partition = Object.entries(tail.from).find(([, from]) => from === offset)?.[0] as string;
+  expect(await under.log.stored(streamEvents, { [partition]: offset })).toBe(true);
+  expect(await under.log.stored(streamEvents, { [partition]: offset + 1 })).toBe(false);
+  release();
+  await first;
+  expect(stored).toEqual([offset]);
+  expect(await under.log.stored(streamEvents, { [partition]: offset + 3 })).toBe(true);
   await under.close();
 });
 
