@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto';
+import { emptyCheckpoint } from '@langchain/langgraph-checkpoint';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openLimitedAccount } from '../../../infra/postgres/limited-account.ts';
+import { openDatabase } from '../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { LeasedSaver } from '../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { openWorkerAccount } from '../../../pipelines/agents/workers/worker-account.ts';
+import { openThreads, type Threads } from '../../pipelines/agents/checkpoints/threads.ts';
+import { until } from '../until.ts';
+
+let threads: Threads;
+let prefix: string;
+beforeAll(async () => {
+  threads = await openThreads();
+  const [{ oid }] = (await threads.database.query<{ oid: number }>(
+    'SELECT oid::int8 AS oid FROM pg_database WHERE datname = current_database()',
+  )) as [{ oid: number }];
+  prefix = `graphs_of_runlake_${oid}_`;
+});
+afterAll(async () => {
+  for (const name of await accounts()) await threads.database.execute(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
+  await threads?.close();
+});
+
+const logger = createLogger('silent', 'test');
+const accounts = async () =>
+  (
+    await threads.database.query<{ rolname: string }>('SELECT rolname FROM pg_roles WHERE starts_with(rolname, $1)', [
+      prefix,
+    ])
+  ).map(({ rolname }) => rolname);
+const open = (more: object = {}) =>
+  openWorkerAccount({ database: threads.database, databaseUrl: threads.databaseUrl, logger, ...more });
+
+test('the account reads and writes state under a lease, and sees nothing else', async () => {
+  const account = await open();
+  const pool = new pg.Pool({ connectionString: account.url, max: 2 });
+  try {
+    expect(account.url).not.toBe(threads.databaseUrl);
+    const run = await threads.startRun(await threads.newThread());
+    const saver = new LeasedSaver(pool, { leaseToken: run.leaseToken, runId: run.runId });
+    const config = { configurable: { thread_id: run.key, checkpoint_ns: '' } };
+    const checkpoint = { ...emptyCheckpoint(), channel_values: { a: 1 }, channel_versions: { a: 1 } };
+    await saver.put(config, checkpoint, { source: 'loop', step: 1, parents: {} }, { a: 1 });
+    await saver.putWrites({ configurable: { ...config.configurable, checkpoint_id: checkpoint.id } }, [['a', 2]], 't');
+    expect(await saver.getTuple(config)).toMatchObject({
+      checkpoint: { channel_values: { a: 1 } },
+      pendingWrites: [{}],
+    });
+    await threads.endRun(run);
+    await expect(saver.deleteThread(run.key)).rejects.toMatchObject({ code: 'LEASE_LOST' });
+    await pool.query(`INSERT INTO agents.store_items (organization_id, namespace, key, value, searchable)
+      VALUES ('${threads.organizationId}', '{a}', 'k', '{}', '{}')`);
+
+    const closed = (
+      await threads.database.query<{ name: string }>(
+        `SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables
+       WHERE schemaname IN ('public', 'agents') AND tablename NOT LIKE 'checkpoint%' AND tablename NOT LIKE 'store%'`,
+      )
+    ).map(({ name }) => name);
+    expect(closed).toEqual(expect.arrayContaining(['public.api_keys', 'agents.runs', 'agents.threads']));
+    for (const table of closed) {
+      for (const sql of [`SELECT FROM ${table}`, `DELETE FROM ${table}`])
+        await expect(pool.query(sql), sql).rejects.toMatchObject({ code: '42501' });
+    }
+    for (const sql of [
+      'CREATE TABLE public.mine ()',
+      'CREATE TABLE agents.mine ()',
+      'CREATE ROLE mine',
+      'SET ROLE postgres',
+    ])
+      await expect(pool.query(sql), sql).rejects.toMatchObject({ code: expect.stringMatching(/^(42501|22023)$/) });
+  } finally {
+    await pool.end();
+    await account.close();
+  }
+  expect(await accounts()).toEqual([]);
+});
+
+test('accounts of processes that are gone are dropped, those of others stay', async () => {
+  const other = await open();
+  const [name] = await accounts();
+  await threads.database.execute(
+    `CREATE ROLE ${prefix}dead LOGIN PASSWORD 'x' VALID UNTIL '2020-01-01';
+     GRANT USAGE ON SCHEMA agents TO ${prefix}dead; GRANT SELECT ON agents.checkpoints TO ${prefix}dead`,
+  );
+  const account = await open();
+  const left = await accounts();
+  expect(left).toHaveLength(2);
+  expect(left).toContain(name);
+  await Promise.all([other.close(), account.close()]);
+  expect(await accounts()).toEqual([]);
+});
+
+test('its time is put off, and what was dropped in between is made again', async () => {
+  const account = (await openLimitedAccount({
+    database: threads.database,
+    url: threads.databaseUrl,
+    prefix: 'graphs_of_runlake',
+    schema: 'agents',
+    tables: ['checkpoints'],
+    logger,
+    validMs: 500,
+  }))!;
+  const works = async () => {
+    const client = new pg.Client({ connectionString: account.url });
+    try {
+      await client.connect();
+      await client.query('SELECT FROM agents.checkpoints');
+      return true;
+    } catch {
+      return false;
+    } finally {
+      await client.end();
+    }
+  };
+  const [name] = await accounts();
+  const timeOf = async () =>
+    (
+      await threads.database.query<{ time: string }>('SELECT rolvaliduntil AS time FROM pg_roles WHERE rolname = $1', [
+        name,
+      ])
+    )[0]?.time;
+  const first = await timeOf();
+  await until('its time to be put off', async () => (await timeOf()) !== first);
+  await threads.database.execute(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
+  await until('it to be made again', works);
+  await account.close();
+  expect(await works()).toBe(false);
+});
+
+test('four processes that start at once each get one', async () => {
+  const made = await Promise.all([open(), open(), open(), open()]);
+  expect(new Set(made.map(({ url }) => url)).size).toBe(4);
+  expect(await accounts()).toHaveLength(4);
+  await Promise.all(made.map((account) => account.close()));
+});
+
+test('where none can be made, the ordinary address is used; one that was set is taken as it is', async () => {
+  const name = `plain_${randomUUID().replaceAll('-', '')}`;
+  await threads.database.execute(`CREATE ROLE ${name} LOGIN PASSWORD 'x'`);
+  const url = new URL(threads.databaseUrl);
+  url.username = name;
+  url.password = 'x';
+  const database = openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
+  try {
+    expect((await open({ database, databaseUrl: url.href })).url).toBe(url.href);
+    expect((await open({ givenUrl: 'postgres://a@b/c' })).url).toBe('postgres://a@b/c');
+    expect(await accounts()).toEqual([]);
+  } finally {
+    await database.close();
+    await threads.database.execute(`DROP ROLE ${name}`);
+  }
+});
+
+test('an account that may create roles and is no superuser can make and drop one', async () => {
+  const name = `maker_${randomUUID().replaceAll('-', '')}`;
+  const tables =
+    'agents.checkpoints, agents.checkpoint_blobs, agents.checkpoint_writes, agents.store_items, agents.store_vectors';
+  await threads.database.execute(
+    `CREATE ROLE ${name} LOGIN CREATEROLE PASSWORD 'x'; GRANT USAGE ON SCHEMA agents TO ${name} WITH GRANT OPTION;
+     GRANT SELECT, INSERT, UPDATE, DELETE ON ${tables} TO ${name} WITH GRANT OPTION`,
+  );
+  const url = new URL(threads.databaseUrl);
+  url.username = name;
+  url.password = 'x';
+  const database = openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
+  try {
+    const account = await open({ database, databaseUrl: url.href });
+    expect(await accounts()).toHaveLength(1);
+    await account.close();
+    expect(await accounts()).toEqual([]);
+  } finally {
+    await database.close();
+    await threads.database.execute(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
+  }
+});

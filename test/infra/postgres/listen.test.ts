@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { listen } from '../../../infra/postgres/listen.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores({ migrated: false });
+});
+afterAll(() => stores?.close());
+
+const logger = createLogger('silent', 'test');
+const tell = (channel: string, payload: string) =>
+  stores.database.query('SELECT pg_notify($1, $2)', [channel, payload]);
+const listeners = () =>
+  stores.database.query<{ pid: number }>(
+    `SELECT pid FROM pg_stat_activity
+     WHERE datname = current_database() AND query = 'LISTEN "one"; LISTEN "Two"' OR query = 'SELECT 1'`,
+  );
+
+async function listening() {
+  const heard: string[] = [];
+  const listener = await listen({
+    url: stores.databaseUrl,
+    channels: ['one', 'Two'],
+    onNotice: (channel, payload) => heard.push(`${channel} ${payload}`),
+    logger,
+  });
+  return { heard, listener };
+}
+
+it('hands on what is committed on its channels, in order, and nothing else', async () => {
+  const { heard, listener } = await listening();
+  expect(heard.splice(0)).toEqual(['one ', 'Two ']);
+  await tell('other', 'x');
+  await stores.database
+    .transaction(async (tx) => {
+      await tx.query(`SELECT pg_notify('one', 'undone')`);
+      throw new Error('undone');
+    })
+    .catch(() => undefined);
+  await tell('one', 'a');
+  await tell('Two', 'b');
+  await vi.waitFor(() => expect(heard).toEqual(['one a', 'Two b']));
+  await listener.close();
+  await vi.waitFor(async () => expect(await listeners()).toEqual([]));
+});
+
+it('after a lost connection has every channel looked at, and hears again', async () => {
+  const { heard, listener } = await listening();
+  heard.length = 0;
+  const [session] = await listeners();
+  await stores.database.query('SELECT pg_terminate_backend($1, 5000)', [session?.pid]);
+  await tell('one', 'missed');
+  await vi.waitFor(() => expect(heard).toEqual(['one ', 'Two ']), { timeout: 10_000 });
+  await tell('one', 'c');
+  await vi.waitFor(() => expect(heard.at(-1)).toBe('one c'));
+  await listener.close();
+});
+
+it('starts where Postgres does not answer yet, and ends while it tries', async () => {
+  const onNotice = vi.fn();
+  const listener = await listen({ url: 'postgres://nobody@127.0.0.1:1/none', channels: ['one'], onNotice, logger });
+  await listener.close();
+  expect(onNotice).not.toHaveBeenCalled();
+});
