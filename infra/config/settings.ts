@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { agentSettings } from './agent-settings.ts';
 import { exportSettings } from './export-settings.ts';
 import { bytes, count, KIB, MIB, optional, required, type Setting, text, url } from './setting.ts';
 
@@ -305,6 +306,9 @@ export const settings = {
 
   // Bulk export
   ...exportSettings,
+
+  // Agent server
+  ...agentSettings,
 
   // Traces of Runlake itself: the variables of OpenTelemetry
   otlpTracesEndpoint: optional(

@@ -1,3 +1,4 @@
+import { agentErrors } from './agent-errors.ts';
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
 
@@ -125,6 +126,9 @@ export const catalogue = {
 
   // Bulk exports and their destinations
   ...exportErrors,
+
+  // Agent server
+  ...agentErrors,
 
   // Busy or down
   DRAINING: transient(
@@ -308,7 +312,11 @@ export const catalogue = {
     'Metrics and readiness cannot be told on port {port} of {host} ({reason}).',
     'Set RUNLAKE_METRICS_HOST to an address of this machine, and RUNLAKE_METRICS_PORT to a port that is free.',
   ),
-  PORT_IN_USE: terminal(500, 'Port {port} on {host} is in use.', 'Stop what listens there, or set RUNLAKE_PORT.'),
+  PORT_IN_USE: terminal(
+    500,
+    'Port {port} on {host} is in use.',
+    'Stop what listens there, or set RUNLAKE_PORT; for the agent server, RUNLAKE_AGENTS_PORT.',
+  ),
   SCHEMA_REFUSED: terminal(
     500,
     'The schema registry refused the schema of {subject}: {reason}.',

@@ -17,6 +17,8 @@ export interface ErrorOptionsOfRunlake {
   readonly cause?: unknown;
   /** Faults by field, for answers that list them. */
   readonly fields?: readonly FieldFault[];
+  /** Status that code of others chose, in place of the catalogue's. */
+  readonly status?: number;
   /** Seconds after which a retry makes sense; sent as `Retry-After`. */
   readonly retryAfterSeconds?: number;
 }
@@ -31,17 +33,20 @@ export class RunlakeError extends Error {
   readonly remedy: string;
   readonly fields: readonly FieldFault[] | undefined;
   readonly retryAfterSeconds: number | undefined;
+  /** With which {@link fault} makes the same error in another process. */
+  declare readonly parameters: ErrorParameters;
 
   constructor(code: ErrorCode, parameters: ErrorParameters, options: ErrorOptionsOfRunlake) {
     const entry: ErrorEntry = catalogue[code];
     super(fill(entry.message, parameters));
     this.code = code;
-    this.status = entry.status;
+    this.status = options.status ?? entry.status;
     this.class = entry.class;
     this.retryable = entry.retryable;
     this.remedy = fill(entry.remedy, parameters);
     this.fields = options.fields;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    Object.defineProperty(this, 'parameters', { value: parameters, enumerable: false });
     Object.defineProperty(this, 'cause', { value: options.cause, enumerable: false });
   }
 }
