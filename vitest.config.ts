@@ -5,10 +5,12 @@ import { LongestFirst } from './test/house/longest-first.ts';
 /** Suites that touch stores, log or queues, and neither end engines nor look at how they are embedded. */
 const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
+  'test/api/agent-server/{runs,streams}.test.ts',
   'test/api/tenancy.test.ts',
   'test/e2e/*.test.ts',
   // Those that are of the stack alone.
   'test/**/*.stack.ts',
+  'test/pipelines/agents/{checkpoints/leased-saver,crons/fire-cron,runs/run-rows,threads/thread-rows}.test.ts',
   'test/infra/{clickhouse,jobs,migrations,postgres}/*.test.ts',
   'test/pipelines/{attachments,feedback,projects,runs,streams,tenants,usage}/*.test.ts',
   'test/pipelines/exports/coordinate-export.test.ts',

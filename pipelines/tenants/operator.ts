@@ -12,15 +12,17 @@ interface FirstRow {
 }
 
 /**
- * The operator at the command line, who has the store in hand and so every right: a caller for the first organisation,
- * in the name of its first user. @throws NOT_FOUND before the first start.
+ * The operator at the command line, who has the store in hand and so every right: a caller for an organisation, by default the
+ * first, in the name of its first user. @throws NOT_FOUND before the first start, or where there is none of that id.
  */
-export async function operatorOf(database: Database): Promise<Caller> {
+export async function operatorOf(database: Database, organizationId?: string): Promise<Caller> {
   const [first] = await database.query<FirstRow>(
     `SELECT o.id AS organization_id, u.id AS user_id, u.email,
        ARRAY(SELECT id FROM workspaces WHERE organization_id = o.id AND deleted_at IS NULL ORDER BY created_at, id) AS workspaces
      FROM organizations o JOIN users u ON u.organization_id = o.id
+     WHERE $1::uuid IS NULL OR o.id = $1
      ORDER BY o.created_at, o.id, u.created_at, u.id LIMIT 1`,
+    [organizationId ?? null],
   );
   if (first === undefined) throw fault('NOT_FOUND', { what: 'Organisation (start `runlake all` once)' });
   return {

@@ -20,6 +20,12 @@ const table = {
   'feedback:write': ['Send feedback.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': ['Make and cancel bulk exports, and make and change their destinations.', 'workspace', false],
+  'agents:read': ['Read assistants, threads, runs, crons and stored items of the agent server.', 'workspace', true],
+  'agents:run': [
+    'Start and stop runs of the agent server, and make and change its assistants, threads, crons and stored items.',
+    'workspace',
+    false,
+  ],
 } as const satisfies Record<string, readonly [about: string, scope: 'organization' | 'workspace', reads: boolean]>;
 
 export type Permission = keyof typeof table;

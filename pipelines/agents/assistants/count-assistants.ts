@@ -1,0 +1,28 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { requireStorableJson } from '../threads/storable-json.ts';
+
+export interface AssistantFilter {
+  readonly graphId?: string;
+  /** A part of the name, in capitals or not. */
+  readonly name?: string;
+  /** Holds these members. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+export async function countAssistants(database: Sql, organizationId: string, filter: AssistantFilter): Promise<number> {
+  const [row] = await database.query<{ total: number }>(
+    `SELECT count(*) AS total FROM agents.assistants WHERE ${fitting}`,
+    filterParams(organizationId, filter),
+  );
+  return Number(row?.total ?? 0);
+}
+
+/** Condition on the columns of `agents.assistants`, with {@link filterParams} as $1 to $4. */
+export const fitting = `organization_id = $1 AND ($2::text IS NULL OR graph_id = $2)
+  AND ($3::text IS NULL OR position(lower($3) IN lower(name)) > 0) AND ($4::jsonb IS NULL OR metadata @> $4::jsonb)`;
+
+export function filterParams(organizationId: string, { graphId, name, metadata }: AssistantFilter): unknown[] {
+  requireStorableJson([graphId, name, metadata], ['body']);
+  const asked = metadata !== undefined && Object.keys(metadata).length > 0;
+  return [organizationId, graphId ?? null, name ?? null, asked ? metadata : null];
+}

@@ -1,0 +1,54 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { GraphConfig } from '../runs/run.ts';
+import { requireStorableJson } from '../threads/storable-json.ts';
+import type { Assistant } from './assistant.ts';
+import { assistantColumns, keepVersion } from './assistant-row.ts';
+import { jsonOrNull } from './ensure-system-assistants.ts';
+import { resolveAssistant } from './resolve-assistant.ts';
+
+export interface NewAssistant {
+  /** Of a graph that is served; the caller has looked. */
+  readonly graphId: string;
+  /** Default: a new one. */
+  readonly assistantId?: string;
+  /** Default: the id of the graph. */
+  readonly name?: string;
+  readonly description?: string | null;
+  readonly config?: GraphConfig;
+  readonly context?: unknown;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly ifExists: 'raise' | 'do_nothing';
+}
+
+/** Makes an assistant, in version 1. @throws ASSISTANT_EXISTS, INVALID_REQUEST for metadata that cannot be stored. */
+export async function createAssistant(
+  database: Database,
+  organizationId: string,
+  assistant: NewAssistant,
+): Promise<Assistant> {
+  const { graphId, assistantId = uuidv7(), name = graphId, description, config = {}, metadata = {} } = assistant;
+  requireStorableJson(metadata, ['body', 'metadata']);
+  const made = await database.transaction(async (tx) => {
+    const [row] = await tx.query<Assistant>(
+      `INSERT INTO agents.assistants (organization_id, assistant_id, graph_id, name, description, config, context, metadata)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ${assistantColumns}`,
+      [
+        organizationId,
+        assistantId,
+        graphId,
+        name,
+        description ?? null,
+        JSON.stringify(config),
+        jsonOrNull(assistant.context),
+        metadata,
+      ],
+    );
+    if (row !== undefined) await tx.execute(keepVersion, [organizationId, assistantId]);
+    return row;
+  });
+  if (made !== undefined) return made;
+  if (assistant.ifExists === 'raise') throw fault('ASSISTANT_EXISTS', { assistant: assistantId });
+  return resolveAssistant(database, organizationId, assistantId);
+}

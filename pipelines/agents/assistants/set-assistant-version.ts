@@ -1,0 +1,26 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import type { Assistant } from './assistant.ts';
+import { assistantColumns } from './assistant-row.ts';
+
+/** Puts an earlier version of an assistant in force. @throws ASSISTANT_NOT_FOUND, also where there is no such version. */
+export async function setAssistantVersion(
+  database: Sql,
+  organizationId: string,
+  assistantId: string,
+  version: number,
+): Promise<Assistant> {
+  const columns = assistantColumns.split(', ').map((column) => `assistants.${column}`);
+  const [row] = await database.query<Assistant>(
+    `UPDATE agents.assistants SET version = chosen.version, graph_id = chosen.graph_id, name = chosen.name,
+       description = chosen.description, config = chosen.config, context = chosen.context, metadata = chosen.metadata,
+       updated_at = clock_timestamp()
+     FROM agents.assistant_versions chosen
+     WHERE assistants.organization_id = $1 AND assistants.assistant_id = $2 AND chosen.organization_id = $1
+       AND chosen.assistant_id = $2 AND chosen.version = $3
+     RETURNING ${columns.join(', ')}`,
+    [organizationId, assistantId, version],
+  );
+  if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: `${assistantId} in version ${version}` });
+  return row;
+}

@@ -1,0 +1,63 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { GraphConfig } from '../runs/run.ts';
+import { requireStorableJson } from '../threads/storable-json.ts';
+import type { Assistant } from './assistant.ts';
+import { assistantColumns, keepVersion } from './assistant-row.ts';
+import { jsonOrNull } from './ensure-system-assistants.ts';
+import { resolveAssistant } from './resolve-assistant.ts';
+
+export interface AssistantChange {
+  readonly graphId?: string;
+  readonly name?: string;
+  readonly description?: string | null;
+  readonly config?: GraphConfig;
+  readonly context?: unknown;
+  /** Merged, key by key. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+/** Makes a new version of an assistant, which is in force then. @throws ASSISTANT_NOT_FOUND, INVALID_REQUEST for metadata that cannot be stored. */
+export async function updateAssistant(
+  database: Database,
+  organizationId: string,
+  idOrGraphId: string,
+  change: AssistantChange,
+): Promise<Assistant> {
+  requireStorableJson(change.metadata ?? {}, ['body', 'metadata']);
+  const { assistant_id: id } = await resolveAssistant(database, organizationId, idOrGraphId);
+  return database.transaction(async (tx) => {
+    // The number of the next version is read after what others are just making of it.
+    await tx.query('SELECT FROM agents.assistants WHERE organization_id = $1 AND assistant_id = $2 FOR UPDATE', [
+      organizationId,
+      id,
+    ]);
+    const [row] = await tx.query<Assistant>(
+      `UPDATE agents.assistants SET
+         graph_id = coalesce($3, graph_id),
+         name = coalesce($4, name),
+         description = CASE WHEN $5::boolean THEN $6::text ELSE description END,
+         config = coalesce($7::json, config),
+         context = CASE WHEN $8::boolean THEN $9::json ELSE context END,
+         metadata = metadata || $10::jsonb,
+         updated_at = clock_timestamp(),
+         version = 1 + (SELECT max(version) FROM agents.assistant_versions WHERE organization_id = $1 AND assistant_id = $2)
+       WHERE organization_id = $1 AND assistant_id = $2 RETURNING ${assistantColumns}`,
+      [
+        organizationId,
+        id,
+        change.graphId ?? null,
+        change.name ?? null,
+        change.description !== undefined,
+        change.description ?? null,
+        jsonOrNull(change.config),
+        change.context !== undefined,
+        jsonOrNull(change.context),
+        change.metadata ?? {},
+      ],
+    );
+    if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: id });
+    await tx.execute(keepVersion, [organizationId, id]);
+    return row;
+  });
+}

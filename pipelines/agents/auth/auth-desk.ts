@@ -1,0 +1,144 @@
+/**
+ * Asks the custom authentication of a project, which runs in a process of its own.
+ *
+ * Invariant: each question ends once, and nothing but an answer lets anybody in. 1. It is refused at once where the process is not up
+ * or has too many. 2. It has two seconds. 3. Where the process goes meanwhile, so do its questions; another process follows.
+ */
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { GraphsFile } from '../graphs/graphs-file.ts';
+import { KeptWorker } from '../workers/kept-worker.ts';
+import type { FromWorker } from '../workers/worker-messages.ts';
+import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
+import type { AgentUser, AuthIdentity, AuthQuestion, AuthRequest, AuthVerdict } from './agent-user.ts';
+
+export interface AuthDesk {
+  /** @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
+  identify(request: AuthRequest): Promise<AgentUser>;
+  /**
+   * Asks the handler of `event`. The value is that of the question, as the handler left it.
+   *
+   * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
+   */
+  allow(question: AuthQuestion): Promise<Allowed>;
+  close(): Promise<void>;
+}
+
+export interface Allowed {
+  readonly required: RequiredMetadata | undefined;
+  readonly value: Readonly<Record<string, unknown>>;
+}
+
+interface Waiting {
+  readonly resolve: (json: string) => void;
+  readonly reject: (error: unknown) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+const answerWithinMs = 2_000;
+const mostAtOnce = 512;
+const loadWithinMs = 120_000;
+
+/**
+ * Starts that process for the `auth` of a langgraph.json.
+ *
+ * @throws GRAPHS_FILE_INVALID where what `auth.path` names cannot be used.
+ */
+export async function openAuthDesk(options: {
+  readonly file: GraphsFile;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly silentMs: number;
+  readonly logger: Logger;
+}): Promise<AuthDesk> {
+  const { file, environment, silentMs, logger } = options;
+  const waiting = new Map<number, Waiting>();
+  let lastKey = 0;
+  let opened!: () => void;
+  let failed!: (error: unknown) => void;
+  const open = new Promise<void>((resolve, reject) => {
+    opened = resolve;
+    failed = reject;
+  });
+  const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: 'auth.path', reason });
+
+  const worker = new KeptWorker(
+    () => ({
+      setup: {
+        graphs: [],
+        ...(file.auth && { auth: { path: file.auth.path, name: file.auth.name } }),
+        maxConnections: 1,
+        maxEventBytes: 1,
+        creditBytes: 1,
+        beatMs: Math.min(1_000, silentMs / 4),
+      },
+      folder: file.folder,
+      environment: { ...environment, ...file.env },
+      heapMegabytes: undefined,
+      silentMs,
+      loadWithinMs,
+      onLine: (line) => logger.info({ line }, 'custom authentication wrote'),
+    }),
+    {
+      onReady: ({ auth }) => (auth === undefined ? opened() : failed(unusable(auth))),
+      onMessage: hear,
+      onGone: ({ reason }) => {
+        logger.warn({ reason }, 'the process of custom authentication has gone');
+        failed(unusable(`its process ended: ${reason}`));
+        for (const key of [...waiting.keys()]) end(key, fault('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
+      },
+    },
+  );
+
+  function hear(message: FromWorker): void {
+    if (message.kind === 'answer') end(message.key, message.json);
+  }
+
+  function end(key: number, outcome: string | Error): void {
+    const question = waiting.get(key);
+    if (question === undefined) return;
+    waiting.delete(key);
+    clearTimeout(question.timer);
+    if (typeof outcome === 'string') question.resolve(outcome);
+    else question.reject(outcome);
+  }
+
+  async function ask(request: { identify: AuthRequest } | { judge: AuthQuestion }): Promise<unknown> {
+    if (!worker.ready) throw fault('AUTH_UNAVAILABLE', { reason: 'its process is not up' });
+    if (waiting.size >= mostAtOnce) throw fault('AUTH_UNAVAILABLE', { reason: 'too many requests wait for it' });
+    lastKey += 1;
+    const key = lastKey;
+    const answer = new Promise<string>((resolve, reject) => {
+      const late = fault('AUTH_UNAVAILABLE', { reason: `there was no answer within ${answerWithinMs / 1_000} s` });
+      waiting.set(key, { resolve, reject, timer: setTimeout(() => end(key, late), answerWithinMs) });
+    });
+    worker.tell({ kind: 'auth', key, request });
+    return JSON.parse(await answer) as unknown;
+  }
+
+  try {
+    await open;
+  } catch (error) {
+    await worker.stop('it cannot be used');
+    throw error;
+  }
+  return {
+    async identify(request) {
+      const answer = (await ask({ identify: request })) as AuthIdentity;
+      if ('user' in answer) return answer.user;
+      if (answer.reason !== undefined) logger.debug({ reason: answer.reason }, 'custom authentication refused');
+      const { status, message } = answer.refusal;
+      throw fault('AUTH_REJECTED', { reason: message }, { status });
+    },
+    async allow(question) {
+      const verdict = (await ask({ judge: question })) as AuthVerdict;
+      if (verdict.allowed) {
+        return { required: requiredMetadata(verdict.filter, question.event), value: verdict.value };
+      }
+      const { status, message } = verdict.refusal;
+      throw fault('AUTH_FORBIDDEN', { reason: message }, { status });
+    },
+    async close() {
+      await worker.stop('the agent server stops');
+    },
+  };
+}

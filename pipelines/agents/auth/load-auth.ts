@@ -1,0 +1,96 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { ExportReference } from '../graphs/graphs-file.ts';
+import { importExport } from '../graphs/load-graph.ts';
+import type { AuthIdentity, AuthQuestion, AuthRefusal, AuthRequest, AuthVerdict } from './agent-user.ts';
+
+type Handler = (input: object) => unknown;
+
+/** The custom authentication of a project. Runs code of it, so that it belongs into a process of its own. */
+export interface LoadedAuth {
+  identify(request: AuthRequest): Promise<AuthIdentity>;
+  judge(question: AuthQuestion): Promise<AuthVerdict>;
+}
+
+/**
+ * Imports the `Auth` object that `auth.path` names. Said by shape and not by class: a project may have another copy of the library.
+ * Source: `@langchain/langgraph-sdk/auth`; handlers are kept there by event, resource, `*:action` and `*`.
+ *
+ * @throws AUTH_UNUSABLE, and what importing it throws.
+ */
+export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
+  const exported = await importExport(source);
+  const handlers = handlersOf(exported);
+  if (handlers === undefined) {
+    throw fault('AUTH_UNUSABLE', {
+      reason: `the export '${source.name}' of ${source.path} is not an Auth of @langchain/langgraph-sdk/auth`,
+    });
+  }
+  const { authenticate, callbacks = {} } = handlers;
+  if (typeof authenticate !== 'function') {
+    throw fault('AUTH_UNUSABLE', { reason: `the Auth '${source.name}' of ${source.path} has no authenticate handler` });
+  }
+  return {
+    async identify({ method, url, headers }) {
+      try {
+        return identityOf(await authenticate(new Request(url, { method, headers: headers.map((pair) => [...pair]) })));
+      } catch (error) {
+        return { refusal: refusalOf(error, 401, 'The request is not authenticated.'), reason: describe(error) };
+      }
+    },
+    async judge({ event, value, user }) {
+      const [resource = '', action = ''] = event.split(':');
+      const handler = [event, resource, `*:${action}`, '*'].map((name) => callbacks[name]).find((one) => one);
+      if (handler === undefined) return { allowed: true, filter: null, value };
+      try {
+        const answer = await handler({ event, resource, action, value, user, permissions: user.permissions });
+        if (answer === false) return { allowed: false, refusal: { status: 403, message: 'Forbidden' } };
+        return { allowed: true, filter: answer === true ? null : (answer ?? null), value };
+      } catch (error) {
+        return { allowed: false, refusal: refusalOf(error, 403, 'Forbidden') };
+      }
+    },
+  };
+}
+
+function handlersOf(exported: unknown): { authenticate?: Handler; callbacks?: Record<string, Handler> } | undefined {
+  if (typeof exported !== 'object' || exported === null || !('~handlerCache' in exported)) return undefined;
+  return exported['~handlerCache'] as { authenticate?: Handler; callbacks?: Record<string, Handler> };
+}
+
+/** A name alone, or an object with `identity`; anything else is nobody. */
+function identityOf(answer: unknown): AuthIdentity {
+  const said =
+    typeof answer === 'string' ? { identity: answer } : (answer as Record<string, unknown> | null | undefined);
+  const identity = said?.identity;
+  if (
+    typeof identity !== 'string' ||
+    identity === '' ||
+    (said as { is_authenticated?: unknown }).is_authenticated === false
+  ) {
+    return { refusal: { status: 401, message: 'The request is not authenticated.' } };
+  }
+  const { permissions, display_name: name, ...rest } = said as Record<string, unknown>;
+  const granted = Array.isArray(permissions) ? permissions.filter((one) => typeof one === 'string') : [];
+  return {
+    user: {
+      ...rest,
+      identity,
+      display_name: typeof name === 'string' ? name : identity,
+      is_authenticated: true,
+      permissions: granted,
+    },
+  };
+}
+
+/** An HTTPException says its status and text. Of anything else nothing goes out. */
+function refusalOf(error: unknown, status: number, message: string): AuthRefusal {
+  if (error instanceof Error && 'status' in error && typeof error.status === 'number') {
+    const chosen = error.status >= 400 && error.status <= 599 ? error.status : status;
+    return { status: chosen, message: error.message || message };
+  }
+  return { status, message };
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+}

@@ -1,0 +1,52 @@
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { RequiredMetadata } from './access-filter.ts';
+
+const tables = {
+  threads: ['agents.threads', 'thread_id'],
+  assistants: ['agents.assistants', 'assistant_id'],
+  crons: ['agents.crons', 'cron_id'],
+} as const;
+
+export type ReachedKind = keyof typeof tables;
+
+/** What rules of access ask about rows of an organisation. */
+export class RowsInReach {
+  readonly #database: Database;
+  readonly #organizationId: string;
+
+  constructor(database: Database, organizationId: string) {
+    this.#database = database;
+    this.#organizationId = organizationId;
+  }
+
+  /** Whether there is such a row and its metadata holds `required`. */
+  async holds(kind: ReachedKind, id: string, required: RequiredMetadata): Promise<boolean> {
+    const [table, column] = tables[kind];
+    const rows = await this.#database.query(
+      `SELECT FROM ${table} WHERE organization_id = $1 AND ${column} = $2 AND metadata @> $3`,
+      [this.#organizationId, id, required],
+    );
+    return rows.length > 0;
+  }
+
+  /** Which assistant goes on with a thread. Metadata is what its user says, so that it is asked about as any other. */
+  async assistantOfThread(threadId: string): Promise<string | undefined> {
+    const [row] = await this.#database.query<{ assistant: string | null }>(
+      `SELECT coalesce(metadata->>'assistant_id', metadata->>'graph_id') AS assistant FROM agents.threads
+       WHERE organization_id = $1 AND thread_id = $2`,
+      [this.#organizationId, threadId],
+    );
+    return row?.assistant ?? undefined;
+  }
+
+  /** Whether all threads that ran an assistant hold `required`. */
+  async ownsThreadsOf(assistantId: string, required: RequiredMetadata): Promise<boolean> {
+    const others = await this.#database.query(
+      `SELECT FROM agents.threads thread WHERE organization_id = $1 AND NOT metadata @> $3
+         AND (metadata @> $4 OR EXISTS (SELECT FROM agents.runs run WHERE run.organization_id = $1
+           AND run.assistant_id = $2 AND run.thread_id = thread.thread_id)) LIMIT 1`,
+      [this.#organizationId, assistantId, required, { assistant_id: assistantId }],
+    );
+    return others.length === 0;
+  }
+}

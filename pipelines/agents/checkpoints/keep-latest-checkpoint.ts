@@ -1,0 +1,56 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+
+/**
+ * Deletes the history of threads but not their state. What stays of each: its head; of a subgraph the latest checkpoint, if
+ * the subgraph is one that waits within the head or that keeps its state from run to run; and of a graph with channels that
+ * are stored as differences, everything in that namespace, because their values are made of it. No run of them may be going on.
+ */
+export async function keepLatestCheckpoint(sql: Sql, keys: readonly string[]): Promise<void> {
+  if (keys.length === 0) return;
+  await sql.execute(deleteHistory, [keys], { name: 'agents_delete_history' });
+  // What is left over is seen only now.
+  await sql.execute(deleteUnreferred, [keys], { name: 'agents_delete_unreferred' });
+}
+
+const deleteHistory = `
+WITH latest AS (
+  SELECT DISTINCT ON (thread_id, checkpoint_ns) thread_id, checkpoint_ns, checkpoint_id, metadata
+  FROM agents.checkpoints WHERE thread_id = ANY ($1)
+  ORDER BY thread_id, checkpoint_ns, checkpoint_id DESC
+),
+kept AS (
+  SELECT l.thread_id, l.checkpoint_ns, l.checkpoint_id, l.metadata ? 'counters_since_delta_snapshot' AS whole
+  FROM latest l LEFT JOIN latest head ON head.thread_id = l.thread_id AND head.checkpoint_ns = ''
+  WHERE l.checkpoint_ns NOT LIKE '%:%' OR l.metadata #>> '{parents,""}' = head.checkpoint_id
+),
+cut AS (
+  UPDATE agents.checkpoints c SET parent_checkpoint_id = NULL, replaced = NULL FROM kept
+  WHERE c.thread_id = kept.thread_id AND c.checkpoint_ns = kept.checkpoint_ns
+    AND c.checkpoint_id = kept.checkpoint_id AND NOT kept.whole
+)
+DELETE FROM agents.checkpoints c
+WHERE c.thread_id = ANY ($1) AND NOT EXISTS (
+  SELECT FROM kept
+  WHERE kept.thread_id = c.thread_id AND kept.checkpoint_ns = c.checkpoint_ns
+    AND (kept.whole OR kept.checkpoint_id = c.checkpoint_id)
+)`;
+
+const deleteUnreferred = `
+WITH writes AS (
+  DELETE FROM agents.checkpoint_writes w
+  WHERE w.thread_id = ANY ($1) AND NOT EXISTS (
+    SELECT FROM agents.checkpoints c
+    WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns AND c.checkpoint_id = w.checkpoint_id
+  )
+),
+used AS (
+  SELECT DISTINCT c.thread_id, c.checkpoint_ns, key AS channel, value AS version
+  FROM agents.checkpoints c, jsonb_each_text(c.checkpoint -> 'channel_versions')
+  WHERE c.thread_id = ANY ($1)
+)
+DELETE FROM agents.checkpoint_blobs b
+WHERE b.thread_id = ANY ($1) AND NOT EXISTS (
+  SELECT FROM used
+  WHERE used.thread_id = b.thread_id AND used.checkpoint_ns = b.checkpoint_ns
+    AND used.channel = b.channel AND used.version = b.version
+)`;

@@ -1,0 +1,82 @@
+import type { Checkpoint, CheckpointTuple, SerializerProtocol } from '@langchain/langgraph-checkpoint';
+
+type Part = readonly [...names: string[], type: string, length: number | null];
+
+/** A row of {@link selectTuples}. */
+export interface StoredTuple {
+  readonly thread_id: string;
+  readonly checkpoint_ns: string;
+  readonly checkpoint_id: string;
+  readonly parent_checkpoint_id: string | null;
+  readonly checkpoint: Omit<Checkpoint, 'channel_values'>;
+  readonly metadata: string;
+  readonly blob_parts: readonly Part[] | null;
+  readonly blob_bytes: Buffer | null;
+  readonly write_parts: readonly Part[] | null;
+  readonly write_bytes: Buffer | null;
+}
+
+/**
+ * Checkpoints with the values of their channels and the writes on them; conditions follow. Bytes of a row come in one piece,
+ * as text of an array of them is read ten times slower; and a blob is looked up by its key, which the limit is for: all
+ * those of a thread may be a thousand times as many.
+ */
+export const selectTuples = `
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata::text AS metadata,
+  blobs.parts AS blob_parts, blobs.bytes AS blob_bytes, writes.parts AS write_parts, writes.bytes AS write_bytes
+FROM agents.checkpoints cp
+CROSS JOIN LATERAL (
+  SELECT json_agg(json_build_array(b.channel, b.type, length(b.blob)) ORDER BY b.channel) AS parts,
+    string_agg(b.blob, '' ORDER BY b.channel) AS bytes
+  FROM jsonb_each_text(cp.checkpoint -> 'channel_versions') version
+  CROSS JOIN LATERAL (
+    SELECT * FROM agents.checkpoint_blobs
+    WHERE thread_id = cp.thread_id AND checkpoint_ns = cp.checkpoint_ns
+      AND channel = version.key AND checkpoint_blobs.version = version.value
+    LIMIT 1
+  ) b
+) blobs
+CROSS JOIN LATERAL (
+  SELECT json_agg(json_build_array(w.task_id, w.channel, w.type, length(w.blob)) ORDER BY w.task_id, w.idx) AS parts,
+    string_agg(w.blob, '' ORDER BY w.task_id, w.idx) AS bytes
+  FROM agents.checkpoint_writes w
+  WHERE w.thread_id = cp.thread_id AND w.checkpoint_ns = cp.checkpoint_ns AND w.checkpoint_id = cp.checkpoint_id
+) writes
+`;
+
+export async function tupleOf(serde: SerializerProtocol, row: StoredTuple): Promise<CheckpointTuple> {
+  const [values, writes, metadata] = await Promise.all([
+    valuesOf(serde, row.blob_parts, row.blob_bytes),
+    valuesOf(serde, row.write_parts, row.write_bytes),
+    load(serde, 'json', Buffer.from(row.metadata)),
+  ]);
+  const channels = values.filter(([, type]) => type !== 'empty').map(([[channel], , value]) => [channel!, value]);
+  const { thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id } = row;
+  return {
+    config: { configurable: { thread_id, checkpoint_ns, checkpoint_id } },
+    checkpoint: { ...row.checkpoint, channel_values: Object.fromEntries(channels) },
+    metadata: metadata as NonNullable<CheckpointTuple['metadata']>,
+    ...(parent_checkpoint_id !== null && {
+      parentConfig: { configurable: { thread_id, checkpoint_ns, checkpoint_id: parent_checkpoint_id } },
+    }),
+    pendingWrites: writes.map(([[task, channel], , value]) => [task!, channel!, value]),
+  };
+}
+
+function valuesOf(serde: SerializerProtocol, parts: readonly Part[] | null, bytes: Buffer | null) {
+  let end = 0;
+  return Promise.all(
+    (parts ?? []).map(async (part) => {
+      const [type, length] = part.slice(-2) as [string, number | null];
+      const start = end;
+      end += length ?? 0;
+      const value = type === 'empty' ? undefined : await load(serde, type, bytes!.subarray(start, end));
+      return [part.slice(0, -2) as string[], type, value] as const;
+    }),
+  );
+}
+
+/** What has no object of a class in it needs no look at each of its values. */
+async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
+  return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
+}

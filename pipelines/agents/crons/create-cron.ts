@@ -1,0 +1,60 @@
+import { randomUUID } from 'node:crypto';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { requireStorableJson } from '../threads/storable-json.ts';
+import { type Cron, cronColumns, noteChange } from './cron.ts';
+import { nextRunDate } from './next-run-date.ts';
+
+export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;
+
+/**
+ * Makes a cron. It fires first at the first time of its schedule that comes after now.
+ *
+ * @param maxCrons Most crons of the organisation.
+ * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, CRON_LIMIT_REACHED, THREAD_NOT_FOUND, INVALID_REQUEST
+ */
+export async function createCron(
+  database: Database,
+  organizationId: string,
+  cron: NewCron,
+  { maxCrons, nowMs }: { readonly maxCrons: number; readonly nowMs: number },
+): Promise<Cron> {
+  requireStorableJson(cron.metadata, ['body', 'metadata']);
+  const next = nextRunDate(cron, nowMs);
+  return database.transaction(async (tx) => {
+    if (cron.thread_id !== null) {
+      // Held, so that it is there until the cron is, and goes with it from then on.
+      const threads = await tx.query(
+        `SELECT 1 FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden FOR KEY SHARE`,
+        [organizationId, cron.thread_id],
+      );
+      if (threads.length === 0) throw fault('THREAD_NOT_FOUND', { thread: cron.thread_id });
+    }
+    const [made] = await tx.query<Cron>(
+      `INSERT INTO agents.crons (organization_id, cron_id, assistant_id, thread_id, schedule, timezone, end_time, next_run_date,
+         on_run_completed, enabled, payload, metadata, user_id)
+       SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
+       WHERE (SELECT count(*) FROM agents.crons WHERE organization_id = $1) < $14
+       RETURNING ${cronColumns}`,
+      [
+        organizationId,
+        randomUUID(),
+        cron.assistant_id,
+        cron.thread_id,
+        cron.schedule,
+        cron.timezone,
+        cron.end_time,
+        next,
+        cron.on_run_completed,
+        cron.enabled,
+        cron.payload,
+        cron.metadata,
+        cron.user_id,
+        maxCrons,
+      ],
+    );
+    if (made === undefined) throw fault('CRON_LIMIT_REACHED', { limit: maxCrons });
+    await tx.execute(noteChange);
+    return made;
+  });
+}

@@ -1,0 +1,38 @@
+import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { resolveAssistant } from '../assistants/resolve-assistant.ts';
+import type { AgentUser } from '../auth/agent-user.ts';
+import { createRun } from '../runs/create-run.ts';
+import { readRunRequest } from '../runs/run-request.ts';
+import type { WebhookRules } from '../webhooks/webhook-rules.ts';
+import type { Cron } from './cron.ts';
+
+/**
+ * Makes the run of a cron that fires, as if its payload had been sent. Its metadata names the cron. The result is its id.
+ *
+ * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, WEBHOOK_INVALID
+ */
+export async function makeCronRun(
+  tx: Sql,
+  organizationId: string,
+  cron: Cron,
+  webhooks?: Pick<WebhookRules, 'check'>,
+): Promise<string> {
+  const assistant = await resolveAssistant(tx, organizationId, cron.assistant_id);
+  const stateless = cron.thread_id === null;
+  // Only the server writes this: under custom authentication the cron acts for whoever made it, whose metadata it has.
+  const user = cron.payload.on_behalf_of as AgentUser | undefined;
+  const threadAccess = user && { required: undefined, metadata: cron.metadata };
+  const ids = { runId: uuidv7(), threadId: cron.thread_id ?? uuidv7() };
+  const { cancelOnDisconnect: _, ...wanted } = readRunRequest(
+    {
+      ...cron.payload,
+      assistant_id: cron.assistant_id,
+      metadata: { ...cron.metadata, cron_id: cron.cron_id },
+      on_completion: cron.on_run_completed,
+    },
+    { assistant, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, webhooks, user },
+  );
+  await createRun(tx, organizationId, { assistant, ...wanted, ...ids, stateless, threadAccess });
+  return ids.runId;
+}

@@ -1,0 +1,16 @@
+import type { Cron } from './cron.ts';
+import { readSchedule } from './schedule.ts';
+
+/**
+ * When a cron as given fires next after an instant; null where it does not.
+ *
+ * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN
+ */
+export function nextRunDate(
+  { schedule, timezone, end_time, enabled }: Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'enabled'>,
+  afterMs: number,
+): string | null {
+  const next = readSchedule(schedule, timezone, afterMs).next(afterMs);
+  if (!enabled || next === undefined || (end_time !== null && next > Date.parse(end_time))) return null;
+  return new Date(next).toISOString();
+}

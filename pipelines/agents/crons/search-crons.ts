@@ -1,0 +1,58 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { requireStorableJson } from '../threads/storable-json.ts';
+import { type Cron, cronColumns } from './cron.ts';
+
+export interface CronFilter {
+  readonly assistantId?: string | undefined;
+  readonly threadId?: string | undefined;
+  readonly enabled?: boolean | undefined;
+  /** What their metadata contains. */
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+}
+
+export const cronSorts = [
+  'cron_id',
+  'assistant_id',
+  'thread_id',
+  'next_run_date',
+  'end_time',
+  'created_at',
+  'updated_at',
+] as const;
+
+export interface CronPage {
+  readonly sortBy: (typeof cronSorts)[number];
+  readonly sortOrder: 'asc' | 'desc';
+  readonly limitRows: number;
+  readonly offsetRows: number;
+}
+
+const conditions = `organization_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
+  AND ($4::boolean IS NULL OR enabled = $4) AND metadata @> $5`;
+
+function valuesOf(organizationId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
+  requireStorableJson(metadata, ['body', 'metadata']);
+  return [organizationId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
+}
+
+/** Crons that fit, in the order asked for; those without the field come last. */
+export async function searchCrons(
+  sql: Sql,
+  organizationId: string,
+  filter: CronFilter,
+  { sortBy, sortOrder, limitRows, offsetRows }: CronPage,
+): Promise<readonly Cron[]> {
+  return sql.query<Cron>(
+    `SELECT ${cronColumns} FROM agents.crons WHERE ${conditions}
+     ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
+    [...valuesOf(organizationId, filter), limitRows, offsetRows],
+  );
+}
+
+export async function countCrons(sql: Sql, organizationId: string, filter: CronFilter): Promise<number> {
+  const [row] = await sql.query<{ crons: number }>(
+    `SELECT count(*) AS crons FROM agents.crons WHERE ${conditions}`,
+    valuesOf(organizationId, filter),
+  );
+  return row?.crons ?? 0;
+}

@@ -1,0 +1,61 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { requireStorableJson } from '../threads/storable-json.ts';
+import { type Cron, cronColumns, noteChange } from './cron.ts';
+import { nextRunDate } from './next-run-date.ts';
+
+/** What is absent stays; `payload` and `metadata` are merged, field by field. */
+export type CronChanges = Partial<
+  Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'on_run_completed' | 'enabled' | 'payload' | 'metadata'>
+>;
+
+/**
+ * Changes a cron. With another schedule, zone, end or switch it fires next at the first time after now: what it missed while it
+ * was off does not come after all.
+ *
+ * @throws CRON_NOT_FOUND, CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, INVALID_REQUEST
+ */
+export async function updateCron(
+  database: Database,
+  organizationId: string,
+  cronId: string,
+  changes: CronChanges,
+  nowMs: number,
+): Promise<Cron> {
+  requireStorableJson(changes.metadata ?? {}, ['body', 'metadata']);
+  return database.transaction(async (tx) => {
+    const [current] = await tx.query<Cron>(
+      `SELECT ${cronColumns} FROM agents.crons WHERE organization_id = $1 AND cron_id = $2 FOR UPDATE`,
+      [organizationId, cronId],
+    );
+    if (current === undefined) throw fault('CRON_NOT_FOUND', { cron: cronId });
+    const changed: Cron = {
+      ...current,
+      ...changes,
+      payload: { ...current.payload, ...changes.payload },
+      metadata: { ...current.metadata, ...changes.metadata },
+    };
+    const isMoved = (['schedule', 'timezone', 'end_time', 'enabled'] as const).some(
+      (field) => changed[field] !== current[field],
+    );
+    const [updated] = await tx.query<Cron>(
+      `UPDATE agents.crons SET schedule = $3, timezone = $4, end_time = $5, next_run_date = $6, on_run_completed = $7,
+         enabled = $8, payload = $9, metadata = $10, updated_at = now()
+       WHERE organization_id = $1 AND cron_id = $2 RETURNING ${cronColumns}`,
+      [
+        organizationId,
+        cronId,
+        changed.schedule,
+        changed.timezone,
+        changed.end_time,
+        isMoved ? nextRunDate(changed, nowMs) : current.next_run_date,
+        changed.on_run_completed,
+        changed.enabled,
+        changed.payload,
+        changed.metadata,
+      ],
+    );
+    await tx.execute(noteChange);
+    return updated as Cron;
+  });
+}

@@ -1,0 +1,128 @@
+/**
+ * One attempt of a run, from its claim to its end.
+ *
+ * Invariant: what readers see of an attempt is in the log before the run's final state is committed, and that is committed before
+ * the end is in the log. So whoever has seen the end reads the final state, and who reads a final state misses no event.
+ *
+ *   1. The event `metadata` announces the attempt.
+ *   2. The graph is run in a worker; its chunks go to the log as they come.
+ *   3. A failure is told by an event `error`.
+ *   4. All events are in the log, durable where they are kept.
+ *   5. One transaction writes the final state under the lease. Without the lease nothing follows: another process has the run.
+ *   6. The end is published (`publish-end.ts`). A crash between 5 and 6 leaves that to whoever looks over the ends.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { ClaimedRun } from '../runs/claim-runs.ts';
+import { endRun, type RunResult } from '../runs/end-run.ts';
+import { releaseRun } from '../runs/release-run.ts';
+import type { CancelAction } from '../runs/run.ts';
+import type { RunFailure } from '../runs/run-row.ts';
+import type { RunOutcome } from '../workers/worker-pool.ts';
+import { errorChunk, metadataChunk } from './chunks.ts';
+import type { ExecutorPorts } from './executor.ts';
+import type { Leases } from './leases.ts';
+import { publishEnd } from './publish-end.ts';
+import { startOfAttempt } from './start-of-attempt.ts';
+
+const retryMs = 250;
+
+export async function attemptRun(
+  ports: ExecutorPorts,
+  leases: Leases,
+  run: ClaimedRun,
+  claimedAtMs: number,
+  stopping: () => boolean,
+): Promise<void> {
+  const { database, pool, publisher, logger } = ports;
+  const { threadStart, baseCheckpointId: _, ...job } = run;
+  const { organizationId, threadId, runId, attempt, kwargs } = job;
+  const stream = publisher.open({ organizationId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
+  let cancelAction: CancelAction | undefined;
+  let lost = false;
+  let cancel = (): void => undefined;
+  const letGo = leases.keep(run, claimedAtMs, {
+    cancelled: (action) => {
+      cancelAction = action;
+      cancel();
+    },
+    lost: () => {
+      lost = true;
+      cancel();
+    },
+  });
+  /** What the lease guards may be tried for as long as it is held: a database that is away for a moment ends no run. */
+  async function whileHeld<Result>(work: () => Promise<Result>): Promise<Result> {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (lost || !isRunlakeError(error) || !error.retryable) throw error;
+        await pause(retryMs);
+      }
+    }
+  }
+  try {
+    await stream.write([metadataChunk(runId, attempt)]);
+    const handle = pool.start(
+      { ...job, start: await whileHeld(() => startOfAttempt(database, run)), timeoutMs: ports.runTimeoutMs },
+      (chunks) => stream.write(chunks),
+    );
+    cancel = () => handle.cancel();
+    if (cancelAction !== undefined || lost) cancel();
+    const outcome = await handle.outcome;
+    if (lost || outcome.kind === 'fenced') {
+      logger.warn({ runId, attempt }, 'the lease of a run was lost: this attempt writes nothing more');
+      return;
+    }
+    if (outcome.kind === 'lost' && outcome.blame !== 'self') {
+      const alone = outcome.blame === 'shared';
+      logger.warn({ runId, attempt, reason: outcome.message, alone }, 'a run lost its worker and is started again');
+      const countLoss = !alone && !stopping();
+      await whileHeld(() => releaseRun(database, run, { alone, countLoss }));
+      return;
+    }
+    const { result, failure } = settle(outcome, cancelAction);
+    if (failure !== undefined) await stream.write([errorChunk(failure)]);
+    await stream.settled().catch((err) => logger.error({ err, runId, attempt }, 'events of a run are not in the log'));
+    const ended = await whileHeld(() => endRun(database, run, result));
+    if (!ended) return;
+    letGo();
+    await publishEnd(ports, ended);
+  } finally {
+    letGo();
+  }
+}
+
+/** What becomes of the run, and what its readers are told where it failed. */
+function settle(
+  outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
+  cancelAction: CancelAction | undefined,
+): { result: RunResult; failure?: RunFailure } {
+  const failed = (status: 'error' | 'timeout', failure: RunFailure, values?: string) => ({
+    result: { status, error: failure, ...(values !== undefined && { values }) },
+    failure,
+  });
+  switch (outcome.kind) {
+    case 'finished': {
+      const { values, next, interrupts } = outcome;
+      return { result: { status: 'success', values, next, interrupts } };
+    }
+    case 'cancelled':
+      if (cancelAction !== undefined)
+        return { result: { status: 'interrupted', rollback: cancelAction === 'rollback' } };
+      return failed('error', {
+        error: 'RunCancelled',
+        message: 'The run was stopped because its events could not be stored.',
+      });
+    case 'timeout':
+      return failed('timeout', {
+        error: 'RunTimeout',
+        message: 'The run took longer than RUNLAKE_AGENTS_RUN_TIMEOUT_MS.',
+      });
+    case 'failed':
+      return failed('error', { error: outcome.error, message: outcome.message }, outcome.values);
+    case 'lost':
+      return failed('error', { error: 'WorkerEnded', message: outcome.message });
+  }
+}

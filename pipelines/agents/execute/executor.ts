@@ -1,0 +1,151 @@
+/**
+ * Executes runs: takes them up, holds their leases, and sees each to its end.
+ *
+ * Invariant: at any time at most one process holds the lease of a run, by the database's clock, and every write of a run's
+ * outcome or state asks for that lease. So whatever this process believes, only the holder decides how a run ends.
+ *
+ *   1. It wakes when a run was made or ended anywhere (NOTIFY), when a worker has room, when the next run is due, and each second.
+ *   2. It claims the first due runs of as many threads as the workers have room for.
+ *   3. Each claimed run is attempted (`attempt-run.ts`): streamed, ended or given back.
+ *   4. A third of the lease's time after the last renewal all leases are renewed in one statement. What comes back without its lease
+ *      is stopped and writes nothing; what somebody asked to cancel is cancelled.
+ *   5. Each second, runs whose lease has run out go back to be claimed, and ends that are not in the log are published.
+ *   6. `stop` claims nothing more, lets runs go on for the time given, and gives the rest back without counting it against them.
+ */
+import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { claimRuns } from '../runs/claim-runs.ts';
+import { nextDue } from '../runs/next-due.ts';
+import { sweepRuns } from '../runs/sweep-runs.ts';
+import type { StreamPublisher } from '../streams/stream-ports.ts';
+import type { WorkerPool } from '../workers/worker-pool.ts';
+import { attemptRun } from './attempt-run.ts';
+import { Leases } from './leases.ts';
+import { publishLateEnds } from './publish-end.ts';
+import type { TraceRun } from './trace-run.ts';
+
+export interface ExecutorPorts {
+  readonly database: Database;
+  readonly pool: WorkerPool;
+  readonly publisher: StreamPublisher;
+  readonly organizationId: string;
+  /** Writes a run that ended as a trace. Repeating it is harmless. */
+  readonly traceRun: TraceRun;
+  readonly logger: Logger;
+  readonly leaseMs: number;
+  readonly runTimeoutMs: number;
+  /** How long the stream of a resumable run without a thread can be come back to after its end. */
+  readonly resumeMs: number;
+}
+
+export interface Executor {
+  /** A run was made, ended or cancelled: look. */
+  wake(): void;
+  /** Somebody asked to cancel a run that may be under way here. */
+  lookAtLeases(): void;
+  /** A run ended without a process that executed it: its end is to be published. */
+  lookAtEnds(): void;
+  /** Runs that this process holds. */
+  readonly running: number;
+  stop(drainMs: number): Promise<void>;
+}
+
+const sweepEveryMs = 1_000;
+
+export function startExecutor(ports: ExecutorPorts): Executor {
+  const { database, pool, organizationId, logger, leaseMs } = ports;
+  const leases = new Leases(ports);
+  const attempts = new Set<Promise<void>>();
+  let stopping = false;
+  let looking: Promise<void> | undefined;
+  let again = false;
+  let dueTimer: NodeJS.Timeout | undefined;
+
+  /** One look at a time; what wakes it meanwhile makes it look once more. */
+  function wake(): void {
+    if (stopping) return;
+    again = true;
+    looking ??= look().finally(() => {
+      looking = undefined;
+      if (again) wake();
+    });
+  }
+
+  async function look(): Promise<void> {
+    while (again && !stopping) {
+      again = false;
+      try {
+        await takeUp();
+      } catch (err) {
+        logger.warn({ err }, 'runs could not be taken up: trying again');
+        return;
+      }
+    }
+  }
+
+  async function takeUp(): Promise<void> {
+    clearTimeout(dueTimer);
+    const dueMs = await nextDue(database, organizationId);
+    if (dueMs !== undefined && dueMs > 0) dueTimer = setTimeout(wake, Math.min(dueMs, 60_000));
+    const slots = pool.freeSlots;
+    // What waits for a worker, or for whoever writes to its thread, wakes us when that is over.
+    if (dueMs !== undefined && dueMs <= 0 && slots > 0) {
+      const claimedAtMs = performance.now();
+      const claimed = await claimRuns(database, organizationId, { slots, leaseMs });
+      again ||= claimed.length > 0;
+      for (const run of claimed) {
+        const attempt = attemptRun(ports, leases, run, claimedAtMs, () => stopping)
+          .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off: its lease runs out'))
+          .finally(() => {
+            attempts.delete(attempt);
+            wake();
+          });
+        attempts.add(attempt);
+      }
+    }
+  }
+
+  let sweeping: Promise<void> | undefined;
+  let sweepAgain = false;
+  function sweep(): void {
+    if (stopping) return;
+    sweepAgain = true;
+    sweeping ??= lookOver().finally(() => {
+      sweeping = undefined;
+    });
+  }
+
+  async function lookOver(): Promise<void> {
+    while (sweepAgain && !stopping) {
+      sweepAgain = false;
+      try {
+        await sweepRuns(database, organizationId);
+        await publishLateEnds(ports);
+      } catch (err) {
+        logger.warn({ err }, 'runs could not be looked over: trying again');
+      }
+    }
+    wake();
+  }
+  const sweeper = setInterval(sweep, sweepEveryMs);
+
+  pool.onFree(wake);
+  wake();
+
+  return {
+    wake,
+    lookAtLeases: () => leases.renewSoon(),
+    lookAtEnds: sweep,
+    get running() {
+      return attempts.size;
+    },
+    async stop(drainMs) {
+      stopping = true;
+      clearInterval(sweeper);
+      clearTimeout(dueTimer);
+      await Promise.all([looking, sweeping]);
+      await Promise.all([pool.close(drainMs), Promise.all(attempts)]);
+      leases.stop();
+    },
+  };
+}

@@ -1,0 +1,53 @@
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { EndedRun } from '../runs/end-run.ts';
+import { markEndPublished } from '../runs/mark-end-published.ts';
+import { unpublishedEnds } from '../runs/unpublished-ends.ts';
+import type { ExecutorPorts } from './executor.ts';
+
+/** Larger values are read from the row of the thread by those who wait; those of a hidden thread, whose row goes now, are not. */
+const mostValueBytes = 1024 * 1024;
+/** After it the process that ended a run is taken to have died before it published the end. */
+const lateAfterMs = 5_000;
+
+/**
+ * What follows the committed end of a run: its trace, the end of its stream, and the note that both are done, with which a run
+ * that is not to be kept goes. Each may be repeated, from any process.
+ *
+ * @throws what log and database throw; the run is then found by {@link publishLateEnds}.
+ */
+export async function publishEnd(ports: ExecutorPorts, run: EndedRun): Promise<void> {
+  const { organizationId, threadId, runId, attempt, threadStart, kwargs } = run;
+  await ports.publisher.publishEnd({
+    organizationId,
+    threadId,
+    runId,
+    attempt,
+    threadStart,
+    kept: kwargs.resumable,
+    data: endData(run),
+    endedAtMicros: Date.parse(run.endedAt) * 1_000,
+  });
+  await ports.traceRun(run);
+  await markEndPublished(ports.database, run, ports.resumeMs);
+}
+
+/** Publishes the ends of runs that a process left behind. @throws what the database throws. */
+export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
+  for (const run of await unpublishedEnds(ports.database, ports.organizationId, lateAfterMs)) {
+    try {
+      await publishEnd(ports, run);
+    } catch (err) {
+      ports.logger.warn({ err, runId: run.runId }, 'the end of a run could not be published: trying again');
+      // A log that takes nothing now takes the others no better.
+      if (isRunlakeError(err) && err.retryable) return;
+    }
+  }
+}
+
+function endData({ status, error, values, kwargs, interrupted }: EndedRun): Buffer {
+  const members = [`"status":${JSON.stringify(status)}`];
+  if (interrupted) members.push('"interrupted":true');
+  if (error !== undefined) members.push(`"error":${JSON.stringify(error)}`);
+  if (values !== undefined && (kwargs.temporary || values.length <= mostValueBytes)) members.push(`"values":${values}`);
+  return Buffer.from(`{${members.join(',')}}`);
+}

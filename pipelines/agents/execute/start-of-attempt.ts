@@ -1,0 +1,24 @@
+import type { Sql } from '../../../infra/postgres/pool.ts';
+import { headCheckpoint } from '../checkpoints/head-checkpoint.ts';
+import { threadKey } from '../checkpoints/thread-key.ts';
+import type { ClaimedRun } from '../runs/claim-runs.ts';
+import type { RunJob } from '../workers/worker-pool.ts';
+
+/**
+ * Where an attempt begins. The first one puts in what was asked. A later one goes on from the head of the thread only where that
+ * checkpoint is this run's own; else nothing of the run was stored, and it begins once more from where the first one began:
+ * going on from a head that is another run's would silently return that run's state.
+ */
+export async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
+  const { checkpoint, durability } = run.kwargs;
+  if (run.attempt === 1) return { kind: 'input', ...(checkpoint && { checkpoint }) };
+  if (durability !== 'exit') {
+    const head = await headCheckpoint(database, threadKey(run.organizationId, run.threadId));
+    if (head?.runId === run.runId) return { kind: 'continue' };
+  }
+  if (checkpoint !== undefined) return { kind: 'input', checkpoint };
+  return {
+    kind: 'input',
+    checkpoint: run.baseCheckpointId === undefined ? 'none' : { checkpoint_id: run.baseCheckpointId },
+  };
+}

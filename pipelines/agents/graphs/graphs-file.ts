@@ -1,0 +1,201 @@
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+import { type Static, type TSchema, Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+
+const names = Type.Record(Type.String(), Type.String());
+const minutes = Type.Number({ minimum: 0 });
+const reference = Type.String({ minLength: 1 });
+
+const fileSchema = Type.Object({
+  graphs: Type.Record(
+    Type.String(),
+    Type.Union([
+      reference,
+      Type.Object({ path: reference, description: Type.Optional(Type.Union([Type.String(), Type.Null()])) }),
+    ]),
+    { minProperties: 1 },
+  ),
+  env: Type.Optional(
+    Type.Union([
+      Type.String(),
+      Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Boolean()])),
+      Type.Array(Type.Never()),
+    ]),
+  ),
+  auth: Type.Optional(Type.Object({ path: reference, disable_studio_auth: Type.Optional(Type.Boolean()) })),
+  http: Type.Optional(
+    Type.Object({
+      app: Type.Optional(reference),
+      cors: Type.Optional(
+        Type.Object({
+          allow_origins: Type.Optional(Type.Array(Type.String())),
+          allow_methods: Type.Optional(Type.Array(Type.String())),
+          allow_headers: Type.Optional(Type.Array(Type.String())),
+          allow_credentials: Type.Optional(Type.Boolean()),
+          allow_origin_regex: Type.Optional(Type.String()),
+          expose_headers: Type.Optional(Type.Array(Type.String())),
+          max_age: Type.Optional(Type.Number()),
+        }),
+      ),
+      disable_assistants: Type.Optional(Type.Boolean()),
+      disable_threads: Type.Optional(Type.Boolean()),
+      disable_runs: Type.Optional(Type.Boolean()),
+      disable_store: Type.Optional(Type.Boolean()),
+      disable_meta: Type.Optional(Type.Boolean()),
+      disable_a2a: Type.Optional(Type.Boolean()),
+      disable_mcp: Type.Optional(Type.Boolean()),
+      disable_webhooks: Type.Optional(Type.Boolean()),
+    }),
+  ),
+  store: Type.Optional(
+    Type.Object({
+      index: Type.Optional(
+        Type.Object({
+          embed: reference,
+          dims: Type.Integer({ minimum: 1 }),
+          fields: Type.Optional(Type.Array(Type.String())),
+        }),
+      ),
+      ttl: Type.Optional(
+        Type.Object({
+          default_ttl: Type.Optional(minutes),
+          refresh_on_read: Type.Optional(Type.Boolean()),
+          sweep_interval_minutes: Type.Optional(minutes),
+        }),
+      ),
+    }),
+  ),
+  checkpointer: Type.Optional(
+    Type.Object({
+      ttl: Type.Optional(
+        Type.Object({
+          strategy: Type.Optional(Type.Union([Type.Literal('delete'), Type.Literal('keep_latest')])),
+          default_ttl: Type.Optional(minutes),
+          sweep_interval_minutes: Type.Optional(minutes),
+        }),
+      ),
+    }),
+  ),
+  webhooks: Type.Optional(
+    Type.Object({
+      headers: Type.Optional(names),
+      env_prefix: Type.Optional(Type.String()),
+      url: Type.Optional(
+        Type.Object({
+          allowed_domains: Type.Optional(Type.Array(Type.String())),
+          allowed_ports: Type.Optional(Type.Array(Type.Integer())),
+          require_https: Type.Optional(Type.Boolean()),
+          max_url_length: Type.Optional(Type.Integer()),
+          disable_loopback: Type.Optional(Type.Boolean()),
+        }),
+      ),
+    }),
+  ),
+});
+
+type FileContent = Static<typeof fileSchema>;
+
+/** Something that a module exports. */
+export interface ExportReference {
+  /** Absolute path of the module. */
+  readonly path: string;
+  /** Name of the export; `default` where the file names none. */
+  readonly name: string;
+}
+
+export interface GraphSource extends ExportReference {
+  readonly graphId: string;
+  readonly description: string | null;
+}
+
+/** A langgraph.json, read and checked. Names within `http`, `store`, `checkpointer` and `webhooks` are the file's. */
+export interface GraphsFile {
+  readonly path: string;
+  /** Folder of the file, from which its paths start and in which graph code runs. */
+  readonly folder: string;
+  readonly graphs: readonly GraphSource[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly auth?: ExportReference & { readonly disableStudioAuth: boolean };
+  readonly app?: ExportReference;
+  readonly http: NonNullable<FileContent['http']>;
+  readonly store: NonNullable<FileContent['store']>;
+  readonly checkpointer: NonNullable<FileContent['checkpointer']>;
+  readonly webhooks: NonNullable<FileContent['webhooks']>;
+}
+
+/**
+ * Reads a langgraph.json. What it names need not exist: that is found when it is loaded, and is a fault of that graph alone. Fields
+ * that are for other tools (`node_version`, `dependencies`, `dockerfile_lines`, …) are ignored.
+ * Source: reference/agent-server.md §3.
+ *
+ * @throws GRAPHS_FILE_INVALID with the file, the place in it and what is wrong there.
+ */
+export async function readGraphsFile(file: string): Promise<GraphsFile> {
+  const path = resolve(file);
+  const folder = dirname(path);
+  const invalid = (place: string, reason: string) => fault('GRAPHS_FILE_INVALID', { file: path, place, reason });
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw invalid('the file', `it cannot be read (${error.code ?? error.message})`);
+  });
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch (error) {
+    throw invalid('the file', `it is not JSON: ${(error as Error).message}`);
+  }
+  if (!isValid(fileSchema, content)) {
+    // Of alternatives each says that it does not fit; the deepest place says most, and there what is missing.
+    const says = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
+      2 * instancePath.split('/').length + (keyword === 'required' ? 1 : 0);
+    const [first] = Value.Errors(fileSchema, content).sort((a, b) => says(b) - says(a));
+    throw invalid(first?.instancePath.slice(1).replaceAll('/', '.') || 'the file', first?.message ?? 'it does not fit');
+  }
+  const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
+  return {
+    path,
+    folder,
+    graphs: Object.entries(graphs).map(([graphId, entry]) => {
+      const { path: place, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
+      return { graphId, description: description ?? null, ...referenceOf(folder, place) };
+    }),
+    env: await environmentOf(folder, env, invalid),
+    ...(auth && { auth: { ...referenceOf(folder, auth.path), disableStudioAuth: auth.disable_studio_auth ?? false } }),
+    ...(http.app !== undefined && { app: referenceOf(folder, http.app) }),
+    http,
+    store,
+    checkpointer,
+    webhooks,
+  };
+}
+
+/** `./file.ts:name`; a colon after a drive letter is part of the path. */
+export function referenceOf(folder: string, text: string): ExportReference {
+  const colon = text.lastIndexOf(':');
+  const named = colon > 1 && !/[/\\]/.test(text.slice(colon));
+  return {
+    path: resolve(folder, named ? text.slice(0, colon) : text),
+    name: (named && text.slice(colon + 1)) || 'default',
+  };
+}
+
+async function environmentOf(
+  folder: string,
+  env: FileContent['env'],
+  invalid: (place: string, reason: string) => Error,
+): Promise<Record<string, string>> {
+  if (env === undefined || Array.isArray(env)) return {};
+  if (typeof env !== 'string') {
+    return Object.fromEntries(Object.entries(env).map(([name, value]) => [name, String(value)]));
+  }
+  const text = await readFile(resolve(folder, env), 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw invalid('env', `the file '${env}' cannot be read (${error.code ?? error.message})`);
+  });
+  return parseEnv(text) as Record<string, string>;
+}
+
+function isValid<const S extends TSchema>(schema: S, value: unknown): value is Static<S> {
+  return Value.Check(schema, value);
+}

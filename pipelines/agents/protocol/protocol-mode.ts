@@ -1,0 +1,5 @@
+/**
+ * The stream mode of runs that were started through the event-stream protocol, and of those of their events that have no place in
+ * the older way of streaming, whose readers leave them out. No client can ask for it by name.
+ */
+export const protocolMode = 'v2';

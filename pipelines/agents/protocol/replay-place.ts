@@ -1,0 +1,26 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { beforeStart } from './protocol-event.ts';
+
+/**
+ * Where in a thread a reader begins that names no place: with the runs that go on, or wait to be started, or else with the last one.
+ * What ended before is the state of the thread; told again, its end would be taken for that of the run that goes on.
+ */
+export async function replayPlace(
+  database: Sql,
+  organizationId: string,
+  threadId: string,
+): Promise<{ readonly threadSeq: number }> {
+  const [row] = await database.query<{ starts: number; running: number | null; waiting: boolean }>(
+    `SELECT thread.starts,
+       (SELECT min(thread_start) FROM agents.runs run
+        WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.status = 'running') AS running,
+       EXISTS (SELECT FROM agents.runs run
+        WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.status = 'pending') AS waiting
+     FROM agents.threads thread WHERE thread.organization_id = $1 AND thread.thread_id = $2`,
+    [organizationId, threadId],
+    { name: 'agents_replay_place' },
+  );
+  const { starts = 0, running, waiting } = row ?? {};
+  const start = running ?? (waiting ? starts + 1 : Math.max(1, starts));
+  return { threadSeq: beforeStart(start) };
+}

@@ -1,0 +1,97 @@
+/**
+ * Waits until a run has ended and says what became of it, as `wait` and `join` answer it.
+ *
+ * Invariant: no end is missed, and nothing is asked again and again.
+ *
+ *   1. A reader is attached to the run's events: before the run is made, or now.
+ *   2. Now: its row is read after that. Whoever has ended it by then committed so; whoever ends it later publishes the end after that
+ *      commit, which the reader gets.
+ *   3. The end says what is answered, or else the row of the thread does.
+ *   4. A reader that is cut off, or that misses events, does not matter to who only waits: it begins again at 1.
+ */
+
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { RunEnd, StreamHub, StreamReader } from '../streams/stream-ports.ts';
+import { readRunEnd } from './read-run-end.ts';
+
+export interface AwaitedRun {
+  readonly organizationId: string;
+  readonly threadId: string;
+  readonly runId: string;
+}
+
+interface WaitingPorts {
+  readonly hub: StreamHub;
+  readonly database: Database;
+}
+
+/**
+ * @param attached where the run was made after it was attached.
+ * @returns JSON text: the final values, or `{"__error__": {error, message}}`. Undefined where `signal` was aborted first.
+ */
+export async function awaitRunEnd(
+  ports: WaitingPorts,
+  run: AwaitedRun,
+  { attached, signal }: { readonly attached?: StreamReader; readonly signal: AbortSignal },
+): Promise<string | undefined> {
+  let reader = attached;
+  while (!signal.aborted) {
+    if (reader === undefined) {
+      reader = await ports.hub.readRun(run, 'now');
+      const ended = await endInRows(ports.database, run, reader);
+      if (ended !== undefined) return ended;
+    }
+    const end = await endOf(reader, signal);
+    if (end !== undefined) return answerOf(ports.database, run, end);
+    reader = undefined;
+  }
+  return undefined;
+}
+
+async function endInRows(database: Database, run: AwaitedRun, reader: StreamReader): Promise<string | undefined> {
+  let goesOn = false;
+  try {
+    const row = await readRunEnd(database, run.organizationId, run);
+    goesOn = row?.status === 'pending' || row?.status === 'running';
+    if (goesOn) return undefined;
+    return row?.error ? errorText(row.error) : textOf(row?.values);
+  } finally {
+    if (!goesOn) reader.close();
+  }
+}
+
+/** Undefined where the reader was cut off, or closed. */
+async function endOf(reader: StreamReader, signal: AbortSignal): Promise<RunEnd | undefined> {
+  const close = () => reader.close();
+  signal.addEventListener('abort', close);
+  try {
+    if (signal.aborted) return undefined;
+    for await (const { isEnd, data } of reader) {
+      if (isEnd) return JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
+    }
+  } catch (error) {
+    if (!isRunlakeError(error) || !cutOff.has(error.code)) throw error;
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+  return undefined;
+}
+
+const cutOff: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_INCOMPLETE']);
+
+async function answerOf(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
+  if (end.error !== undefined) return errorText(end.error);
+  if (end.values !== undefined) return textOf(JSON.stringify(end.values));
+  return textOf((await readRunEnd(database, run.organizationId, run))?.values);
+}
+
+/** Clients look for a field in it: null would break them. */
+function textOf(values: string | null | undefined): string {
+  return values === null || values === undefined || values === 'null' ? '{}' : values;
+}
+
+function errorText(error: { readonly error: string; readonly message: string }): string {
+  return JSON.stringify({ __error__: error });
+}

@@ -1,0 +1,53 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { RequiredMetadata } from '../auth/access-filter.ts';
+import { cancelLocked } from './cancel-run.ts';
+import { lockThread } from './lock-thread.ts';
+import type { CancelAction } from './run.ts';
+
+/** Runs named of one thread, or all that wait or run. */
+export type RunsToCancel =
+  | { readonly threadId: string; readonly runIds: readonly string[] }
+  | {
+      readonly status: 'pending' | 'running' | 'all';
+      /** What the metadata of their threads has to hold. Default: runs of all threads. */
+      readonly ofThreads?: RequiredMetadata | undefined;
+    };
+
+/**
+ * Stops several runs, those of a thread together.
+ *
+ * @throws THREAD_NOT_FOUND, RUN_NOT_FOUND: then none of the named ones is stopped.
+ */
+export async function cancelRuns(
+  database: Database,
+  organizationId: string,
+  which: RunsToCancel,
+  action: CancelAction,
+): Promise<void> {
+  if ('threadId' in which) {
+    await database.transaction(async (tx) => {
+      const thread = await lockThread(tx, organizationId, which.threadId);
+      if (thread === undefined || thread.hidden) throw fault('THREAD_NOT_FOUND', { thread: which.threadId });
+      await cancelLocked(tx, organizationId, which, action);
+    });
+    return;
+  }
+  const statuses = which.status === 'all' ? ['pending', 'running'] : [which.status];
+  const of = (where: string) => `SELECT thread_id, run_id FROM agents.runs
+    WHERE organization_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
+  const reached = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.organization_id = $1
+    AND thread.thread_id = runs.thread_id AND thread.metadata @> $3)`;
+  const rows = await database.query<{ thread_id: string }>(of(reached), [
+    organizationId,
+    statuses,
+    which.ofThreads ?? {},
+  ]);
+  for (const threadId of new Set(rows.map(({ thread_id }) => thread_id))) {
+    await database.transaction(async (tx) => {
+      if ((await lockThread(tx, organizationId, threadId)) === undefined) return;
+      const now = await tx.query<{ run_id: string }>(of('AND thread_id = $3'), [organizationId, statuses, threadId]);
+      await cancelLocked(tx, organizationId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
+    });
+  }
+}

@@ -1,0 +1,30 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { endWaitingRuns } from './end-waiting-runs.ts';
+import { lockThread, settleThreadStatus } from './lock-thread.ts';
+
+/**
+ * Deletes a run, but not what it has stored in its thread. One that waits ends by it; one that runs has to be cancelled first.
+ *
+ * @throws RUN_NOT_FOUND, THREAD_BUSY while it runs.
+ */
+export async function deleteRun(
+  database: Database,
+  organizationId: string,
+  { threadId, runId }: { readonly threadId: string; readonly runId: string },
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    await lockThread(tx, organizationId, threadId);
+    const [run] = await tx.query<{ status: string }>(
+      'SELECT status FROM agents.runs WHERE organization_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed',
+      [organizationId, threadId, runId],
+    );
+    if (run === undefined) throw fault('RUN_NOT_FOUND', { run: runId });
+    if (run.status === 'running') throw fault('THREAD_BUSY', { thread: threadId });
+    await endWaitingRuns(tx, organizationId, threadId, { runIds: [runId], remove: true });
+    const ids = [organizationId, runId];
+    await tx.execute('DELETE FROM agents.runs WHERE organization_id = $1 AND run_id = $2 AND end_published', ids);
+    await tx.execute('UPDATE agents.runs SET removed = true WHERE organization_id = $1 AND run_id = $2', ids);
+    await settleThreadStatus(tx, organizationId, threadId);
+  });
+}

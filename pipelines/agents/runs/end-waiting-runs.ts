@@ -1,0 +1,32 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { rollbackCheckpoints } from '../checkpoints/rollback-checkpoints.ts';
+import { threadKey } from '../checkpoints/thread-key.ts';
+import { noteWebhook } from '../webhooks/note-webhook.ts';
+import type { RunKwargs } from './run.ts';
+
+/**
+ * Ends runs of a thread that wait, as interrupted, under its lock. With `remove` nobody sees them any more, and what an earlier start
+ * of one has stored is taken back. Whoever publishes ends is told. The result is how many there were.
+ */
+export async function endWaitingRuns(
+  tx: Sql,
+  organizationId: string,
+  threadId: string,
+  { runIds, remove }: { /** Absent: all. */ readonly runIds?: readonly string[]; readonly remove: boolean },
+): Promise<number> {
+  const rows = await tx.query<{ run_id: string; attempt: number; kwargs: RunKwargs }>(
+    `UPDATE agents.runs run SET status = 'interrupted', removed = $4, lease_token = NULL,
+       ended_at = clock_timestamp(), updated_at = clock_timestamp(), end_published = false
+     WHERE organization_id = $1 AND thread_id = $2 AND status = 'pending' AND ($3::uuid[] IS NULL OR run_id = ANY ($3))
+     RETURNING run_id, attempt, kwargs`,
+    [organizationId, threadId, runIds ?? null, remove],
+    { name: 'agents_end_waiting' },
+  );
+  if (rows.length === 0) return 0;
+  for (const row of rows) {
+    if (remove && row.attempt > 0) await rollbackCheckpoints(tx, threadKey(organizationId, threadId), row.run_id);
+    await noteWebhook(tx, { organizationId, runId: row.run_id, webhook: row.kwargs.webhook });
+  }
+  await tx.execute("SELECT pg_notify('agent_ends', '')");
+  return rows.length;
+}

@@ -1,0 +1,81 @@
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { rollbackCheckpoints } from '../checkpoints/rollback-checkpoints.ts';
+import { threadKey } from '../checkpoints/thread-key.ts';
+import { noteWebhook } from '../webhooks/note-webhook.ts';
+import { lockThread, settleThreadStatus } from './lock-thread.ts';
+import type { RunKwargs } from './run.ts';
+import type { ClaimedRun, RunFailure } from './run-row.ts';
+
+/** Starts that may end without a word before a run is given up. */
+export const mostLosses = 3;
+
+export type HeldRun = Pick<ClaimedRun, 'organizationId' | 'threadId' | 'runId' | 'leaseToken'>;
+
+interface GivingBack {
+  readonly alone: boolean;
+  readonly countLoss: boolean;
+}
+
+/**
+ * Gives a run back, to be started again by anybody. Without the lease nothing happens. A start that was lost counts; the third is
+ * the end of the run. One that was to be cancelled ends.
+ */
+export async function releaseRun(database: Database, run: HeldRun, how: GivingBack): Promise<void> {
+  await database.transaction((tx) => giveBack(tx, run, { ...how, onlyExpired: false }));
+}
+
+/** For {@link releaseRun} and the sweep: `onlyExpired` asks once more, under the lock, whether the lease has run out. */
+export async function giveBack(
+  tx: Sql,
+  { organizationId, threadId, runId, leaseToken }: HeldRun,
+  { alone, countLoss, onlyExpired }: GivingBack & { readonly onlyExpired: boolean },
+): Promise<void> {
+  await lockThread(tx, organizationId, threadId);
+  const [row] = await tx.query<{ status: string; removed: boolean; kwargs: RunKwargs }>(
+    giveBackSql,
+    [organizationId, runId, leaseToken, countLoss ? 1 : 0, mostLosses, JSON.stringify(lost), alone, onlyExpired],
+    { name: 'agents_release_run' },
+  );
+  if (row === undefined) return;
+  const { status, removed, kwargs } = row;
+  if (removed) await rollbackCheckpoints(tx, threadKey(organizationId, threadId), runId);
+  else if (status !== 'pending') {
+    const error = status === 'error' ? JSON.stringify(lost) : null;
+    await tx.execute(
+      `UPDATE agents.threads SET rest_status = $3, error = $4, state_updated_at = clock_timestamp()
+       WHERE organization_id = $1 AND thread_id = $2`,
+      [organizationId, threadId, error === null ? 'idle' : 'error', error],
+    );
+  }
+  if (status !== 'pending') {
+    const error = status === 'error' ? lost.message : undefined;
+    await noteWebhook(tx, { organizationId, runId, webhook: kwargs.webhook, error });
+  }
+  await settleThreadStatus(tx, organizationId, threadId);
+  await tx.execute("SELECT pg_notify('agent_runs', ''), pg_notify('agent_ends', '')");
+}
+
+const giveBackSql = `
+UPDATE agents.runs run SET
+  losses = run.losses + $4::int,
+  status = next.status,
+  removed = coalesce(run.cancel_action = 'rollback', false),
+  error = CASE WHEN next.status = 'error' THEN $6::json END,
+  alone = run.alone OR $7,
+  lease_token = NULL,
+  lease_until = NULL,
+  ended_at = CASE WHEN next.status <> 'pending' THEN clock_timestamp() END,
+  end_published = CASE WHEN next.status <> 'pending' THEN false END,
+  updated_at = clock_timestamp()
+FROM (
+  SELECT CASE WHEN cancel_action IS NOT NULL THEN 'interrupted' WHEN losses + $4::int >= $5::int THEN 'error' ELSE 'pending' END AS status
+  FROM agents.runs WHERE organization_id = $1 AND run_id = $2
+) next
+WHERE run.organization_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND run.status = 'running'
+  AND (NOT $8::boolean OR run.lease_until <= clock_timestamp())
+RETURNING run.status, run.removed, run.kwargs`;
+
+const lost: RunFailure = {
+  error: 'RunLost',
+  message: `The process that executed the run was lost ${mostLosses} times: the run is given up.`,
+};

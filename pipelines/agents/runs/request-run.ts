@@ -1,0 +1,78 @@
+import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { resolveAssistant } from '../assistants/resolve-assistant.ts';
+import type { AgentUser } from '../auth/agent-user.ts';
+import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
+import type { WebhookRules } from '../webhooks/webhook-rules.ts';
+import { createRun, type ThreadAccess } from './create-run.ts';
+import { requireCheckpoint } from './require-checkpoint.ts';
+import type { Run } from './run.ts';
+import { type RunRequest, readRunRequest } from './run-request.ts';
+
+export interface RequestPorts {
+  readonly organizationId: string;
+  readonly database: Database;
+  readonly hub: StreamHub;
+  /** Tells the executor of this process. */
+  readonly wake: () => void;
+  /** Undefined: nothing calls webhooks, so that they are refused. */
+  readonly webhooks?: WebhookRules;
+}
+
+export interface RequestedRun {
+  readonly request: RunRequest;
+  /** Undefined: without a thread, on one made for it alone. */
+  readonly threadId: string | undefined;
+  readonly sender: { readonly userId: string; readonly keyId: string; readonly workspaceId: string | undefined };
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** Who asks, where a project's own authentication says so. */
+  readonly user?: AgentUser | undefined;
+  /** Which threads those may run on. Default: all. */
+  readonly threadAccess?: ThreadAccess | undefined;
+}
+
+export interface MadeRun {
+  readonly organizationId: string;
+  readonly run: Run;
+  readonly cancelOnDisconnect: boolean;
+}
+
+/** Makes a run. @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, FIELD_NOT_BUILT, WEBHOOK_INVALID */
+export async function requestRun(ports: RequestPorts, requested: RequestedRun): Promise<MadeRun> {
+  return make(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
+}
+
+/** Makes a run with a reader that was attached before, and so misses nothing. @throws as {@link requestRun} does. */
+export async function requestFollowedRun(
+  ports: RequestPorts,
+  requested: RequestedRun,
+): Promise<MadeRun & { readonly reader: StreamReader }> {
+  const ids = { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() };
+  const reader = await ports.hub.readRun({ organizationId: ports.organizationId, ...ids }, 'now');
+  try {
+    return { ...(await make(ports, requested, ids)), reader };
+  } catch (error) {
+    reader.close();
+    throw error;
+  }
+}
+
+async function make(
+  { database, organizationId, wake, webhooks }: RequestPorts,
+  { request, threadId, sender, headers, user, threadAccess }: RequestedRun,
+  ids: { readonly runId: string; readonly threadId: string },
+): Promise<MadeRun> {
+  const assistant = await resolveAssistant(database, organizationId, request.assistant_id);
+  const stateless = threadId === undefined;
+  const origin = { assistant, ...ids, stateless, userId: sender.userId, headers, webhooks, user };
+  const { cancelOnDisconnect, ...wanted } = readRunRequest(request, origin);
+  const { checkpoint } = wanted.kwargs;
+  if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
+  const { workspaceId } = sender;
+  const run = await createRun(database, organizationId, {
+    ...{ assistant, ...wanted, ...ids, stateless, threadAccess },
+    ...(workspaceId !== undefined && { sender: { ...sender, workspaceId } }),
+  });
+  wake();
+  return { organizationId, run, cancelOnDisconnect };
+}

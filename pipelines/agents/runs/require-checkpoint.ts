@@ -1,0 +1,29 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { threadKey } from '../checkpoints/thread-key.ts';
+import type { CheckpointChoice } from './run.ts';
+
+/**
+ * The library takes a checkpoint that is not there for an empty thread, without a word. A thread that has run and has no checkpoint
+ * here at all is of a graph that keeps its own, which is not asked.
+ *
+ * @throws CHECKPOINT_NOT_FOUND
+ */
+export async function requireCheckpoint(
+  sql: Sql,
+  organizationId: string,
+  threadId: string,
+  { checkpoint_id: id, checkpoint_ns: namespace = '' }: CheckpointChoice,
+): Promise<void> {
+  if (id === undefined) return;
+  const [row] = await sql.query<{ found: boolean }>(
+    `SELECT EXISTS (
+        SELECT FROM agents.checkpoints WHERE thread_id = $3 AND checkpoint_ns = $4 AND checkpoint_id = $5
+      ) OR (
+        NOT EXISTS (SELECT FROM agents.checkpoints WHERE thread_id = $3)
+        AND EXISTS (SELECT FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND starts > 0)
+      ) AS found`,
+    [organizationId, threadId, threadKey(organizationId, threadId), namespace, id],
+  );
+  if (row?.found !== true) throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: id });
+}

@@ -1,0 +1,116 @@
+import type { MultitaskStrategy, Run, RunKwargs, RunStatus } from './run.ts';
+
+/** Columns of `agents.runs` that a {@link Run} is made of. */
+export const runColumns =
+  'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
+
+/** A run as it is stored is as it is shown. */
+export type RunRow = Run;
+
+/** Who a run is of, as runs of traces name them. */
+export interface RunSender {
+  readonly workspaceId: string;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
+/** A run of which this process holds the lease. */
+export interface ClaimedRun {
+  readonly organizationId: string;
+  readonly threadId: string;
+  readonly runId: string;
+  readonly assistantId: string;
+  readonly graphId: string;
+  /** From 1. */
+  readonly attempt: number;
+  readonly leaseToken: string;
+  /** Starts of runs on the thread so far, this one included. */
+  readonly threadStart: number;
+  /** The head of the thread when the run was first started; undefined: there was none. */
+  readonly baseCheckpointId: string | undefined;
+  /** Whether it has to be alone in its worker. */
+  readonly alone: boolean;
+  readonly kwargs: RunKwargs;
+}
+
+/** What a client is told of a run that failed. */
+export interface RunFailure {
+  /** Name of the class of the error. */
+  readonly error: string;
+  readonly message: string;
+}
+
+/** A run whose final state is committed. */
+export interface EndedRun {
+  readonly organizationId: string;
+  readonly threadId: string;
+  readonly runId: string;
+  readonly assistantId: string;
+  readonly graphId: string;
+  /** 0: it was never started. */
+  readonly attempt: number;
+  readonly threadStart: number;
+  readonly status: Exclude<RunStatus, 'pending' | 'running'>;
+  readonly error?: RunFailure;
+  /** JSON text of the state at the end, where the run left one. */
+  readonly values?: string;
+  readonly kwargs: RunKwargs;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly multitaskStrategy: MultitaskStrategy;
+  readonly sender?: RunSender;
+  readonly createdAt: string;
+  readonly startedAt: string;
+  readonly endedAt: string;
+  /** Rolled back. */
+  readonly removed: boolean;
+  /** The graph waits, for an answer or to go on. */
+  readonly interrupted?: boolean;
+}
+
+/** Of an ended row and, where its thread still shows what this run left, the thread's values. */
+export const endedColumns = `run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
+  run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
+  coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed`;
+
+export interface EndedRow {
+  readonly organization_id: string;
+  readonly thread_id: string;
+  readonly run_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly attempt: number;
+  readonly thread_start: number;
+  readonly status: EndedRun['status'];
+  readonly error: RunFailure | null;
+  readonly kwargs: RunKwargs;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly multitask_strategy: MultitaskStrategy;
+  readonly sender: RunSender | null;
+  readonly created_at: string;
+  readonly started_at: string;
+  readonly ended_at: string;
+  readonly removed: boolean;
+}
+
+export function toEndedRun(row: EndedRow, values: string | null | undefined): EndedRun {
+  return {
+    organizationId: row.organization_id,
+    threadId: row.thread_id,
+    runId: row.run_id,
+    assistantId: row.assistant_id,
+    graphId: row.graph_id,
+    attempt: row.attempt,
+    threadStart: row.thread_start,
+    status: row.status,
+    ...(row.error && { error: row.error }),
+    ...(values != null && { values }),
+    kwargs: row.kwargs,
+    metadata: row.metadata,
+    multitaskStrategy: row.multitask_strategy,
+    ...(row.sender && { sender: row.sender }),
+    createdAt: row.created_at,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+    removed: row.removed,
+  };
+}

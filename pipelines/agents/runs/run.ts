@@ -1,0 +1,65 @@
+/** A run and its parts, with the names that they have on the wire. Source: SPEC 2.10, 4.5; openapi/agent-server.json. */
+
+export const runStatuses = ['pending', 'running', 'success', 'error', 'timeout', 'interrupted'] as const;
+export type RunStatus = (typeof runStatuses)[number];
+
+export const multitaskStrategies = ['reject', 'enqueue', 'interrupt', 'rollback'] as const;
+export type MultitaskStrategy = (typeof multitaskStrategies)[number];
+
+export type CancelAction = 'interrupt' | 'rollback';
+
+export type Durability = 'sync' | 'async' | 'exit';
+
+export interface RunCommand {
+  readonly update?: unknown;
+  readonly resume?: unknown;
+  readonly goto?: unknown;
+}
+
+/** Config of a run or an assistant, as LangChain's RunnableConfig. */
+export interface GraphConfig {
+  readonly tags?: readonly string[];
+  readonly recursion_limit?: number;
+  readonly configurable?: Readonly<Record<string, unknown>>;
+  readonly [key: string]: unknown;
+}
+
+/** Which checkpoint a run or a question starts from. */
+export interface CheckpointChoice {
+  readonly checkpoint_id?: string;
+  readonly checkpoint_ns?: string;
+  readonly checkpoint_map?: Readonly<Record<string, string>>;
+}
+
+/** What a run is to do, as it is stored and shown. */
+export interface RunKwargs {
+  readonly input?: unknown;
+  readonly command?: RunCommand;
+  /** Of the assistant and the request together; `configurable` also holds what the headers and the server add. */
+  readonly config: GraphConfig;
+  readonly context?: unknown;
+  readonly stream_mode: readonly string[];
+  readonly subgraphs: boolean;
+  readonly resumable: boolean;
+  readonly interrupt_before?: '*' | readonly string[];
+  readonly interrupt_after?: '*' | readonly string[];
+  readonly checkpoint?: CheckpointChoice;
+  readonly durability: Durability;
+  readonly webhook?: string;
+  readonly feedback_keys?: readonly string[];
+  readonly temporary: boolean;
+  /** `project_name` of the trace; default: the graph's name. */
+  readonly langsmith_tracer?: { readonly project_name?: string; readonly example_id?: string };
+}
+
+export interface Run {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly status: RunStatus;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly kwargs: RunKwargs;
+  readonly multitask_strategy: MultitaskStrategy;
+}

@@ -1,0 +1,91 @@
+import {
+  BaseStore,
+  type GetOperation,
+  type Item,
+  type ListNamespacesOperation,
+  type Operation,
+  type OperationResults,
+  type PutOperation,
+  type SearchItem,
+  type SearchOperation,
+} from '@langchain/langgraph-checkpoint';
+import type pg from 'pg';
+import { sqlThrough } from '../../../infra/postgres/connection.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { deleteItems } from './delete-items.ts';
+import { getItems } from './get-items.ts';
+import { listNamespaces } from './list-namespaces.ts';
+import { putItems } from './put-items.ts';
+import { searchItems } from './search-items.ts';
+import type { FoundItem, StoreRules } from './store-item.ts';
+
+/**
+ * The store of graph code: what one organisation remembers. Of a batch, what is read is read before anything of it is written; all
+ * reads by key go together, all writes go together, and so do all deletions.
+ */
+export class AgentStore extends BaseStore {
+  readonly #sql: Sql;
+  readonly #organizationId: string;
+  readonly #rules: StoreRules;
+
+  constructor(pool: pg.Pool, organizationId: string, rules: StoreRules) {
+    super();
+    this.#sql = sqlThrough((text, params, options) =>
+      pool.query({ text, values: [...(params ?? [])], ...(options?.name !== undefined && { name: options.name }) }),
+    );
+    this.#organizationId = organizationId;
+    this.#rules = rules;
+  }
+
+  /** @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE */
+  override async batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
+    const results: unknown[] = operations.map(() => undefined);
+    const places = operations.map((operation, place) => ({ operation, place }));
+    const gets = places.filter((one): one is Placed<GetOperation> => isGet(one.operation));
+    const puts = places.filter((one): one is Placed<PutOperation> => isPut(one.operation)).map((one) => one.operation);
+    const [sql, organizationId, rules] = [this.#sql, this.#organizationId, this.#rules];
+
+    const read = async () => {
+      const keys = gets.map(({ operation }) => operation);
+      const items = await getItems(sql, organizationId, keys, rules.refreshOnRead);
+      for (const [order, { place }] of gets.entries()) results[place] = items[order] && shown(items[order]);
+    };
+    const look = async ({ operation, place }: Placed<Operation>) => {
+      if (isSearch(operation)) {
+        const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation;
+        const search = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
+        results[place] = (await searchItems(sql, organizationId, rules, search)).map(shown);
+      } else if (isList(operation)) {
+        const { matchConditions = [], maxDepth, limit, offset } = operation;
+        const matches = matchConditions.map(({ matchType: side, path: labels }) => ({ side, labels }));
+        results[place] = await listNamespaces(sql, organizationId, { matches, maxDepth, limit, offset });
+      }
+    };
+    await Promise.all([read(), ...places.map(look)]);
+
+    const last = [...new Map(puts.map((put) => [JSON.stringify([put.namespace, put.key]), put])).values()];
+    const stored = last.flatMap(({ value, ...rest }) => (value === null ? [] : [{ ...rest, value }]));
+    await putItems(sql, organizationId, rules, stored);
+    await deleteItems(
+      sql,
+      organizationId,
+      last.filter(({ value }) => value === null),
+    );
+    return results as OperationResults<Op>;
+  }
+}
+
+interface Placed<Op> {
+  readonly operation: Op;
+  readonly place: number;
+}
+
+const isSearch = (operation: Operation): operation is SearchOperation => 'namespacePrefix' in operation;
+const isPut = (operation: Operation): operation is PutOperation => 'value' in operation;
+const isGet = (operation: Operation): operation is GetOperation => 'key' in operation && !isPut(operation);
+const isList = (operation: Operation): operation is ListNamespacesOperation =>
+  !('key' in operation) && !isSearch(operation);
+
+function shown({ created_at, updated_at, namespace, ...item }: FoundItem): Item & SearchItem {
+  return { ...item, namespace: [...namespace], createdAt: new Date(created_at), updatedAt: new Date(updated_at) };
+}

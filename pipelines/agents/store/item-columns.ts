@@ -1,0 +1,44 @@
+// Pieces of the statements on `agents.store_items`. Times are written out here, because graph code has connections of its own.
+
+const time = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS ${column}`;
+
+export const itemColumns = `namespace, key, value, ${time('created_at')}, ${time('updated_at')}`;
+
+/** What has run out is not there any more, deleted or not. */
+export const live = '(expires_at IS NULL OR expires_at > now())';
+
+/** Lists of labels go in as JSON, since Postgres has no arrays of lists of different lengths. */
+export const labels = (json: string) =>
+  `ARRAY(SELECT label FROM json_array_elements_text(${json}::json) WITH ORDINALITY AS labels (label, place) ORDER BY place)`;
+
+/** Conditions of a statement, with their parameters numbered as they come. */
+export class Conditions {
+  readonly values: unknown[];
+  readonly #texts: string[] = [];
+
+  constructor(...values: unknown[]) {
+    this.values = values;
+  }
+
+  /** `$1` and so on: the place of a value. */
+  bind(value: unknown): string {
+    return `$${this.values.push(value)}`;
+  }
+
+  add(text: string): void {
+    this.#texts.push(text);
+  }
+
+  get text(): string {
+    return this.#texts.map((text) => ` AND ${text}`).join('');
+  }
+
+  /** Items below `prefix` lie together in the order of the key; of those beside them the last condition lets none through. */
+  under(prefix: readonly string[]): void {
+    if (prefix.length === 0) return;
+    const first = this.bind(prefix);
+    const beyond = this.bind([...prefix.slice(0, -1), `${prefix.at(-1)}\u{10ffff}`]);
+    this.add(`namespace >= ${first}::text[] AND namespace < ${beyond}::text[]`);
+    this.add(`namespace[1:${prefix.length}] = ${first}::text[]`);
+  }
+}

@@ -1,0 +1,33 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { Conditions, live } from './item-columns.ts';
+
+export interface NamespaceSearch {
+  /** Labels that namespaces begin or end with; `*` stands for any label. */
+  readonly matches: readonly { readonly side: 'prefix' | 'suffix'; readonly labels: readonly string[] }[];
+  /** Longer namespaces are cut to so many labels. */
+  readonly maxDepth?: number | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** Namespaces that have items, each once, in the order of their labels. */
+export async function listNamespaces(sql: Sql, organizationId: string, search: NamespaceSearch): Promise<string[][]> {
+  const conditions = new Conditions(organizationId);
+  for (const { side, labels } of search.matches) {
+    conditions.add(`cardinality(namespace) >= ${conditions.bind(labels.length)}`);
+    for (const [place, label] of labels.entries()) {
+      if (label === '*') continue;
+      const at = side === 'prefix' ? `${place + 1}` : `cardinality(namespace) - ${labels.length - place - 1}`;
+      conditions.add(`namespace[${at}] = ${conditions.bind(label.replaceAll('\0', ''))}`);
+    }
+    const stars = labels.indexOf('*');
+    if (side === 'prefix') conditions.under(stars < 0 ? labels : labels.slice(0, stars));
+  }
+  const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;
+  const rows = await sql.query<{ namespace: string[] }>(
+    `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE organization_id = $1 AND ${live}${conditions.text}
+     ORDER BY 1 LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`,
+    conditions.values,
+  );
+  return rows.map(({ namespace }) => namespace);
+}

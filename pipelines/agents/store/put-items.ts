@@ -1,0 +1,85 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { jsonbText } from '../checkpoints/jsonb-text.ts';
+import { labels } from './item-columns.ts';
+import { checkKey, checkNamespace, type StoreKey, type StoreRules } from './store-item.ts';
+import { textsOfItem } from './texts-of-item.ts';
+import { embedTexts } from './unit-vectors.ts';
+
+export interface NewItem extends StoreKey {
+  readonly value: Readonly<Record<string, unknown>>;
+  /** Paths to put in the index instead of the usual ones; false: none. */
+  readonly index?: false | readonly string[] | undefined;
+  /** Minutes until it is gone. Null: never. Left out: as the rules say. */
+  readonly ttl?: number | null | undefined;
+}
+
+/**
+ * Stores items, each in place of what was there, in one statement. Of two with one key the last is stored.
+ *
+ * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_EMBEDDER_UNUSABLE
+ */
+export async function putItems(
+  sql: Sql,
+  organizationId: string,
+  rules: StoreRules,
+  items: readonly NewItem[],
+): Promise<void> {
+  for (const { namespace, key } of items) {
+    checkNamespace(namespace);
+    checkKey(key);
+  }
+  const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
+  if (last.length === 0) return;
+  const texts = last.flatMap((item, place) =>
+    textsOfItem(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, place })),
+  );
+  const vectors = await embedTexts(
+    rules,
+    texts.map(({ text }) => text),
+  );
+  const values = last.map((item) => JSON.stringify(item.value));
+  await sql.execute(
+    putSql,
+    [
+      organizationId,
+      last.map((item) => JSON.stringify(item.namespace)),
+      last.map((item) => item.key),
+      values,
+      values.map(jsonbText),
+      last.map((item) => (item.ttl === undefined ? (rules.defaultTtlMinutes ?? null) : item.ttl)),
+      texts.map(({ place }) => place + 1),
+      texts.map(({ path }) => path),
+      vectors.map((vector) => `{${vector.join(',')}}`),
+    ],
+    { name: 'agents_put_items' },
+  );
+}
+
+/** Vectors that are written anew and those that go are different rows, as the parts of one statement have to be. */
+const putSql = `
+WITH given AS MATERIALIZED (
+  SELECT place, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
+  FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
+    WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, place)
+),
+vectors AS MATERIALIZED (
+  SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
+  FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (place, path, embedding) JOIN given USING (place)
+),
+items AS (
+  INSERT INTO agents.store_items (organization_id, namespace, key, value, searchable, ttl_minutes, expires_at)
+  SELECT $1, namespace, key, value::json, searchable::jsonb, ttl, now() + ttl * interval '1 minute' FROM given
+  ON CONFLICT (organization_id, namespace, key) DO UPDATE SET value = EXCLUDED.value, searchable = EXCLUDED.searchable,
+    ttl_minutes = EXCLUDED.ttl_minutes, expires_at = EXCLUDED.expires_at, updated_at = now()
+),
+gone AS (
+  DELETE FROM agents.store_vectors old USING given
+  WHERE old.organization_id = $1 AND old.namespace = given.namespace AND old.key = given.key
+    AND NOT EXISTS (
+      SELECT FROM vectors
+      WHERE vectors.namespace = old.namespace AND vectors.key = old.key AND vectors.path = old.path
+    )
+)
+INSERT INTO agents.store_vectors (organization_id, namespace, key, path, embedding)
+SELECT $1, namespace, key, path, embedding FROM vectors
+ON CONFLICT (organization_id, namespace, key, path) DO UPDATE SET embedding = EXCLUDED.embedding`;

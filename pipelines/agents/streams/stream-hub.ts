@@ -1,0 +1,93 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
+import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import { streamEvents } from '../../../schemas/topics.ts';
+import { readRunStream } from '../../streams/read-run-stream.ts';
+import { readThreadStream } from '../../streams/read-thread-stream.ts';
+import { type FollowedStream, FollowingReader } from './following-reader.ts';
+import { PlaceInRun, PlaceInThread } from './reading-place.ts';
+import { RecentRecords } from './recent-records.ts';
+import { StoredWatch } from './stored-watch.ts';
+import type { StreamHub } from './stream-ports.ts';
+
+export interface StreamHubOptions {
+  readonly log: Pick<EventLog, 'tail' | 'stored' | 'position'>;
+  readonly warehouse: Warehouse;
+  /** What recent records may take up. Default: 64 MiB. */
+  readonly recentBytes?: number;
+  /** How long a hole in a stream is waited for, or the storing of what is older than the recent records. Default: 10 s. */
+  readonly patienceMs?: number;
+}
+
+/** Longer than a stream can be resumed after its end, and than the sink is usually behind. */
+const recentAgeMs = 150_000;
+/** Of whose attempts the latest is remembered. */
+const recentRuns = 20_000;
+const dropOldEveryMs = 10_000;
+const page = { limitRows: 2_000, limitBytes: 2 * 1024 * 1024 };
+const askEveryMs = 20;
+
+/**
+ * The readers of this process, over one tail of the log. Resolves when the tail has caught up.
+ * @throws what the log throws where it cannot be read.
+ */
+export async function openStreamHub(options: StreamHubOptions): Promise<StreamHub> {
+  const { log, warehouse, recentBytes = 64 * 1024 * 1024, patienceMs = 10_000 } = options;
+  const recent = new RecentRecords({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
+  const tail = await log.tail(streamEvents, { sinceMs: recentAgeMs, onRecords: (records) => recent.add(records) });
+  recent.beginAt(tail.from);
+  const stored = new StoredWatch(log);
+  const readers = new Set<FollowingReader>();
+  const dropping = setInterval(() => recent.dropOld(), dropOldEveryMs).unref();
+
+  async function arrived(signal: AbortSignal): Promise<void> {
+    const startedAtMs = performance.now();
+    const position = await log.position(streamEvents).catch(() => ({}));
+    while (!tail.passed(position) && !signal.aborted && performance.now() - startedAtMs < patienceMs) {
+      await pause(askEveryMs);
+    }
+  }
+
+  function follow(stream: Pick<FollowedStream, 'key' | 'place' | 'fromStored' | 'runId' | 'readPage'>) {
+    const reader: FollowingReader = new FollowingReader({
+      ...stream,
+      recent,
+      stored,
+      patienceMs,
+      arrived,
+      onClosed: () => readers.delete(reader),
+    });
+    readers.add(reader);
+    return reader;
+  }
+
+  return {
+    async readRun({ organizationId, threadId, runId }, from) {
+      const place = new PlaceInRun(from);
+      return follow({
+        key: `${organizationId}:${threadId}`,
+        place,
+        fromStored: from !== 'now',
+        runId,
+        readPage: (signal) =>
+          readRunStream(warehouse, { organizationId, threadId, runId, after: place.after, ...page, signal }),
+      });
+    },
+    async readThread({ organizationId, threadId }, from) {
+      const place = new PlaceInThread(from);
+      return follow({
+        key: `${organizationId}:${threadId}`,
+        place,
+        fromStored: from !== 'now',
+        runId: undefined,
+        readPage: (signal) =>
+          readThreadStream(warehouse, { organizationId, threadId, after: place.after, ...page, signal }),
+      });
+    },
+    async close() {
+      clearInterval(dropping);
+      for (const reader of readers) reader.close();
+      await tail.close();
+    },
+  };
+}

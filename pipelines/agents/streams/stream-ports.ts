@@ -1,0 +1,110 @@
+/** How runs stream and how readers follow them, in whichever process either is. */
+import type { RunStatus } from '../runs/run.ts';
+import type { Chunk } from '../workers/worker-pool.ts';
+
+export interface RunStreamStart {
+  readonly organizationId: string;
+  readonly threadId: string;
+  readonly runId: string;
+  readonly attempt: number;
+  /** `starts` of the thread: events are numbered from here times 2^32. */
+  readonly threadStart: number;
+  /** Stored for readers that come back: `stream_resumable`. */
+  readonly kept: boolean;
+}
+
+/** Writes the events of one attempt. Numbers them from 1. */
+export interface RunStreamWriter {
+  /** Resolves when the log has room for more; a failure to publish surfaces at {@link RunStreamWriter.settled}. */
+  write(chunks: readonly Chunk[]): Promise<void>;
+  /** Resolves when all that was written is durable where it is kept, else when the log has it. @throws what the log throws. */
+  settled(): Promise<void>;
+}
+
+export interface RunStreamEnd {
+  /**
+   * JSON text of {@link RunEnd}: what those who wait for the run answer, without asking the database. It is the data of the
+   * event that has `isEnd`.
+   */
+  readonly data: Uint8Array;
+  /** When the run ended, in microseconds since 1970. */
+  readonly endedAtMicros: number;
+}
+
+/** What the end of a run says. */
+export interface RunEnd {
+  readonly status: RunStatus;
+  /** Whether the graph waits, for an answer or to go on. */
+  readonly interrupted?: boolean;
+  /** Of a run that failed: what a client is told. */
+  readonly error?: { readonly error: string; readonly message: string };
+  /** The state at the end; left out where it is large, and then read from the row of the thread. */
+  readonly values?: unknown;
+}
+
+export interface StreamPublisher {
+  open(start: RunStreamStart): RunStreamWriter;
+  /**
+   * Publishes that nothing of the run follows; its final state is committed. Repeating it is harmless, from any process: the end
+   * stands after every event of its attempt, and a repeat is the same in every field. @throws what the log throws.
+   */
+  publishEnd(end: RunStreamStart & RunStreamEnd): Promise<void>;
+}
+
+/** One event as a reader gets it. */
+export interface StreamedEvent {
+  readonly runId: string;
+  readonly attempt: number;
+  readonly seq: number;
+  readonly threadSeq: number;
+  readonly mode: string;
+  readonly event: string;
+  readonly namespace: string;
+  /** JSON text in UTF-8. */
+  readonly data: Uint8Array;
+  /** Of the run: nothing follows. */
+  readonly isEnd: boolean;
+  readonly createdAtMicros: number;
+}
+
+/**
+ * Where a reader goes on: `start` with what is kept and what this process still has of the rest; `now` with what reaches this
+ * process after it has attached; or behind an event.
+ */
+export type RunReadFrom = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
+export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
+
+/**
+ * A reader that is attached. Iterate once. Ends after the end of the run, which it gives too (readers of a thread: never by
+ * themselves). Readers of a thread get ends as well, save those of runs that were never started; an end may come after the first
+ * events of the next run.
+ *
+ * A reader that attached after the end was published would wait for ever where that end is not kept, or not any more. So whoever
+ * attaches looks at the row of the run once, afterwards: has it ended, the reader is told to `finish`.
+ *
+ * @throws STREAM_READER_TOO_SLOW where what it did not take in time is nowhere any more, STREAM_INCOMPLETE where events are
+ *   missing for good.
+ */
+export interface StreamReader extends AsyncIterable<StreamedEvent> {
+  /**
+   * Says that nothing more is published than what is in the log now: the reader ends after that. Resolves when it knows where
+   * that is; the iteration goes on meanwhile.
+   */
+  finish(): Promise<void>;
+  /** Ends it where it stands. */
+  close(): void;
+}
+
+export interface StreamHub {
+  /** Resolves when it is attached: every event published from then on reaches the reader. */
+  readRun(
+    run: { readonly organizationId: string; readonly threadId: string; readonly runId: string },
+    from: RunReadFrom,
+  ): Promise<StreamReader>;
+  readThread(
+    thread: { readonly organizationId: string; readonly threadId: string },
+    from: ThreadReadFrom,
+  ): Promise<StreamReader>;
+  /** Ends all readers where they stand. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,28 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
+import { threadKey } from '../checkpoints/thread-key.ts';
+import { lockThread } from '../runs/lock-thread.ts';
+import type { Thread } from './thread.ts';
+import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+
+/** A new thread with the state and its history, without the runs. @throws THREAD_NOT_FOUND */
+export async function copyThread(database: Database, organizationId: string, threadId: string): Promise<Thread> {
+  const copyId = uuidv7();
+  return database.transaction(async (tx) => {
+    await lockThread(tx, organizationId, threadId);
+    const [row] = await tx.query<ThreadRow>(
+      `INSERT INTO agents.threads (organization_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
+         interrupts, error, ttl_strategy, ttl_minutes, expires_at)
+       SELECT organization_id, $3, rest_status, rest_status, metadata, config, values, searchable_values, interrupts, error,
+         ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
+       FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden
+       RETURNING ${threadColumns}`,
+      [organizationId, threadId, copyId],
+    );
+    if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+    await copyCheckpoints(tx, threadKey(organizationId, threadId), threadKey(organizationId, copyId));
+    return toThread(row);
+  });
+}

@@ -1,0 +1,36 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { requireStorableJson } from './storable-json.ts';
+import type { ThreadStatus } from './thread.ts';
+
+export interface ThreadFilter {
+  readonly ids?: readonly string[];
+  /** Holds these members. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Of the state after the last run. */
+  readonly values?: Readonly<Record<string, unknown>>;
+  readonly status?: ThreadStatus;
+}
+
+export async function countThreads(database: Sql, organizationId: string, filter: ThreadFilter): Promise<number> {
+  const [row] = await database.query<{ total: number }>(
+    `SELECT count(*) AS total FROM agents.threads WHERE ${fitting}`,
+    filterParams(organizationId, filter),
+  );
+  return Number(row?.total ?? 0);
+}
+
+/** Condition on the columns of `agents.threads`, with {@link filterParams} as $1 to $5. */
+export const fitting = `organization_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
+  AND ($3::jsonb IS NULL OR metadata @> $3::jsonb) AND ($4::jsonb IS NULL OR searchable_values @> $4::jsonb)
+  AND ($5::text IS NULL OR status = $5)`;
+
+export function filterParams(organizationId: string, { ids, metadata, values, status }: ThreadFilter): unknown[] {
+  requireStorableJson(metadata ?? null, ['body', 'metadata']);
+  requireStorableJson(values ?? null, ['body', 'values']);
+  return [organizationId, ids ?? null, asked(metadata), asked(values), status ?? null];
+}
+
+/** An empty object asks for nothing. */
+function asked(members: Readonly<Record<string, unknown>> | undefined): object | null {
+  return members === undefined || Object.keys(members).length === 0 ? null : members;
+}

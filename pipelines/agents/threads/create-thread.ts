@@ -1,0 +1,39 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { readThread } from './read-thread.ts';
+import { requireStorableJson } from './storable-json.ts';
+import type { Thread, TtlStrategy } from './thread.ts';
+import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+
+export interface ThreadTtl {
+  readonly minutes: number;
+  readonly strategy: TtlStrategy;
+}
+
+export interface NewThread {
+  /** Default: a new one. */
+  readonly threadId?: string;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly ifExists: 'raise' | 'do_nothing';
+  readonly ttl?: ThreadTtl;
+}
+
+/** Makes a thread. @throws THREAD_EXISTS, INVALID_REQUEST for metadata that cannot be stored. */
+export async function createThread(
+  database: Sql,
+  organizationId: string,
+  { threadId = uuidv7(), metadata, ifExists, ttl }: NewThread,
+): Promise<Thread> {
+  requireStorableJson(metadata, ['body', 'metadata']);
+  const [row] = await database.query<ThreadRow>(
+    `INSERT INTO agents.threads (organization_id, thread_id, metadata, ttl_minutes, ttl_strategy, expires_at)
+     VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $4 * interval '1 minute')
+     ON CONFLICT DO NOTHING RETURNING ${threadColumns}`,
+    [organizationId, threadId, metadata, ttl?.minutes ?? null, ttl?.strategy ?? null],
+    { name: 'agents_create_thread' },
+  );
+  if (row !== undefined) return toThread(row);
+  if (ifExists === 'raise') throw fault('THREAD_EXISTS', { thread: threadId });
+  return readThread(database, organizationId, threadId);
+}

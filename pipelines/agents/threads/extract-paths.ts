@@ -1,0 +1,51 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Thread } from './thread.ts';
+
+const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
+const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
+
+/** Parts of a thread by a path such as `values.messages[-1].content`; null where there is nothing. */
+export function extractPaths(thread: Thread, paths: Readonly<Record<string, string>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(paths).map(([alias, path]) => [alias, valueAt(thread, path)]));
+}
+
+/**
+ * Checks paths before any thread is read.
+ *
+ * @throws INVALID_REQUEST that names the path.
+ */
+export function checkPaths(paths: Readonly<Record<string, string>>): void {
+  const fields = Object.entries(paths).flatMap(([alias, path]) =>
+    stepsOf(path) === undefined
+      ? [{ loc: ['body', 'extract', alias], msg: `must be a path that begins with ${roots.join(', ')}`, type: 'path' }]
+      : [],
+  );
+  if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields });
+}
+
+function valueAt(thread: Thread, path: string): unknown {
+  let at: unknown = thread;
+  for (const key of stepsOf(path) ?? []) {
+    if (Array.isArray(at)) at = typeof key === 'number' ? at.at(key) : undefined;
+    else at = isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined;
+  }
+  return at ?? null;
+}
+
+/** Names of fields and places in lists; undefined where `path` is none. */
+function stepsOf(path: string): (string | number)[] | undefined {
+  const root = roots.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
+  if (root === undefined) return undefined;
+  const steps: (string | number)[] = [root];
+  step.lastIndex = root.length;
+  while (step.lastIndex < path.length) {
+    const match = step.exec(path);
+    if (match === null) return undefined;
+    steps.push(match[1] ?? Number(match[2]));
+  }
+  return steps;
+}
+
+function isObject(value: unknown): value is Record<string | number, unknown> {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,47 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+
+export interface ThreadHold {
+  /** Under which the saver writes. */
+  readonly token: string;
+  release(): Promise<void>;
+}
+
+/**
+ * Holds a thread for at most `ms`, to write its state outside a run: no run of it is claimed meanwhile.
+ * @throws THREAD_NOT_FOUND; THREAD_BUSY where a run waits or runs, or somebody else holds it.
+ */
+export async function holdThread(
+  database: Sql,
+  organizationId: string,
+  threadId: string,
+  ms: number,
+): Promise<ThreadHold> {
+  const [row] = await database.query<{ write_token: string | null; held: boolean }>(
+    `WITH thread AS (
+       SELECT organization_id, thread_id, status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
+       FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
+     ), held AS (
+       UPDATE agents.threads SET write_token = gen_random_uuid(), write_until = clock_timestamp() + $3 * interval '1 millisecond'
+       FROM thread WHERE thread.free AND threads.organization_id = thread.organization_id AND threads.thread_id = thread.thread_id
+       RETURNING write_token
+     )
+     SELECT (SELECT write_token FROM held) AS write_token FROM thread`,
+    [organizationId, threadId, ms],
+  );
+  if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  if (row.write_token === null) throw fault('THREAD_BUSY', { thread: threadId });
+  const token = row.write_token;
+  return {
+    token,
+    async release() {
+      await database.query(
+        `WITH released AS (
+           UPDATE agents.threads SET write_token = NULL, write_until = NULL
+           WHERE organization_id = $1 AND thread_id = $2 AND write_token = $3
+         ) SELECT pg_notify('agent_runs', '')`,
+        [organizationId, threadId, token],
+      );
+    },
+  };
+}

@@ -1,0 +1,26 @@
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { searchableText } from './searchable-text.ts';
+import type { Interrupt } from './thread.ts';
+
+/** Writes what clients see of a thread whose state was written outside a run. */
+export async function noteThreadState(
+  database: Sql,
+  organizationId: string,
+  threadId: string,
+  state: {
+    readonly values: unknown;
+    readonly next: readonly string[];
+    readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
+  },
+): Promise<void> {
+  const text = JSON.stringify(state.values ?? null);
+  const rest = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
+  await database.execute(
+    `UPDATE agents.threads SET values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
+       status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
+       expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
+       updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
+     WHERE organization_id = $1 AND thread_id = $2`,
+    [organizationId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest],
+  );
+}

@@ -1,0 +1,29 @@
+import type { Database } from '../../../infra/postgres/database.ts';
+import { keepLatestCheckpoint } from '../checkpoints/keep-latest-checkpoint.ts';
+import { threadKey } from '../checkpoints/thread-key.ts';
+import { removeThreads } from './delete-thread.ts';
+import type { TtlStrategy } from './thread.ts';
+
+/**
+ * Deletes threads, or all of their history but the newest state. Those that there are none of, and with `keep_latest` those that are
+ * busy, are left out. The result is how many were pruned.
+ */
+export async function pruneThreads(
+  database: Database,
+  organizationId: string,
+  { threadIds, strategy }: { readonly threadIds: readonly string[]; readonly strategy: TtlStrategy },
+): Promise<number> {
+  return database.transaction(async (tx) => {
+    if (strategy === 'delete') return removeThreads(tx, organizationId, threadIds);
+    const rows = await tx.query<{ thread_id: string }>(
+      `SELECT thread_id FROM agents.threads
+       WHERE organization_id = $1 AND thread_id = ANY ($2::uuid[]) AND NOT hidden AND status <> 'busy'
+         AND (write_until IS NULL OR write_until <= clock_timestamp())
+       ORDER BY thread_id FOR UPDATE`,
+      [organizationId, threadIds],
+    );
+    const keys = rows.map((row) => threadKey(organizationId, row.thread_id));
+    if (keys.length > 0) await keepLatestCheckpoint(tx, keys);
+    return rows.length;
+  });
+}

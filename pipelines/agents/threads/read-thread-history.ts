@@ -1,0 +1,27 @@
+import type { CheckpointChoice } from '../runs/run.ts';
+import { readThread } from './read-thread.ts';
+import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
+
+export interface HistoryQuestion {
+  readonly limit: number;
+  /** Only states older than this checkpoint. */
+  readonly before?: CheckpointChoice;
+  /** Of the subgraph of this checkpoint. */
+  readonly checkpoint?: CheckpointChoice;
+  /** Only states whose metadata holds all of it. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * States of a thread, newest first, as JSON text; none where no graph ran on it yet.
+ *
+ * @throws THREAD_NOT_FOUND, and what {@link ThreadPorts.pool} throws.
+ */
+export async function readThreadHistory(
+  ports: ThreadPorts,
+  threadId: string,
+  question: HistoryQuestion,
+): Promise<string> {
+  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.organizationId, threadId));
+  return thread === undefined ? '[]' : ports.pool.ask({ kind: 'history', thread, ...question });
+}

@@ -1,0 +1,38 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { CheckpointChoice } from '../runs/run.ts';
+import { readThread } from './read-thread.ts';
+import type { ThreadState } from './thread.ts';
+import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
+
+const emptyState: ThreadState = {
+  values: {},
+  next: [],
+  tasks: [],
+  checkpoint: null,
+  parent_checkpoint: null,
+  metadata: {},
+  created_at: null,
+  interrupts: [],
+};
+
+/**
+ * The state of a thread at its head or at a checkpoint, as JSON text; an empty one where no graph ran on it yet.
+ *
+ * @throws THREAD_NOT_FOUND, CHECKPOINT_NOT_FOUND, and what {@link ThreadPorts.pool} throws.
+ */
+export async function readThreadState(
+  ports: ThreadPorts,
+  threadId: string,
+  { checkpoint, subgraphs }: { readonly checkpoint?: CheckpointChoice; readonly subgraphs: boolean },
+): Promise<string> {
+  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.organizationId, threadId));
+  if (thread !== undefined) {
+    const text = await ports.pool.ask({ kind: 'state', thread, subgraphs, ...(checkpoint && { checkpoint }) });
+    // Of a graph that keeps nothing.
+    if (text !== 'null') return text;
+  }
+  if (checkpoint?.checkpoint_id !== undefined) {
+    throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint.checkpoint_id });
+  }
+  return JSON.stringify(emptyState);
+}

@@ -1,0 +1,15 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import type { Thread } from './thread.ts';
+import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+
+/** A thread, with its `ttl` where it has one. Hidden ones are not found. @throws THREAD_NOT_FOUND */
+export async function readThread(database: Sql, organizationId: string, threadId: string): Promise<Thread> {
+  const [row] = await database.query<ThreadRow>(
+    `SELECT ${threadColumns} FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden`,
+    [organizationId, threadId],
+    { name: 'agents_read_thread' },
+  );
+  if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  return toThread(row);
+}

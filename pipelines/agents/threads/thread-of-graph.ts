@@ -1,0 +1,37 @@
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { resolveAssistant } from '../assistants/resolve-assistant.ts';
+import type { ThreadOfGraph, WorkerPool } from '../workers/worker-pool.ts';
+import type { Thread } from './thread.ts';
+
+/** What questions about a thread need. */
+export interface ThreadPorts {
+  readonly database: Database;
+  readonly organizationId: string;
+  readonly pool: Pick<WorkerPool, 'ask'>;
+}
+
+/**
+ * The thread as graph code is asked about it: with the graph of its first run, or of its metadata, and the configuration of its
+ * assistant. Undefined where it has no graph yet.
+ */
+export async function threadOfGraph(
+  { database, organizationId }: ThreadPorts,
+  { thread_id: threadId, metadata }: Thread,
+): Promise<ThreadOfGraph | undefined> {
+  const { graph_id: graphId, assistant_id: assistantId } = metadata;
+  if (typeof graphId !== 'string') return undefined;
+  const config = await configOf(typeof assistantId === 'string' ? assistantId : graphId);
+  return { organizationId, threadId, graphId, config };
+
+  /** The assistant may be gone, and metadata is whatever a client says. */
+  async function configOf(idOrGraphId: string): Promise<object> {
+    try {
+      const assistant = await resolveAssistant(database, organizationId, idOrGraphId);
+      return assistant.graph_id === graphId ? assistant.config : {};
+    } catch (error) {
+      if (isRunlakeError(error) && error.code === 'ASSISTANT_NOT_FOUND') return {};
+      throw error;
+    }
+  }
+}

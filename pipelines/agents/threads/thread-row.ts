@@ -1,0 +1,16 @@
+import type { Thread, TtlStrategy } from './thread.ts';
+
+/** Columns of `agents.threads` that a {@link Thread} is made of. */
+export const threadColumns =
+  'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error, ttl_strategy, ttl_minutes, expires_at';
+
+export type ThreadRow = Omit<Thread, 'ttl'> & {
+  readonly ttl_strategy: TtlStrategy | null;
+  readonly ttl_minutes: number | null;
+  readonly expires_at: string | null;
+};
+
+export function toThread({ ttl_strategy: strategy, ttl_minutes, expires_at, ...thread }: ThreadRow): Thread {
+  if (strategy === null || ttl_minutes === null || expires_at === null) return thread;
+  return { ...thread, ttl: { strategy, ttl_minutes, expires_at } };
+}

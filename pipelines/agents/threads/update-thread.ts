@@ -1,0 +1,33 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import type { ThreadTtl } from './create-thread.ts';
+import { requireStorableJson } from './storable-json.ts';
+import type { Thread } from './thread.ts';
+import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+
+export interface ThreadChange {
+  /** Merged, key by key. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Null: it lives for ever. */
+  readonly ttl?: ThreadTtl | null;
+}
+
+/** @throws THREAD_NOT_FOUND, INVALID_REQUEST for metadata that cannot be stored. */
+export async function updateThread(
+  database: Sql,
+  organizationId: string,
+  threadId: string,
+  { metadata = {}, ttl }: ThreadChange,
+): Promise<Thread> {
+  requireStorableJson(metadata, ['body', 'metadata']);
+  const [row] = await database.query<ThreadRow>(
+    `UPDATE agents.threads SET metadata = metadata || $3, updated_at = clock_timestamp(),
+       ttl_minutes = CASE WHEN $4::boolean THEN $5::float8 ELSE ttl_minutes END,
+       ttl_strategy = CASE WHEN $4::boolean THEN $6::text ELSE ttl_strategy END,
+       expires_at = clock_timestamp() + CASE WHEN $4::boolean THEN $5::float8 ELSE ttl_minutes END * interval '1 minute'
+     WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden RETURNING ${threadColumns}`,
+    [organizationId, threadId, metadata, ttl !== undefined, ttl?.minutes ?? null, ttl?.strategy ?? null],
+  );
+  if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  return toThread(row);
+}

@@ -1,0 +1,118 @@
+/**
+ * Delivers webhooks.
+ *
+ * Invariant: a webhook that was noted is sent until it is accepted, refused for good or given up, whatever dies meanwhile; it may be
+ * sent more than once.
+ *
+ *   1. One statement takes those that are due the longest and that no other process has (SKIP LOCKED), counts the attempt, and
+ *      moves the time at which they are due behind the time that sending takes.
+ *   2. Each is sent.
+ *   3. One that was accepted goes; one that failed is due again after a pause, or is given up. Only the attempt counted in step 1
+ *      may say so.
+ *
+ * A crash after 1 leaves it to whoever looks after that time; what was given up goes a day later.
+ */
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { type SendPorts, sendWebhook } from './send-webhook.ts';
+import { signWebhook } from './sign-webhook.ts';
+import type { WebhookRules } from './webhook-rules.ts';
+
+export interface DeliveryPorts extends SendPorts {
+  readonly database: Database;
+  readonly organizationId: string;
+  readonly rules: WebhookRules;
+  /** What signatures are made with. */
+  readonly secret: string;
+  readonly logger: Logger;
+  readonly now: () => Date;
+}
+
+export interface TakenWebhook {
+  readonly run_id: string;
+  readonly url: string;
+  /** JSON. */
+  readonly body: string;
+  /** This one included. */
+  readonly attempts: number;
+}
+
+/** After each failed attempt; the last of ten is an hour after the first. */
+const pausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
+const mostAttempts = pausesSeconds.length + 1;
+const keptForMs = 24 * 3_600_000;
+
+const after = (now: Date, ms: number) => new Date(now.getTime() + ms).toISOString();
+
+/** Takes webhooks that are due, at most so many. */
+export function takeWebhooks(
+  { database, organizationId, now, timeoutMs }: DeliveryPorts,
+  count: number,
+): Promise<readonly TakenWebhook[]> {
+  return database.query<TakenWebhook>(
+    `UPDATE agents.webhooks SET attempts = attempts + 1, due_at = $4
+     WHERE organization_id = $1 AND run_id IN (
+       SELECT run_id FROM agents.webhooks WHERE organization_id = $1 AND given_up_at IS NULL AND due_at <= $2
+       ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
+     RETURNING run_id, url, body::text, attempts`,
+    [organizationId, now().toISOString(), count, after(now(), timeoutMs * 3)],
+  );
+}
+
+/** Sends one that was taken, and notes what came of it. */
+export async function deliverWebhook(ports: DeliveryPorts, taken: TakenWebhook): Promise<void> {
+  const { database, organizationId, logger } = ports;
+  const result = await attempt(ports, taken);
+  const own = [organizationId, taken.run_id, taken.attempts];
+  const condition = 'organization_id = $1 AND run_id = $2 AND attempts = $3';
+  if (result.ok) {
+    await database.execute(`DELETE FROM agents.webhooks WHERE ${condition}`, own);
+    return;
+  }
+  const pauseSeconds = result.final ? undefined : pausesSeconds[taken.attempts - 1];
+  const { run_id: runId, attempts } = taken;
+  logger.warn({ runId, attempts, reason: result.reason, pauseSeconds }, 'a webhook was not delivered');
+  const column = pauseSeconds === undefined ? 'given_up_at' : 'due_at';
+  await database.execute(`UPDATE agents.webhooks SET ${column} = $4, last_error = $5 WHERE ${condition}`, [
+    ...own,
+    after(ports.now(), (pauseSeconds ?? 0) * 1_000),
+    result.reason,
+  ]);
+}
+
+async function attempt(ports: DeliveryPorts, { url, body, attempts }: TakenWebhook) {
+  const { rules, secret, now } = ports;
+  // Processes died with it.
+  if (attempts > mostAttempts) return { ok: false, final: true, reason: 'it was never answered' } as const;
+  try {
+    // They may have changed since.
+    rules.check(url);
+  } catch (error) {
+    return { ok: false, final: true, reason: (error as Error).message } as const;
+  }
+  const sentAt = now();
+  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(sentAt.toISOString())}}`;
+  const headers = {
+    ...rules.headers,
+    'content-type': 'application/json',
+    'x-runlake-signature': signWebhook(secret, sent, sentAt.getTime()),
+  };
+  return sendWebhook(ports, url, headers, sent);
+}
+
+/** How long until the next one is due, in milliseconds; undefined where none is. */
+export async function msToNextWebhook({ database, organizationId, now }: DeliveryPorts): Promise<number | undefined> {
+  const [row] = await database.query<{ due: string | null }>(
+    'SELECT min(due_at) AS due FROM agents.webhooks WHERE organization_id = $1 AND given_up_at IS NULL',
+    [organizationId],
+  );
+  return row?.due ? Math.max(0, Date.parse(row.due) - now().getTime()) : undefined;
+}
+
+/** Removes those that were given up a day ago. */
+export async function forgetWebhooks({ database, organizationId, now }: DeliveryPorts): Promise<void> {
+  await database.execute('DELETE FROM agents.webhooks WHERE organization_id = $1 AND given_up_at < $2', [
+    organizationId,
+    after(now(), -keptForMs),
+  ]);
+}

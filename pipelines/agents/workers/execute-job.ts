@@ -1,0 +1,142 @@
+import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isLeaseLost } from '../checkpoints/leased-saver.ts';
+import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import type { LoadedGraph } from '../graphs/load-graph.ts';
+import { eventChunk } from './event-chunk.ts';
+import type { EventLoopTurn } from './event-loop-turn.ts';
+import { libraryCommand, libraryConfig } from './run-config.ts';
+import type { RunCredit } from './run-credit.ts';
+import type { SaverFor } from './saver-for.ts';
+import { keptState, streamedState } from './state-of-run.ts';
+import type { StoreFor } from './store-for.ts';
+import { streamGraph } from './stream-graph.ts';
+import { ThreadSaver } from './thread-saver.ts';
+import type { ToWorker } from './worker-messages.ts';
+import type { Chunk, RunOutcome } from './worker-pool.ts';
+
+type Job = Extract<ToWorker, { kind: 'run' }>['job'];
+
+export interface JobPorts {
+  readonly graph: LoadedGraph;
+  readonly saverFor: SaverFor;
+  readonly storeFor: StoreFor;
+  readonly maxEventBytes: number;
+  readonly credit: RunCredit;
+  /** Aborted with the outcome as its reason, when the run is to stop. */
+  readonly stop: AbortController;
+  readonly send: (chunk: Chunk) => void;
+  readonly turn: EventLoopTurn;
+}
+
+/** Runs one attempt in this process. Never rejects. What a graph does after its abort writes nothing: the lease ends with the run. */
+export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome> {
+  const { saverFor, credit, stop } = ports;
+  const { signal } = stop;
+  const { organizationId, threadId, runId, attempt, graphId, assistantId, leaseToken, start } = job;
+  const saver = new ThreadSaver(saverFor({ leaseToken, runId, attempt, graphId, assistantId }), organizationId, {
+    blank: start.kind === 'input' && start.checkpoint === 'none',
+    onFailure: (error) => {
+      if (hidesLostLease(error)) stop.abort('fenced');
+    },
+  });
+  let graph: CompiledGraph | undefined;
+  let states: unknown;
+  try {
+    const config = configOf(job);
+    graph = await ports.graph.instance(config);
+    graph.checkpointer ??= saver;
+    graph.store ??= ports.storeFor(organizationId);
+    await checkPlace(job, saver);
+    const request = {
+      modes: job.kwargs.stream_mode,
+      subgraphs: job.kwargs.subgraphs,
+      runId,
+      options: { ...config, signal, ...stops(job) },
+    };
+    for await (const streamed of streamGraph(graph, inputOf(job), request)) {
+      if (streamed.mode === '') {
+        states = streamed.data;
+        continue;
+      }
+      const chunk = eventChunk(streamed, ports.maxEventBytes);
+      await credit.room();
+      if (signal.aborted) break;
+      credit.sent(chunk.data.byteLength);
+      ports.send(chunk);
+      await ports.turn.ifLong();
+    }
+    if (signal.aborted) return { kind: signal.reason };
+    const state = graph.checkpointer ? await keptState(graph, threadId) : streamedState(states);
+    return { kind: 'finished', ...state };
+  } catch (error) {
+    if (hidesLostLease(error)) return { kind: 'fenced' };
+    if (hides(error, isDatabaseAway)) return { kind: 'lost', blame: 'outside', message: databaseAway };
+    if (signal.aborted) return { kind: signal.reason };
+    const kept = graph?.checkpointer ? await keptState(graph, threadId).catch(() => undefined) : undefined;
+    return { kind: 'failed', ...describe(error), ...(kept && { values: kept.values }) };
+  }
+}
+
+function configOf({ kwargs, start, threadId, runId, graphId, assistantId, attempt }: Job) {
+  const from = start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
+  const ids = { run_id: runId, graph_id: graphId, assistant_id: assistantId };
+  const config = libraryConfig(kwargs.config, {
+    threadId,
+    ...(from !== undefined && { checkpoint: from }),
+    configurable: ids,
+  });
+  return {
+    ...config,
+    metadata: { ...(config.metadata as object | undefined), ...ids, thread_id: threadId, run_attempt: attempt },
+    ...(kwargs.context !== undefined && kwargs.context !== null && { context: kwargs.context }),
+  };
+}
+
+function inputOf({ kwargs, start }: Job): unknown {
+  if (start.kind === 'continue') return null;
+  if (kwargs.command !== undefined && kwargs.command !== null) return libraryCommand(kwargs.command);
+  return kwargs.input ?? null;
+}
+
+function stops({ kwargs }: Job): object {
+  return {
+    durability: kwargs.durability,
+    ...(kwargs.interrupt_before !== undefined && { interruptBefore: kwargs.interrupt_before }),
+    ...(kwargs.interrupt_after !== undefined && { interruptAfter: kwargs.interrupt_after }),
+  };
+}
+
+/** The library starts from nothing, without a word, where the checkpoint that it is given does not exist. */
+async function checkPlace({ start, threadId }: Job, saver: ThreadSaver): Promise<void> {
+  const from = start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
+  if (from?.checkpoint_id === undefined) return;
+  const { checkpoint_id, checkpoint_ns = '' } = from;
+  const found = await saver.getTuple({ configurable: { thread_id: threadId, checkpoint_ns, checkpoint_id } });
+  if (found !== undefined) return;
+  throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint_id });
+}
+
+/** The library wraps what happens while several tasks end. */
+function hides(error: unknown, sought: (each: unknown) => boolean, depth = 0): boolean {
+  if (!(error instanceof Error) || depth > 5) return false;
+  if (sought(error)) return true;
+  const inner = error instanceof AggregateError ? error.errors : [];
+  return [error.cause, ...inner].some((each) => hides(each, sought, depth + 1));
+}
+
+const hidesLostLease = (error: unknown) => hides(error, isLeaseLost);
+
+/** That state could not be stored is no fault of the graph: its run begins another attempt. */
+const isDatabaseAway = (error: unknown) => isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
+const databaseAway = 'The database that keeps its state was away for too long.';
+
+function describe(error: unknown): { readonly error: string; readonly message: string } {
+  if (isRunlakeError(error)) return { error: nameOf(error.code), message: error.message };
+  if (error instanceof Error) return { error: error.name, message: error.message };
+  return { error: 'Error', message: String(error) };
+}
+
+/** As classes of errors are named: `CHECKPOINT_NOT_FOUND` is `CheckpointNotFound`. */
+function nameOf(code: string): string {
+  return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
+}

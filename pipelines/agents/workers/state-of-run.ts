@@ -1,0 +1,26 @@
+import type { CompiledGraph, SnapshotTask } from '../graphs/compiled-graph.ts';
+import type { Interrupt } from '../threads/thread.ts';
+import { graphJson } from './graph-json.ts';
+
+export interface StateOfRun {
+  readonly values: string;
+  readonly next: readonly string[];
+  readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
+}
+
+/** The head of the thread as it is kept. @throws what the saver throws. */
+export async function keptState(graph: CompiledGraph, threadId: string): Promise<StateOfRun> {
+  const { values, next, tasks } = await graph.getState({ configurable: { thread_id: threadId } });
+  return { values: graphJson(values ?? {}), next: [...next], interrupts: interruptsOf(tasks) };
+}
+
+/** The last state that the graph streamed, for one that keeps none. Nothing can be resumed then. */
+export function streamedState(values: unknown): StateOfRun {
+  return { values: graphJson(values ?? {}), next: [], interrupts: {} };
+}
+
+/** By the id of the task that waits. Plain data, for it leaves this process as it is. */
+export function interruptsOf(tasks: readonly SnapshotTask[]): Record<string, readonly Interrupt[]> {
+  const waiting = tasks.filter((task) => task.interrupts !== undefined && task.interrupts.length > 0);
+  return Object.fromEntries(waiting.map((task) => [task.id, JSON.parse(graphJson(task.interrupts)) as Interrupt[]]));
+}

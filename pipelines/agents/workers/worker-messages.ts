@@ -1,0 +1,53 @@
+/** What the front and its worker processes tell each other, over IPC with advanced serialisation. Private to this folder. */
+import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
+import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
+import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
+import type { Chunk, GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
+
+export interface WorkerSetup {
+  readonly graphs: readonly GraphSource[];
+  /** Of the one process that answers for custom authentication; its fault is called `auth`. */
+  readonly auth?: ExportReference;
+  /** With the folder from which the path in it starts. Absent: no index, and nothing runs out. */
+  readonly store?: GraphsFile['store'] & { readonly folder: string };
+  /** Postgres; absent: state lives in this process alone. */
+  readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
+  readonly maxConnections: number;
+  readonly maxEventBytes: number;
+  /** Bytes of events that may be on the way to the front for one run. */
+  readonly creditBytes: number;
+  readonly beatMs: number;
+}
+
+export type ToWorker =
+  | { readonly kind: 'setup'; readonly setup: WorkerSetup }
+  | { readonly kind: 'run'; readonly key: number; readonly job: Omit<RunJob, 'alone' | 'timeoutMs'> }
+  | { readonly kind: 'cancel'; readonly key: number; readonly why: 'cancelled' | 'timeout' }
+  /** So many bytes of the run's events were taken. */
+  | { readonly kind: 'taken'; readonly key: number; readonly bytes: number }
+  | { readonly kind: 'ask'; readonly key: number; readonly request: GraphRequest }
+  | {
+      readonly kind: 'auth';
+      readonly key: number;
+      readonly request: { readonly identify: AuthRequest } | { readonly judge: AuthQuestion };
+    };
+
+export type FromWorker =
+  /** The module of this graph is imported next: if nothing follows, it is what ended the process. */
+  | { readonly kind: 'loading'; readonly graphId: string }
+  | { readonly kind: 'ready'; readonly faults: Readonly<Record<string, string>> }
+  | { readonly kind: 'beat' }
+  | { readonly kind: 'chunks'; readonly key: number; readonly chunks: readonly Chunk[] }
+  | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
+  | { readonly kind: 'answer'; readonly key: number; readonly json: string }
+  | { readonly kind: 'refusal'; readonly key: number; readonly refusal: Refusal }
+  /** Something was thrown outside of any run: the process ends. */
+  | { readonly kind: 'dying'; readonly reason: string }
+  /** What the langgraph.json names for all graphs cannot be used: the process ends. */
+  | { readonly kind: 'unfit'; readonly refusal: Refusal };
+
+/** An error of the catalogue, as its parts. */
+export interface Refusal {
+  readonly code: ErrorCode;
+  readonly params: Readonly<Record<string, string | number>>;
+}

@@ -1,0 +1,181 @@
+/**
+ * A process that runs graph code.
+ *
+ * Invariant: nothing that graph code does is heard outside but through the messages of `worker-messages.ts`, and the front draws its
+ * own conclusions from silence and from the end of this process.
+ *
+ *   1. `setup` comes. The embedder of the store is loaded: where it cannot be used, this process says so and ends. Modules of graphs
+ *      are imported one after the other, each announced before; what cannot be used is a fault of that graph.
+ *   2. `ready` tells the faults. Runs and questions come and go, several at once.
+ *   3. A beat each second says that the event loop turns.
+ *   4. What is thrown outside of any run ends the process, with a last word. So does the end of the front: at once where the event
+ *      loop turns, else by `parent-watch.ts`.
+ */
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
+import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
+import { answerRequest } from '../requests/answer-request.ts';
+import { loadEmbedder } from '../store/load-embedder.ts';
+import type { StoreRules } from '../store/store-item.ts';
+import { storeRules } from '../store/store-rules.ts';
+import { EventLoopTurn } from './event-loop-turn.ts';
+import { executeJob } from './execute-job.ts';
+import { openConnections } from './graph-connections.ts';
+import { Outbox } from './outbox.ts';
+import { watchParent } from './parent-watch.ts';
+import { refusalOf } from './refusal.ts';
+import { RunCredit } from './run-credit.ts';
+import { openSavers, type SaverFor } from './saver-for.ts';
+import { openStores, type StoreFor } from './store-for.ts';
+import { isFailedWrite } from './thread-saver.ts';
+import type { FromWorker, ToWorker, WorkerSetup } from './worker-messages.ts';
+
+interface RunHere {
+  readonly credit: RunCredit;
+  readonly stop: AbortController;
+}
+
+// Kept from graph code, which may put its own in their place.
+const send = process.send?.bind(process);
+const end = process.exit.bind(process);
+if (send === undefined) throw fault('INTERNAL', {}, { cause: 'worker-process.ts is started by the pool of workers' });
+
+const outbox = new Outbox((messages) => void send(messages));
+const turn = new EventLoopTurn();
+const graphs = new Map<string, LoadedGraph>();
+const runs = new Map<number, RunHere>();
+let setup: WorkerSetup;
+let saverFor: SaverFor;
+let storeFor: StoreFor;
+let rules: StoreRules;
+let faults: Record<string, string> = {};
+let auth: LoadedAuth | undefined;
+
+process.on('disconnect', () => end(0));
+process.on('uncaughtException', (error) => die(error));
+process.on('unhandledRejection', (error) => {
+  // What is left of a run that was stopped, or will say so at the end of its run.
+  if (!isFailedWrite(error) && !(error instanceof Error && error.name === 'AbortError')) die(error);
+});
+process.on('message', (messages: readonly ToWorker[]) => {
+  for (const message of messages) hear(message);
+});
+watchParent();
+
+function hear(message: ToWorker): void {
+  switch (message.kind) {
+    case 'setup':
+      void start(message.setup);
+      return;
+    case 'run':
+      void run(message);
+      return;
+    case 'cancel': {
+      const here = runs.get(message.key);
+      here?.stop.abort(message.why);
+      here?.credit.letGo();
+      return;
+    }
+    case 'taken':
+      runs.get(message.key)?.credit.taken(message.bytes);
+      return;
+    case 'ask':
+      void answer(message);
+      return;
+    case 'auth':
+      void answerAuth(message);
+  }
+}
+
+async function start(given: WorkerSetup): Promise<void> {
+  setup = given;
+  setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
+  try {
+    rules = await rulesOf(setup);
+  } catch (error) {
+    send!([{ kind: 'unfit', refusal: refusalOf({ kind: 'embed', texts: [] }, error) } satisfies FromWorker], () =>
+      end(70),
+    );
+    return;
+  }
+  const connections = openConnections(setup);
+  saverFor = openSavers(connections);
+  storeFor = openStores(connections, rules);
+  for (const source of setup.graphs) {
+    send!([{ kind: 'loading', graphId: source.graphId } satisfies FromWorker]);
+    try {
+      graphs.set(source.graphId, await loadGraph(source));
+    } catch (error) {
+      faults = { ...faults, [source.graphId]: error instanceof Error ? error.message : String(error) };
+    }
+  }
+  if (setup.auth !== undefined) {
+    try {
+      auth = await loadAuth(setup.auth);
+    } catch (error) {
+      faults = { ...faults, auth: error instanceof Error ? error.message : String(error) };
+    }
+  }
+  outbox.put({ kind: 'ready', faults });
+}
+
+async function rulesOf({ store }: WorkerSetup): Promise<StoreRules> {
+  return storeRules(store ?? {}, store?.index && (await loadEmbedder(store.index.embed, store.folder)));
+}
+
+async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
+  const graph = graphs.get(job.graphId);
+  if (graph === undefined) {
+    const message = faults[job.graphId] ?? `There is no graph '${job.graphId}'.`;
+    outbox.put({ kind: 'ended', key, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
+    return;
+  }
+  const credit = new RunCredit(setup.creditBytes);
+  const stop = new AbortController();
+  runs.set(key, { credit, stop });
+  const outcome = await executeJob(job, {
+    graph,
+    saverFor,
+    storeFor,
+    maxEventBytes: setup.maxEventBytes,
+    credit,
+    stop,
+    send: (chunk) => outbox.put({ kind: 'chunks', key, chunks: [chunk] }),
+    turn,
+  });
+  runs.delete(key);
+  outbox.put({ kind: 'ended', key, outcome });
+}
+
+async function answer({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Promise<void> {
+  try {
+    outbox.put({
+      kind: 'answer',
+      key,
+      json: await answerRequest(request, { graphs, faults, saverFor, storeFor, rules }),
+    });
+  } catch (error) {
+    outbox.put({ kind: 'refusal', key, refusal: refusalOf(request, error) });
+  }
+}
+
+async function answerAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>): Promise<void> {
+  if (auth === undefined) return;
+  const answer = 'identify' in request ? await auth.identify(request.identify) : await auth.judge(request.judge);
+  let json: string;
+  try {
+    json = JSON.stringify(answer);
+  } catch {
+    const refusal = { status: 500, message: 'The custom authentication answered what is not JSON.' };
+    json = JSON.stringify({ allowed: false, refusal });
+  }
+  outbox.put({ kind: 'answer', key, json });
+}
+
+function die(error: unknown): void {
+  const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  outbox.flush();
+  // A channel that is full is not waited for long.
+  setTimeout(() => end(70), 500).unref();
+  send!([{ kind: 'dying', reason } satisfies FromWorker], () => end(70));
+}

@@ -1,0 +1,32 @@
+import { Auth, HTTPException } from '@langchain/langgraph-sdk/auth';
+
+/** `Bearer secret-<name>` is that user. */
+export const auth = new Auth()
+  .authenticate(async (request) => {
+    const token = /^Bearer (\w+)-(\w+)$/.exec(request.headers.get('authorization') ?? '');
+    const name = token?.[2];
+    if (token?.[1] !== process.env.TOKENS || name === undefined) {
+      throw new HTTPException(401, { message: 'no such token' });
+    }
+    if (name === 'slow') await new Promise(() => undefined);
+    if (name === 'banned') throw new HTTPException(451, { message: 'not for you' });
+    if (name === 'broken') throw new Error('a secret of the database');
+    if (name === 'dying') process.exit(3);
+    return { identity: name, display_name: name.toUpperCase(), permissions: [`is:${name}`], plan: 'free' };
+  })
+  .on('*', ({ event, value, user }) => {
+    if (user.identity === 'nobody') return false;
+    if (user.identity === 'confused') return { owner: { $like: 'a' } } as never;
+    if (user.identity === 'root') return true;
+    if (event.endsWith(':create') || event.endsWith(':create_run')) {
+      const made = value as { metadata?: Record<string, unknown> };
+      made.metadata = { ...made.metadata, by: event };
+    }
+    return { owner: user.identity };
+  })
+  .on('crons', ({ user }) => (user.identity === 'root' ? true : { readers: { $contains: user.identity } }))
+  .on('store', ({ value, user }) => {
+    if (user.identity === 'root') return;
+    const item = value as { namespace?: string[] | null };
+    item.namespace = [user.identity, ...(item.namespace ?? [])];
+  });

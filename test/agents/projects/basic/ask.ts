@@ -1,0 +1,21 @@
+import { Annotation, interrupt, StateGraph } from '@langchain/langgraph';
+
+const State = Annotation.Root({ question: Annotation<string>, answer: Annotation<string>, result: Annotation<string> });
+
+const steps = new StateGraph(State)
+  .addNode('prepare', ({ question }) => ({ question: question ?? 'Go on?' }))
+  .addNode('ask', ({ question }) => ({ answer: String(interrupt({ question })) }))
+  .addNode('finish', ({ answer }) => ({ result: `answered: ${answer}` }))
+  .addEdge('__start__', 'prepare')
+  .addEdge('prepare', 'ask')
+  .addEdge('ask', 'finish');
+
+export const graph = steps.compile();
+
+/** Stops before its last node without asking anything. */
+export const pausing = new StateGraph(State)
+  .addNode('first', () => ({ answer: 'first' }))
+  .addNode('second', ({ answer }) => ({ result: `${answer}, second` }))
+  .addEdge('__start__', 'first')
+  .addEdge('first', 'second')
+  .compile({ interruptBefore: ['second'] });

@@ -1,0 +1,49 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { Annotation, StateGraph } from '@langchain/langgraph';
+
+const deeds = {
+  fine: () => {},
+  fail: () => {
+    throw new TypeError('the node failed on purpose');
+  },
+  exit: () => process.exit(3),
+  kill: () => process.kill(process.pid, 'SIGKILL'),
+  throw: () => {
+    setImmediate(() => {
+      throw new RangeError('thrown outside on purpose');
+    });
+    return delay(60_000);
+  },
+  reject: () => {
+    void Promise.reject(new RangeError('rejected outside on purpose'));
+    return delay(60_000);
+  },
+  loop: () => {
+    for (;;);
+  },
+  leak: () => {
+    const kept = [];
+    for (;;) kept.push(new Array(1_000_000).fill(kept.length));
+  },
+  // Hears no cancel.
+  hang: ({ ms = 60_000 }) => delay(ms),
+  large: (_state, config) => config.writer({ text: 'x'.repeat(9 * 1024 * 1024) }),
+  circular: (_state, config) => {
+    const value = {};
+    value.self = value;
+    config.writer(value);
+  },
+};
+
+/** Says `custom` {doing}, waits `afterMs`, then does what `how` names. */
+export const graph = new StateGraph(
+  Annotation.Root({ how: Annotation, afterMs: Annotation, ms: Annotation, done: Annotation }),
+)
+  .addNode('deed', async (state, config) => {
+    config.writer({ doing: state.how });
+    await delay(state.afterMs ?? 0);
+    await deeds[state.how](state, config);
+    return { done: true };
+  })
+  .addEdge('__start__', 'deed')
+  .compile();

@@ -1,0 +1,1 @@
+throw new Error('fails while it is imported, on purpose');

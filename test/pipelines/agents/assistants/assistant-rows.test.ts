@@ -1,0 +1,167 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../../../infra/postgres/database.ts';
+import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
+import { countAssistants } from '../../../../pipelines/agents/assistants/count-assistants.ts';
+import { createAssistant, type NewAssistant } from '../../../../pipelines/agents/assistants/create-assistant.ts';
+import { deleteAssistant } from '../../../../pipelines/agents/assistants/delete-assistant.ts';
+import { ensureSystemAssistants } from '../../../../pipelines/agents/assistants/ensure-system-assistants.ts';
+import { listAssistantVersions } from '../../../../pipelines/agents/assistants/list-assistant-versions.ts';
+import { resolveAssistant } from '../../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { type AssistantSearch, searchAssistants } from '../../../../pipelines/agents/assistants/search-assistants.ts';
+import { setAssistantVersion } from '../../../../pipelines/agents/assistants/set-assistant-version.ts';
+import { updateAssistant } from '../../../../pipelines/agents/assistants/update-assistant.ts';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
+import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
+import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
+import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
+import { leaseMs, openRows, type Rows } from '../runs/run-rows.ts';
+
+let rows: Rows;
+let database: Database;
+let org: string;
+beforeAll(async () => {
+  rows = await openRows();
+  ({ database } = rows);
+});
+afterAll(async () => rows?.stores.close());
+
+const make = (more: Partial<NewAssistant> = {}) =>
+  createAssistant(database, org, { graphId: 'agent', ifExists: 'raise', ...more });
+const missing = { code: 'ASSISTANT_NOT_FOUND', status: 404 };
+const system = { graphId: 'agent', name: 'Agent', description: 'helps', config: { tags: ['a'] } };
+
+describe('assistants', () => {
+  beforeAll(async () => {
+    org = await rows.newOrganization();
+  });
+
+  it('of graphs are there from the start, with fixed ids, and keep what was changed', async () => {
+    await Promise.all([
+      ensureSystemAssistants(database, org, [system]),
+      ensureSystemAssistants(database, org, [system]),
+    ]);
+    const made = await resolveAssistant(database, org, 'agent');
+    expect(made).toMatchObject({
+      graph_id: 'agent',
+      name: 'Agent',
+      description: 'helps',
+      config: { tags: ['a'] },
+      context: null,
+      metadata: { created_by: 'system' },
+      version: 1,
+    });
+    expect(await resolveAssistant(database, org, made.assistant_id.toUpperCase())).toEqual(made);
+    const changed = await updateAssistant(database, org, 'agent', { config: { recursion_limit: 7 } });
+    await ensureSystemAssistants(database, org, [system]);
+    expect(await resolveAssistant(database, org, 'agent')).toEqual(changed);
+    for (const unknown of ['other', randomUUID(), "'; --", '\u0000']) {
+      await expect(resolveAssistant(database, org, unknown)).rejects.toMatchObject(missing);
+    }
+  });
+
+  it('are made once under an id, in their organisation', async () => {
+    const assistantId = randomUUID();
+    const made = await make({ assistantId, name: 'N', context: [1], metadata: { a: 1 }, description: 'd' });
+    expect(made).toMatchObject({ assistant_id: assistantId, name: 'N', context: [1], metadata: { a: 1 }, version: 1 });
+    await expect(make({ assistantId })).rejects.toMatchObject({ code: 'ASSISTANT_EXISTS', status: 409 });
+    expect(await make({ assistantId, name: 'other', ifExists: 'do_nothing' })).toEqual(made);
+    await expect(make({ metadata: { a: '\u0000' } })).rejects.toMatchObject({ code: 'INVALID_REQUEST' });
+    const { foreignOrg } = rows;
+    const foreign: (() => Promise<unknown>)[] = [
+      () => resolveAssistant(database, foreignOrg, assistantId),
+      () => updateAssistant(database, foreignOrg, assistantId, { name: 'x' }),
+      () => setAssistantVersion(database, foreignOrg, assistantId, 1),
+      () => deleteAssistant(database, foreignOrg, assistantId, {}),
+    ];
+    for (const attempt of foreign) await expect(attempt()).rejects.toMatchObject(missing);
+    expect(await listAssistantVersions(database, foreignOrg, assistantId, { limit: 9, offset: 0 })).toEqual([]);
+    expect(await resolveAssistant(database, org, assistantId)).toEqual(made);
+  });
+
+  it('have versions: each change makes one, any can be put in force, and the next number is always new', async () => {
+    const { assistant_id: id } = await make({ metadata: { a: 1 }, context: { x: 1 }, config: { tags: ['one'] } });
+    const second = await updateAssistant(database, org, id, { metadata: { b: 2 }, name: 'two', context: null });
+    expect(second).toMatchObject({
+      version: 2,
+      name: 'two',
+      metadata: { a: 1, b: 2 },
+      context: null,
+      config: { tags: ['one'] },
+    });
+    expect(await setAssistantVersion(database, org, id, 1)).toMatchObject({
+      version: 1,
+      name: 'agent',
+      metadata: { a: 1 },
+      context: { x: 1 },
+    });
+    const changes = [1, 2, 3, 4].map((n) => updateAssistant(database, org, id, { description: `d${n}` }));
+    expect((await Promise.all(changes)).map(({ version }) => version).sort()).toEqual([3, 4, 5, 6]);
+    const versions = await listAssistantVersions(database, org, id, { limit: 3, offset: 2 });
+    expect(versions.map(({ version }) => version)).toEqual([4, 3, 2]);
+    expect(versions[2]).not.toHaveProperty('updated_at');
+    const withB = await listAssistantVersions(database, org, id, { metadata: { b: 2 }, limit: 9, offset: 0 });
+    expect(withB.map(({ version }) => version)).toEqual([2]);
+    await expect(setAssistantVersion(database, org, id, 99)).rejects.toMatchObject(missing);
+  });
+
+  it.each([
+    { deleteThreads: false, what: 'with their runs' },
+    { deleteThreads: true, what: 'with their threads' },
+  ])('go $what', async ({ deleteThreads }) => {
+    const other = await make();
+    const gone: Assistant = await make();
+    const [shared, own] = [await rows.newThread(org), await rows.newThread(org)];
+    const running = await rows.run(own, { assistant: gone }, org);
+    const claims = await claimRuns(database, org, { slots: 9, leaseMs });
+    const claimed = claims.find(({ runId }) => runId === running.run_id) as (typeof claims)[number];
+    const waiting = await rows.run(shared, { assistant: gone }, org);
+    const stays = await rows.run(shared, { assistant: other }, org);
+    await deleteAssistant(database, org, gone.assistant_id, { deleteThreads });
+
+    await expect(resolveAssistant(database, org, gone.assistant_id)).rejects.toMatchObject(missing);
+    expect(await listAssistantVersions(database, org, gone.assistant_id, { limit: 9, offset: 0 })).toEqual([]);
+    expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
+    for (const run of [running, waiting]) {
+      const lookUp = readRun(database, org, { threadId: run.thread_id, runId: run.run_id });
+      await expect(lookUp).rejects.toMatchObject({ code: 'RUN_NOT_FOUND' });
+      expect((await unpublishedEnds(database, org, leaseMs)).map(({ runId }) => runId)).toContain(run.run_id);
+    }
+    expect(await readRun(database, org, { threadId: shared, runId: stays.run_id })).toMatchObject({
+      status: 'pending',
+    });
+    expect(await readThread(database, org, shared)).toMatchObject({ status: 'busy' });
+    if (deleteThreads) await expect(readThread(database, org, own)).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
+    else expect(await readThread(database, org, own)).toMatchObject({ status: 'idle' });
+    expect((await claimRuns(database, org, { slots: 9, leaseMs })).map(({ runId }) => runId)).toEqual([stays.run_id]);
+  });
+});
+
+describe('search', () => {
+  const names = ['Alpha', 'beta', 'ALPHABET', '100%_'];
+  beforeAll(async () => {
+    org = await rows.newOrganization();
+    for (const [n, name] of names.entries()) {
+      await make({ name, graphId: n === 1 ? 'other' : 'agent', metadata: { n, tags: ['t', { n }] } });
+    }
+  });
+
+  it.each([
+    ['all', {}, [3, 2, 1, 0]],
+    ['a graph', { graphId: 'other' }, [1]],
+    ['a part of the name, in capitals or not', { name: 'alpha' }, [2, 0]],
+    ['a name with characters that patterns know', { name: '%_' }, [3]],
+    ['metadata', { metadata: { tags: [{ n: 2 }] } }, [2]],
+    ['by name', { sortBy: 'graph_id', sortOrder: 'desc', limit: 1 }, [1]],
+    ['a page', { limit: 2, offset: 1 }, [2, 1]],
+    ['nothing', { graphId: 'none' }, []],
+  ] as [string, Partial<AssistantSearch>, number[]][])('finds %s', async (_name, search, expected) => {
+    const whole = { sortBy: 'created_at', sortOrder: 'desc', limit: 10, offset: 0, ...search } as const;
+    const { assistants, total } = await searchAssistants(database, org, whole);
+    expect(assistants.map(({ name }) => names.indexOf(name))).toEqual(expected);
+    expect(total).toBe('limit' in search ? names.length : expected.length);
+    expect(await countAssistants(database, org, whole)).toBe(total);
+    expect((await searchAssistants(database, rows.foreignOrg, whole)).total).toBe(0);
+  });
+});

@@ -1,0 +1,277 @@
+import { Annotation, Command, END, interrupt, MemorySaver, Send, START, StateGraph } from '@langchain/langgraph';
+import type { BaseCheckpointSaver } from '@langchain/langgraph-checkpoint';
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { copyCheckpoints } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
+import { deleteCheckpoints } from '../../../../pipelines/agents/checkpoints/delete-checkpoints.ts';
+import { headCheckpoint } from '../../../../pipelines/agents/checkpoints/head-checkpoint.ts';
+import { keepLatestCheckpoint } from '../../../../pipelines/agents/checkpoints/keep-latest-checkpoint.ts';
+import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { rollbackCheckpoints } from '../../../../pipelines/agents/checkpoints/rollback-checkpoints.ts';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { type GoingRun, openThreads, type Threads } from './threads.ts';
+
+let threads: Threads;
+beforeAll(async () => {
+  threads = await openThreads();
+});
+afterAll(() => threads?.close());
+
+const append = Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] });
+const State = Annotation.Root({ log: append, last: Annotation<string>, asked: Annotation<number> });
+const Inner = Annotation.Root({ log: append, depth: Annotation<number> });
+
+/** Steps, branches side by side, a subgraph, sends, and questions: two in a row in one node and one within the subgraph. */
+function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
+  const inner = new StateGraph(Inner)
+    .addNode('deep', ({ log }) => ({
+      depth: log.length,
+      log: log.some((line) => line.startsWith('deep?')) ? [`deep:${interrupt('deep?')}`] : ['deep'],
+    }))
+    .addNode('deeper', () => ({ log: ['deeper'] }))
+    .addEdge(START, 'deep')
+    .addEdge('deep', 'deeper')
+    .addEdge('deeper', END)
+    .compile();
+  return new StateGraph(State)
+    .addNode('first', ({ last }) => ({ log: [`first of ${last}`] }))
+    .addNode('left', () => ({ log: ['left'] }))
+    .addNode('right', ({ last }) => {
+      if (last.includes('fail') && fails()) throw new Error('as asked');
+      return { log: ['right'] };
+    })
+    .addNode('ask', ({ last, asked = 0 }) =>
+      last.includes('ask')
+        ? { log: [`told ${interrupt('one?')} and ${interrupt('two?')}`], asked: asked + 1 }
+        : { log: [] },
+    )
+    .addNode('inside', async ({ last }, config) => ({
+      log: (await inner.invoke({ log: [last.includes('deep') ? 'deep?' : 'flat'] }, config)).log.slice(1),
+    }))
+    .addNode('worker', ({ last }) => ({ log: [`sent ${last}`] }))
+    .addEdge(START, 'first')
+    .addEdge('first', 'left')
+    .addEdge('first', 'right')
+    .addEdge('left', 'ask')
+    .addEdge('right', 'ask')
+    .addEdge('ask', 'inside')
+    .addConditionalEdges('inside', ({ last }) => [
+      new Send('worker', { last: `${last}1` }),
+      new Send('worker', { last }),
+    ])
+    .addEdge('worker', END)
+    .compile({ checkpointer });
+}
+
+/** A thread kept by both, and what each of them says of it. */
+class Pair {
+  readonly memory = new MemorySaver();
+  threadId = '';
+  failing = { theirs: false, ours: false };
+  #theirs = graphOn(this.memory, () => this.failing.theirs);
+  get key() {
+    return threadKey(threads.organizationId, this.threadId);
+  }
+  #ours = (saver: LeasedSaver) => graphOn(saver, () => this.failing.ours);
+
+  async view() {
+    const ours = this.#ours(new LeasedSaver(threads.pool));
+    const [theirHistory, ourHistory] = await Promise.all([
+      historyOf(this.#theirs, this.key),
+      historyOf(ours, this.key),
+    ]);
+    expect(ourHistory.map(({ shown }) => shown)).toEqual(theirHistory.map(({ shown }) => shown));
+    return theirHistory.map(({ id }, place) => ({
+      theirs: id,
+      ours: ourHistory[place]!.id,
+      next: theirHistory[place]!.next,
+    }));
+  }
+
+  /** Runs both. Gives the run that wrote, and puts the model back afterwards if it is to be rolled back. */
+  async run(input: unknown, at?: { readonly theirs: string; readonly ours: string }): Promise<GoingRun> {
+    const run = await threads.startRun(this.threadId);
+    await this.#both(run, input, at);
+    return run;
+  }
+
+  async #both(run: GoingRun, input: unknown, at?: { readonly theirs: string; readonly ours: string }) {
+    const config = (checkpoint_id?: string) => ({
+      configurable: { thread_id: this.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
+    });
+    const results = await Promise.allSettled([
+      this.#theirs.invoke(input as never, config(at?.theirs)),
+      this.#ours(run.saver).invoke(input as never, config(at?.ours)),
+    ]);
+    expect(results[1].status).toBe(results[0].status);
+  }
+
+  /** The first attempt fails in the middle, the second goes on from there. */
+  async runTwice(input: unknown): Promise<GoingRun> {
+    this.failing = { theirs: true, ours: true };
+    const first = await this.run(input);
+    this.failing = { theirs: false, ours: false };
+    const second = await threads.startAgain(first);
+    expect(await headCheckpoint(threads.database, this.key)).toMatchObject({ runId: second.runId });
+    await this.#both(second, null);
+    return second;
+  }
+
+  async update(values: object, at?: { readonly theirs: string; readonly ours: string }) {
+    const config = (checkpoint_id?: string) => ({
+      configurable: { thread_id: this.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
+    });
+    await this.#theirs.updateState(config(at?.theirs), values, 'left');
+    await this.#ours(await threads.holdThread(this.threadId)).updateState(config(at?.ours), values, 'left');
+  }
+
+  snapshot() {
+    return structuredClone({ storage: this.memory.storage, writes: this.memory.writes });
+  }
+  restore({ storage, writes }: ReturnType<Pair['snapshot']>) {
+    Object.assign(this.memory, { storage, writes });
+  }
+  /** What the copy of a thread is, for the model. */
+  copyModel(from: string, to: string) {
+    this.memory.storage[to] = structuredClone(this.memory.storage[from]!);
+    for (const [name, writes] of Object.entries(this.memory.writes)) {
+      const [thread, ...rest] = JSON.parse(name) as string[];
+      if (thread === from) this.memory.writes[JSON.stringify([to, ...rest])] = structuredClone(writes);
+    }
+  }
+}
+
+async function historyOf(graph: ReturnType<typeof graphOn>, thread_id: string) {
+  const ids: (string | undefined)[] = [];
+  const found = [];
+  for await (const state of graph.getStateHistory({ configurable: { thread_id } })) {
+    const id = state.config.configurable?.checkpoint_id as string;
+    ids.push(id);
+    const { source, step } = state.metadata ?? {};
+    const tasks = state.tasks.map(({ name, error, interrupts }) => ({
+      name,
+      failed: error !== undefined,
+      interrupts: interrupts.map(({ value }) => value as unknown),
+    }));
+    found.push({
+      id,
+      next: state.next,
+      parent: state.parentConfig?.configurable?.checkpoint_id,
+      state,
+      tasks,
+      source,
+      step,
+    });
+  }
+  const head = await graph.getState({ configurable: { thread_id } }, { subgraphs: true });
+  const nested = head.tasks.map(({ state }) =>
+    state !== undefined && 'values' in state ? [state.values, state.next] : null,
+  );
+  return found.map(({ id, next, parent, state, tasks, source, step }, place) => ({
+    id,
+    next,
+    shown: {
+      values: state.values as unknown,
+      next,
+      tasks,
+      source,
+      step,
+      parent: ids.indexOf(parent as string),
+      ...(place === 0 && { nested }),
+    },
+  }));
+}
+
+const word = fc.constantFrom('plain', 'ask', 'deep', 'ask deep', 'fail');
+const place = fc.nat(30);
+const action = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('run' as const), word, rolledBack: fc.boolean() }) },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('resume' as const), rolledBack: fc.boolean() }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('fork' as const), word, place, rolledBack: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const), place, rolledBack: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('update' as const), place }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('twice' as const), rolledBack: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('copy' as const) }) },
+);
+type Action = typeof action extends fc.Arbitrary<infer A> ? A : never;
+
+async function act(pair: Pair, what: Action): Promise<void> {
+  const points = await pair.view();
+  const at = 'place' in what ? points[what.place % Math.max(points.length, 1)] : undefined;
+  if (what.kind === 'copy') {
+    const from = pair.key;
+    pair.threadId = await threads.newThread();
+    if (points.length > 0) pair.copyModel(from, pair.key);
+    return copyCheckpoints(threads.database, from, pair.key);
+  }
+  if (what.kind === 'update') return at && pair.update({ log: ['edited'], last: 'plain' }, at);
+  const before = pair.snapshot();
+  const rowsBefore = await threads.rowsOf(pair.key);
+  const started =
+    what.kind === 'resume'
+      ? (points[0]?.next.length ?? 0) > 0 && pair.run(new Command({ resume: 'yes' }))
+      : what.kind === 'replay'
+        ? at && pair.run(null, at)
+        : what.kind === 'twice'
+          ? pair.runTwice({ last: 'fail' })
+          : pair.run({ last: what.word }, at);
+  const run = await started;
+  if (!run) return;
+  await threads.endRun(run);
+  if (!what.rolledBack) return;
+  await threads.database.transaction((sql) => rollbackCheckpoints(sql, pair.key, run.runId));
+  pair.restore(before);
+  expect(await threads.rowsOf(pair.key)).toEqual(rowsBefore);
+}
+
+test('any history of runs, forks, rollbacks, copies and second attempts reads back as in memory', async () => {
+  const history = async (actions: Action[]) => {
+    const pair = new Pair();
+    pair.threadId = await threads.newThread();
+    for (const what of actions) await act(pair, what);
+    await pair.view();
+  };
+  const property = fc.asyncProperty(fc.array(action, { minLength: 2, maxLength: 7 }), history);
+  const examples: [Action[]][] = [
+    // A rolled back resume that asked again leaves neither its answer nor its question behind.
+    [
+      [
+        { kind: 'run', word: 'ask deep', rolledBack: false },
+        { kind: 'resume', rolledBack: true },
+        { kind: 'resume', rolledBack: false },
+        { kind: 'resume', rolledBack: true },
+        { kind: 'resume', rolledBack: false },
+        { kind: 'resume', rolledBack: true },
+        { kind: 'resume', rolledBack: false },
+      ],
+    ],
+  ];
+  await fc.assert(property, { numRuns: 25, examples, endOnFailure: true });
+}, 120_000);
+
+test('of the history of a thread, its state can be all that stays', async () => {
+  for (const [word, resumes] of [
+    ['plain', 0],
+    ['ask', 0],
+    ['deep', 0],
+    ['ask deep', 2],
+  ] as const) {
+    const pair = new Pair();
+    pair.threadId = await threads.newThread();
+    for (const input of ['plain', word]) await threads.endRun(await pair.run({ last: input }));
+    for (let count = 0; count < resumes; count += 1)
+      await threads.endRun(await pair.run(new Command({ resume: 'yes' })));
+    const ours = graphOn(new LeasedSaver(threads.pool), () => false);
+    const [before] = await historyOf(ours, pair.key);
+    await keepLatestCheckpoint(threads.database, [pair.key]);
+    const after = await historyOf(ours, pair.key);
+    expect(after).toHaveLength(1);
+    expect(after[0]).toEqual({ ...before, shown: { ...before!.shown, parent: -1 } });
+    expect((await threads.rowsOf(pair.key)).checkpoints).toBe(word.includes('deep') ? 2 : 1);
+    const run = await threads.startRun(pair.threadId);
+    const goOn = before!.next.length > 0 ? new Command({ resume: 'yes' }) : { last: 'plain' };
+    await graphOn(run.saver, () => false).invoke(goOn as never, { configurable: { thread_id: pair.key } });
+    await deleteCheckpoints(threads.database, [pair.key]);
+    expect(await threads.rowsOf(pair.key)).toEqual({ checkpoints: 0, blobs: 0, writes: 0 });
+  }
+});

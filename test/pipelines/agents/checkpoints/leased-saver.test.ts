@@ -1,0 +1,270 @@
+import { randomUUID } from 'node:crypto';
+import { type Checkpoint, emptyCheckpoint } from '@langchain/langgraph-checkpoint';
+import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { type GoingRun, openThreads, type Threads } from './threads.ts';
+
+let threads: Threads;
+beforeAll(async () => {
+  threads = await openThreads();
+});
+afterAll(() => threads?.close());
+
+const begin = async () => threads.startRun(await threads.newThread());
+const configOf = (run: { key: string }, checkpoint_id?: string) => ({
+  configurable: { thread_id: run.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
+});
+const metadata = { source: 'loop' as const, step: 1, parents: {} };
+
+function checkpointOf(saver: LeasedSaver, values: Record<string, unknown>): Checkpoint {
+  const channel_versions = Object.fromEntries(
+    Object.keys(values).map((name) => [name, saver.getNextVersion(undefined)]),
+  );
+  return { ...emptyCheckpoint(), channel_values: values, channel_versions };
+}
+const put = (run: Pick<GoingRun, 'key' | 'saver'>, checkpoint: Checkpoint, more: object = {}) =>
+  run.saver.put(configOf(run), checkpoint, { ...metadata, ...more }, checkpoint.channel_versions);
+
+test('the tables hold what the library would have made', async () => {
+  await new PostgresSaver(threads.pool, undefined, { schema: 'theirs' }).setup();
+  const columnsOf = (schema: string) =>
+    threads.database.query<Record<string, unknown>>(
+      `SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns
+       WHERE table_schema = $1 AND table_name LIKE 'checkpoint%'
+         AND column_name NOT IN ('run_id', 'replaced', 'replaced_run_id', 'replaced_type', 'replaced_blob')
+       ORDER BY table_name, ordinal_position`,
+      [schema],
+    );
+  const keysOf = (schema: string) =>
+    threads.database.query(
+      `SELECT c.relname, pg_get_constraintdef(k.oid) AS definition FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+       WHERE k.connamespace = $1::regnamespace AND k.contype = 'p' AND c.relname LIKE 'checkpoint%' ORDER BY c.relname`,
+      [schema],
+    );
+  const migrationsOf = (schema: string) =>
+    threads.database.query(`SELECT v FROM ${schema}.checkpoint_migrations ORDER BY v`);
+  expect(await columnsOf('agents')).toEqual(await columnsOf('theirs'));
+  expect(await keysOf('agents')).toEqual(await keysOf('theirs'));
+  expect(await migrationsOf('agents')).toEqual(await migrationsOf('theirs'));
+});
+
+test('a checkpoint says whose it is, and nobody else whose metadata was carried on', async () => {
+  const run = await begin();
+  const checkpoint = checkpointOf(run.saver, { a: 1 });
+  await put(run, checkpoint, { run_id: 'earlier', step: 7 });
+  const known = {
+    run_id: run.runId,
+    run_attempt: 1,
+    graph_id: 'graph',
+    assistant_id: 'assistant',
+    thread_id: run.threadId,
+  };
+  expect((await run.saver.getTuple(configOf(run)))?.metadata).toEqual({ ...metadata, step: 7, ...known });
+
+  const holder = await threads.holdThread(run.threadId);
+  const edited = checkpointOf(holder, { a: 2 });
+  await put({ key: run.key, saver: holder }, edited, known);
+  expect((await run.saver.getTuple(configOf(run)))?.metadata).toEqual({ ...metadata, thread_id: run.threadId });
+});
+
+test('text that jsonb refuses is kept in values and left out of metadata', async () => {
+  const run = await begin();
+  const odd = { text: 'nul \u0000, half \ud800, escaped \\u0000 \\ud800, whole 😀' };
+  await put(run, checkpointOf(run.saver, { odd, bytes: new Uint8Array([0, 255, 92]) }), { odd, '\u0000key': 1 });
+  await run.saver.putWrites(
+    configOf(run, (await run.saver.getTuple(configOf(run)))!.checkpoint.id),
+    [['odd', odd]],
+    't',
+  );
+  const stored = (await run.saver.getTuple(configOf(run)))!;
+  expect(stored.checkpoint.channel_values).toEqual({ odd, bytes: Buffer.from([0, 255, 92]) });
+  expect(stored.pendingWrites).toEqual([['t', 'odd', odd]]);
+  expect(stored.metadata).toMatchObject({
+    odd: { text: 'nul , half \ufffd, escaped \\u0000 \\ud800, whole 😀' },
+    key: 1,
+  });
+});
+
+test('two thousand channels with 24 MB go in one statement and come back', async () => {
+  const run = await begin();
+  const values = Object.fromEntries(
+    Array.from({ length: 2000 }, (_, place) => [`channel "${place}", {it's}`, { text: `${place}`.repeat(3000) }]),
+  );
+  const asked = vi.spyOn(threads.pool, 'query');
+  const connected = vi.spyOn(threads.pool, 'connect');
+  await put(run, checkpointOf(run.saver, values));
+  expect(asked.mock.calls.length).toBe(1);
+  expect(connected.mock.calls.length).toBe(1);
+  asked.mockRestore();
+  connected.mockRestore();
+  expect((await run.saver.getTuple(configOf(run)))?.checkpoint.channel_values).toEqual(values);
+});
+
+test('a version is greater than the one before it, and never the same in two branches', () => {
+  const saver = new LeasedSaver(threads.pool);
+  const versions = [saver.getNextVersion(undefined)];
+  for (let count = 0; count < 1000; count += 1) versions.push(saver.getNextVersion(versions.at(-1)));
+  const texts = versions.map(String);
+  expect([...texts].sort((a, b) => a.localeCompare(b))).toEqual(texts);
+  expect(texts[0]).toMatch(/^0{15}1\.[0-9a-f]{16}$/);
+  expect(saver.getNextVersion(versions[3])).not.toBe(versions[4]);
+});
+
+test('of a task, ordinary writes stay and special ones are replaced', async () => {
+  const run = await begin();
+  const checkpoint = checkpointOf(run.saver, { a: 1 });
+  await put(run, checkpoint);
+  const config = configOf(run, checkpoint.id);
+  await run.saver.putWrites(
+    config,
+    [
+      ['a', 'first'],
+      ['__resume__', 1],
+    ],
+    't',
+  );
+  await run.saver.putWrites(
+    config,
+    [
+      ['a', 'second'],
+      ['__resume__', 2],
+      ['__resume__', 3],
+    ],
+    't',
+  );
+  const { pendingWrites } = (await run.saver.getTuple(config))!;
+  expect(pendingWrites).toEqual([
+    ['t', '__resume__', 3],
+    ['t', 'a', 'first'],
+  ]);
+});
+
+describe('a lease that does not hold', () => {
+  const by = (sql: string) => async (run: GoingRun) => {
+    await threads.database.execute(sql, [run.runId]);
+    return run.saver;
+  };
+  const held = (change: string) => async (run: GoingRun) => {
+    const saver = await threads.holdThread(run.threadId);
+    await threads.database.execute(`UPDATE agents.threads SET ${change} WHERE thread_id = $1`, [run.threadId]);
+    return saver;
+  };
+  const ways: Record<string, (run: GoingRun) => Promise<LeasedSaver>> = {
+    'it ran out': by(`UPDATE agents.runs SET lease_until = now() - interval '1 ms' WHERE run_id = $1`),
+    'another has it': by(`UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1`),
+    'the run is pending again': by(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`),
+    'the run ended': by(`UPDATE agents.runs SET status = 'error' WHERE run_id = $1`),
+    'the run was deleted': by('DELETE FROM agents.runs WHERE run_id = $1'),
+    'the run is of another thread': async (run) => {
+      const other = await begin();
+      return new LeasedSaver(threads.pool, { leaseToken: other.leaseToken, runId: run.runId });
+    },
+    'the hold ran out': held(`write_until = now() - interval '1 ms'`),
+    'the hold was given back': held('write_token = NULL'),
+  };
+  test.each(Object.keys(ways))('%s: nothing is written or deleted', async (way) => {
+    const run = await begin();
+    const checkpoint = checkpointOf(run.saver, { a: 1 });
+    await put(run, checkpoint);
+    const before = await threads.rowsOf(run.key);
+    const saver = await ways[way]!(run);
+    await expect(put({ key: run.key, saver }, checkpointOf(saver, { a: 2 }))).rejects.toMatchObject({
+      code: 'LEASE_LOST',
+    });
+    await expect(saver.putWrites(configOf(run, checkpoint.id), [['a', 1]], 't')).rejects.toMatchObject({
+      code: 'LEASE_LOST',
+    });
+    await expect(saver.deleteThread(run.key)).rejects.toMatchObject({ code: 'LEASE_LOST' });
+    expect(await threads.rowsOf(run.key)).toEqual(before);
+  });
+
+  test('no lease at all, or a thread that is nobody’s', async () => {
+    const run = await begin();
+    const reader = new LeasedSaver(threads.pool);
+    await expect(put({ key: run.key, saver: reader }, checkpointOf(reader, { a: 1 }))).rejects.toMatchObject({
+      code: 'INTERNAL',
+    });
+    await expect(put({ key: 'mine', saver: run.saver }, checkpointOf(reader, { a: 1 }))).rejects.toThrow("'mine'");
+    const foreign = threadKey(randomUUID(), run.threadId);
+    await expect(put({ key: foreign, saver: run.saver }, checkpointOf(reader, { a: 1 }))).rejects.toMatchObject({
+      code: 'LEASE_LOST',
+    });
+  });
+});
+
+test('whoever takes the run over waits for a write that is under way', async () => {
+  const run = await begin();
+  const writer = await threads.pool.connect();
+  const taker = await threads.pool.connect();
+  try {
+    await writer.query('BEGIN');
+    const { rows } = await writer.query('SELECT agents.lease_holds($1, $2, $3) AS holds', [
+      threads.organizationId,
+      run.threadId,
+      run.leaseToken,
+    ]);
+    expect(rows).toEqual([{ holds: true }]);
+    await taker.query(`SET lock_timeout = '200ms'`);
+    const takeOver = () => taker.query(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`, [run.runId]);
+    await expect(takeOver()).rejects.toMatchObject({ code: '55P03' });
+    await writer.query('COMMIT');
+    await takeOver();
+  } finally {
+    writer.release(true);
+    taker.release(true);
+  }
+});
+
+test('of two attempts that write at once only the one with the lease leaves anything', async () => {
+  const first = await begin();
+  const outcomes: Promise<unknown>[] = [];
+  const many = (run: GoingRun) => {
+    for (let count = 0; count < 40; count += 1) outcomes.push(put(run, checkpointOf(run.saver, { by: run.attempt })));
+  };
+  many(first);
+  const second = await threads.startAgain(first);
+  // From here on nothing of the first one may come in.
+  const [{ now }] = (await threads.database.query<{ now: number }>(
+    `SELECT count(*) AS now FROM agents.checkpoints WHERE thread_id = $1`,
+    [first.key],
+  )) as [{ now: number }];
+  many(second);
+  many(first);
+  const settled = await Promise.allSettled(outcomes);
+  const failures = settled.filter((outcome) => outcome.status === 'rejected');
+  expect(failures.every(({ reason }) => isLeaseLost(reason))).toBe(true);
+  const rows = await threads.database.query<{ attempt: number; rows: number }>(
+    `SELECT (metadata ->> 'run_attempt')::int AS attempt, count(*) AS rows FROM agents.checkpoints
+     WHERE thread_id = $1 GROUP BY 1 ORDER BY 1`,
+    [first.key],
+  );
+  expect(rows.find(({ attempt }) => attempt === 2)).toEqual({ attempt: 2, rows: 40 });
+  expect(rows.find(({ attempt }) => attempt === 1)?.rows ?? 0).toBe(now);
+  expect(failures.length).toBe(80 - now);
+});
+
+test('a connection that is lost under a write costs it nothing but time', async () => {
+  const run = await begin();
+  await put(run, checkpointOf(run.saver, { a: 1 }));
+  const checkpoint = checkpointOf(run.saver, { a: 2 });
+  let writing: Promise<unknown> | undefined;
+  await threads.database.transaction(async (tx) => {
+    await tx.query('SELECT FROM agents.runs WHERE run_id = $1 FOR UPDATE', [run.runId]);
+    writing = put(run, checkpoint);
+    writing.catch(() => undefined);
+    await vi.waitFor(
+      async () => {
+        const cut = await tx.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+           WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%checkpoint%'`,
+        );
+        expect(cut).toHaveLength(1);
+      },
+      { timeout: 10_000 },
+    );
+  });
+  await writing;
+  expect(await run.saver.getTuple(configOf(run))).toMatchObject({ checkpoint: { id: checkpoint.id } });
+});

@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { freshStores } from '../../../engines/stores.ts';
+
+/** A run that goes on, with what its saver writes under. */
+export interface GoingRun {
+  readonly threadId: string;
+  readonly key: string;
+  readonly runId: string;
+  readonly leaseToken: string;
+  readonly attempt: number;
+  readonly saver: LeasedSaver;
+}
+
+export type Threads = Awaited<ReturnType<typeof openThreads>>;
+
+/** A database with an organisation, and rows of threads and runs in it as the executor keeps them. */
+export async function openThreads() {
+  const stores = await freshStores();
+  const { database } = stores;
+  const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
+  const organizationId = randomUUID();
+  await database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'A')`, [organizationId]);
+
+  async function newThread(): Promise<string> {
+    const threadId = randomUUID();
+    await database.execute('INSERT INTO agents.threads (organization_id, thread_id) VALUES ($1, $2)', [
+      organizationId,
+      threadId,
+    ]);
+    return threadId;
+  }
+
+  const going = (threadId: string, runId: string, leaseToken: string, attempt: number): GoingRun => {
+    const lease = { leaseToken, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
+    const key = threadKey(organizationId, threadId);
+    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease) };
+  };
+
+  async function startRun(threadId: string): Promise<GoingRun> {
+    const runId = randomUUID();
+    const leaseToken = randomUUID();
+    await database.execute(
+      `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, lease_token,
+         lease_until, attempt)
+       VALUES ($1, $2, $3, $4, 'graph', '{}', 'running', $5, now() + interval '1 hour', 1)`,
+      [organizationId, threadId, runId, randomUUID(), leaseToken],
+    );
+    return going(threadId, runId, leaseToken, 1);
+  }
+
+  return {
+    database,
+    databaseUrl: stores.databaseUrl,
+    pool,
+    organizationId,
+    newThread,
+    startRun,
+    /** As the executor does when it takes a lost run up again. */
+    startAgain: async (run: GoingRun): Promise<GoingRun> => {
+      const leaseToken = randomUUID();
+      await database.execute('UPDATE agents.runs SET lease_token = $2, attempt = attempt + 1 WHERE run_id = $1', [
+        run.runId,
+        leaseToken,
+      ]);
+      return going(run.threadId, run.runId, leaseToken, run.attempt + 1);
+    },
+    endRun: (run: GoingRun) =>
+      database.execute(`UPDATE agents.runs SET status = 'success' WHERE run_id = $1`, [run.runId]),
+    /** A saver of who holds the thread outside a run. */
+    holdThread: async (threadId: string): Promise<LeasedSaver> => {
+      const leaseToken = randomUUID();
+      await database.execute(
+        `UPDATE agents.threads SET write_token = $2, write_until = now() + interval '1 hour' WHERE thread_id = $1`,
+        [threadId, leaseToken],
+      );
+      return new LeasedSaver(pool, { leaseToken });
+    },
+    rowsOf: async (key: string) =>
+      (
+        await database.query<{ checkpoints: number; blobs: number; writes: number }>(
+          `SELECT (SELECT count(*) FROM agents.checkpoints WHERE thread_id = $1) AS checkpoints,
+             (SELECT count(*) FROM agents.checkpoint_blobs WHERE thread_id = $1) AS blobs,
+             (SELECT count(*) FROM agents.checkpoint_writes WHERE thread_id = $1) AS writes`,
+          [key],
+        )
+      )[0]!,
+    close: async () => {
+      await pool.end();
+      await stores.close();
+    },
+  };
+}

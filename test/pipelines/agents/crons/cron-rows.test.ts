@@ -1,0 +1,120 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createCron, type NewCron } from '../../../../pipelines/agents/crons/create-cron.ts';
+import { deleteCron } from '../../../../pipelines/agents/crons/delete-cron.ts';
+import { readCron } from '../../../../pipelines/agents/crons/read-cron.ts';
+import { type CronFilter, countCrons, searchCrons } from '../../../../pipelines/agents/crons/search-crons.ts';
+import { updateCron } from '../../../../pipelines/agents/crons/update-cron.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { makeAgentRows } from './agent-rows.ts';
+
+let stores: FreshStores;
+let rows: Awaited<ReturnType<typeof makeAgentRows>>;
+const nowMs = Date.parse('2026-04-22T10:00:30Z');
+
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+beforeEach(async () => {
+  rows = await makeAgentRows(stores.database);
+});
+
+const make = (changes: Partial<NewCron> = {}, maxCrons = 100) =>
+  createCron(
+    stores.database,
+    rows.organizationId,
+    {
+      assistant_id: rows.assistantId,
+      thread_id: null,
+      schedule: '0 9 * * *',
+      timezone: null,
+      end_time: null,
+      on_run_completed: changes.thread_id == null ? 'delete' : null,
+      enabled: true,
+      payload: { input: { text: 'a\u0000b' } },
+      metadata: {},
+      user_id: null,
+      ...changes,
+    },
+    { maxCrons, nowMs },
+  );
+
+describe('rows of crons', () => {
+  it('are read as they were made, by their organisation alone', async () => {
+    const made = await make({ timezone: 'Europe/Berlin', metadata: { team: 'a' } });
+    expect(made).toMatchObject({
+      schedule: '0 9 * * *',
+      timezone: 'Europe/Berlin',
+      next_run_date: '2026-04-23T07:00:00.000000Z',
+      payload: { input: { text: 'a\u0000b' } },
+      metadata: { team: 'a' },
+      thread_id: null,
+      end_time: null,
+    });
+    expect(await readCron(stores.database, rows.organizationId, made.cron_id)).toEqual(made);
+    const foreign = randomUUID();
+    const notFound = expect.objectContaining({ code: 'CRON_NOT_FOUND' });
+    await expect(readCron(stores.database, foreign, made.cron_id)).rejects.toEqual(notFound);
+    await expect(updateCron(stores.database, foreign, made.cron_id, {}, nowMs)).rejects.toEqual(notFound);
+    await expect(deleteCron(stores.database, foreign, made.cron_id)).rejects.toEqual(notFound);
+    expect(await countCrons(stores.database, foreign, {})).toBe(0);
+  });
+
+  it('are changed field by field, and fire next after now only where their times changed', async () => {
+    const { cron_id, next_run_date } = await make({ metadata: { a: 1, b: 1 }, end_time: '2030-01-01T00:00:00Z' });
+    const change = (changes: Parameters<typeof updateCron>[3], laterMs = 86_400_000 * 3) =>
+      updateCron(stores.database, rows.organizationId, cron_id, changes, nowMs + laterMs);
+    expect(await change({ metadata: { b: 2 }, payload: { webhook: '/x' } })).toMatchObject({
+      metadata: { a: 1, b: 2 },
+      payload: { input: { text: 'a\u0000b' }, webhook: '/x' },
+      next_run_date,
+    });
+    expect(await change({ schedule: '0 12 * * *' })).toMatchObject({ next_run_date: '2026-04-25T12:00:00.000000Z' });
+    expect(await change({ end_time: '2026-04-25T11:00:00Z' })).toMatchObject({ next_run_date: null });
+    expect(await change({ end_time: null })).toMatchObject({
+      end_time: null,
+      next_run_date: '2026-04-25T12:00:00.000000Z',
+    });
+    expect(await change({ enabled: false })).toMatchObject({ next_run_date: null });
+    await expect(change({ schedule: '0 0 30 2 *' })).rejects.toMatchObject({ code: 'CRON_SCHEDULE_INVALID' });
+  });
+
+  it('are searched, ordered and counted', async () => {
+    const [a, b, c] = [
+      await make({ metadata: { team: 'a', n: 1 } }),
+      await make({ metadata: { team: 'a', n: 2 }, enabled: false }),
+      await make({ thread_id: rows.threadId, metadata: { team: 'b' }, schedule: '0 8 * * *' }),
+    ];
+    const search = async (filter: CronFilter, page: Partial<Parameters<typeof searchCrons>[3]> = {}) => {
+      const found = await searchCrons(stores.database, rows.organizationId, filter, {
+        sortBy: 'created_at',
+        sortOrder: 'desc',
+        limitRows: 10,
+        offsetRows: 0,
+        ...page,
+      });
+      return found.map(({ cron_id }) => [a, b, c].findIndex((made) => made.cron_id === cron_id));
+    };
+    expect(await search({})).toEqual([2, 1, 0]);
+    expect(await search({}, { limitRows: 1, offsetRows: 1 })).toEqual([1]);
+    expect(await search({}, { sortBy: 'next_run_date', sortOrder: 'asc' })).toEqual([2, 0, 1]);
+    expect(await search({ metadata: { team: 'a' } })).toEqual([1, 0]);
+    expect(await search({ threadId: rows.threadId })).toEqual([2]);
+    expect(await search({ enabled: false })).toEqual([1]);
+    expect(await search({ assistantId: randomUUID() })).toEqual([]);
+    expect(await countCrons(stores.database, rows.organizationId, { metadata: { team: 'a' } })).toBe(2);
+  });
+
+  it('go with their thread and their assistant, need the thread, and are so many', async () => {
+    await make({ thread_id: rows.threadId });
+    await make({}, 2);
+    await expect(make({}, 2)).rejects.toMatchObject({ code: 'CRON_LIMIT_REACHED' });
+    await expect(make({ thread_id: randomUUID() })).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
+    const left = () => countCrons(stores.database, rows.organizationId, {});
+    await stores.database.execute('DELETE FROM agents.threads WHERE thread_id = $1', [rows.threadId]);
+    expect(await left()).toBe(1);
+    await stores.database.execute('DELETE FROM agents.assistants WHERE assistant_id = $1', [rows.assistantId]);
+    expect(await left()).toBe(0);
+  });
+});

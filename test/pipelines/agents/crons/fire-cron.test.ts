@@ -1,0 +1,217 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { fault } from '../../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../../infra/postgres/database.ts';
+import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { createCron, type NewCron } from '../../../../pipelines/agents/crons/create-cron.ts';
+import type { Cron } from '../../../../pipelines/agents/crons/cron.ts';
+import { type FiringPorts, fireCrons, msToNextCron } from '../../../../pipelines/agents/crons/fire-cron.ts';
+import { readCron } from '../../../../pipelines/agents/crons/read-cron.ts';
+import { startCrons } from '../../../../pipelines/agents/crons/start-crons.ts';
+import { updateCron } from '../../../../pipelines/agents/crons/update-cron.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { makeAgentRows } from './agent-rows.ts';
+
+let stores: FreshStores;
+let other: Database;
+let rows: Awaited<ReturnType<typeof makeAgentRows>>;
+let clock: Date;
+
+const logger = createLogger('silent', 'test');
+const at = (text: string) => new Date(text);
+const iso = (text: string) => at(text).toISOString();
+
+beforeAll(async () => {
+  stores = await freshStores();
+  other = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 });
+});
+afterAll(async () => {
+  await other?.close();
+  await stores?.close();
+});
+beforeEach(async () => {
+  rows = await makeAgentRows(stores.database);
+  clock = at('2026-04-22T10:00:30Z');
+});
+
+/** Makes a run on a thread of its own, as crons without a thread do. */
+async function makeRun(tx: Sql, cron: Cron): Promise<string> {
+  const [runId, threadId] = [randomUUID(), randomUUID()];
+  await tx.execute('INSERT INTO agents.threads (organization_id, thread_id, hidden) VALUES ($1, $2, true)', [
+    rows.organizationId,
+    threadId,
+  ]);
+  await tx.execute(
+    `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata)
+     VALUES ($1, $2, $3, $4, 'echo', '{}', $5)`,
+    [rows.organizationId, threadId, runId, cron.assistant_id, { cron_id: cron.cron_id }],
+  );
+  return runId;
+}
+
+const ports = (changes: Partial<FiringPorts> = {}): FiringPorts => ({
+  database: stores.database,
+  organizationId: rows.organizationId,
+  makeRun,
+  logger,
+  now: () => clock,
+  ...changes,
+});
+
+const cron = (changes: Partial<NewCron> = {}) =>
+  createCron(
+    stores.database,
+    rows.organizationId,
+    {
+      assistant_id: rows.assistantId,
+      thread_id: null,
+      schedule: '* * * * *',
+      timezone: null,
+      end_time: null,
+      on_run_completed: 'delete',
+      enabled: true,
+      payload: {},
+      metadata: {},
+      user_id: null,
+      ...changes,
+    },
+    { maxCrons: 10_000, nowMs: clock.getTime() },
+  );
+
+const nextOf = async (cronId: string) => {
+  const { next_run_date } = await readCron(stores.database, rows.organizationId, cronId);
+  return next_run_date && iso(next_run_date);
+};
+const runsOf = async (cronId: string) => {
+  const found = await stores.database.query<{ run_id: string }>(
+    `SELECT run_id FROM agents.runs WHERE organization_id = $1 AND metadata ->> 'cron_id' = $2`,
+    [rows.organizationId, cronId],
+  );
+  return found.length;
+};
+const firingsOf = async (cronId: string) => {
+  const found = await stores.database.query<{ due_at: string; run_id: string | null }>(
+    'SELECT due_at, run_id FROM agents.cron_firings WHERE organization_id = $1 AND cron_id = $2 ORDER BY due_at',
+    [rows.organizationId, cronId],
+  );
+  return found.map(({ due_at, run_id }) => [iso(due_at), run_id !== null]);
+};
+
+describe('firing', () => {
+  it('makes a run at each time, and none between', async () => {
+    const { cron_id } = await cron();
+    const found: [number, string | null][] = [];
+    for (const time of ['10:00:59', '10:01:00', '10:01:00', '10:01:59', '10:02:10']) {
+      clock = at(`2026-04-22T${time}Z`);
+      await fireCrons(ports());
+      found.push([await runsOf(cron_id), await nextOf(cron_id)]);
+    }
+    expect(found).toEqual([
+      [0, iso('2026-04-22T10:01Z')],
+      [1, iso('2026-04-22T10:02Z')],
+      [1, iso('2026-04-22T10:02Z')],
+      [1, iso('2026-04-22T10:02Z')],
+      [2, iso('2026-04-22T10:03Z')],
+    ]);
+  });
+
+  it('makes one run of each time, however many processes fire at once', async () => {
+    const crons = await Promise.all(Array.from({ length: 20 }, () => cron()));
+    clock = at('2026-04-22T10:01:05Z');
+    const fired = await Promise.all(
+      [ports(), ports({ database: other }), ports(), ports({ database: other })].map(fireCrons),
+    );
+    expect(fired.reduce((sum, some) => sum + some)).toBe(20);
+    expect(await Promise.all(crons.map(({ cron_id }) => runsOf(cron_id)))).toEqual(crons.map(() => 1));
+  });
+
+  it('makes up for the last time that passed while nothing was up, and for no other', async () => {
+    const { cron_id } = await cron({ schedule: '0 9 * * *', timezone: 'America/New_York' });
+    clock = at('2026-04-26T12:59:59Z');
+    await fireCrons(ports());
+    expect(await firingsOf(cron_id)).toEqual([[iso('2026-04-25T13:00Z'), true]]);
+    expect(await nextOf(cron_id)).toBe(iso('2026-04-26T13:00Z'));
+  });
+
+  it.each([
+    ['between two times', '2026-04-22T10:02:30Z', '2026-04-22T10:02:00Z'],
+    ['at a time, which counts', '2026-04-22T10:02:00Z', '2026-04-22T10:02:00Z'],
+  ])('ends %s', async (_, end, last) => {
+    const { cron_id } = await cron({ end_time: end });
+    clock = at('2026-04-22T10:09:00Z');
+    await fireCrons(ports());
+    await fireCrons(ports());
+    expect([await firingsOf(cron_id), await nextOf(cron_id)]).toEqual([[[iso(last), true]], null]);
+  });
+
+  it('leaves a cron due that a process died with at any step', async () => {
+    const { cron_id } = await cron();
+    clock = at('2026-04-22T10:01:00Z');
+    const dies = async (tx: Sql, due: Cron) => {
+      const run = await makeRun(tx, due);
+      // As the server sees the end of a process: its connection goes with the transaction open.
+      await other.query('SELECT pg_terminate_backend($1)', [
+        (await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid'))[0]?.pid,
+      ]);
+      return run;
+    };
+    expect(await fireCrons(ports({ makeRun: dies }))).toBe(0);
+    expect([await runsOf(cron_id), await firingsOf(cron_id)]).toEqual([0, []]);
+    expect(await fireCrons(ports())).toBe(1);
+    expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
+  });
+
+  it('lets a time pass whose run is refused for good, and tries one again that a store failed', async () => {
+    const [busy, unlucky, fine] = await Promise.all([cron(), cron(), cron()]);
+    clock = at('2026-04-22T10:01:00Z');
+    const refuses = async (tx: Sql, due: Cron) => {
+      const run = await makeRun(tx, due);
+      if (due.cron_id === busy.cron_id) throw fault('THREAD_BUSY', { thread: 'x' });
+      if (due.cron_id === unlucky.cron_id) throw fault('DATABASE_UNAVAILABLE');
+      return run;
+    };
+    expect(await fireCrons(ports({ makeRun: refuses }))).toBe(1);
+    expect(await firingsOf(busy.cron_id)).toEqual([[iso('2026-04-22T10:01Z'), false]]);
+    expect(await nextOf(busy.cron_id)).toBe(iso('2026-04-22T10:02Z'));
+    expect(await nextOf(unlucky.cron_id)).toBe(iso('2026-04-22T10:01Z'));
+    expect(await fireCrons(ports())).toBe(1);
+    expect(await Promise.all([busy, unlucky, fine].map(({ cron_id }) => runsOf(cron_id)))).toEqual([0, 1, 1]);
+  });
+
+  it('does not fire twice for one time when it is moved back to it', async () => {
+    const { cron_id } = await cron();
+    clock = at('2026-04-22T10:01:05Z');
+    await fireCrons(ports());
+    // A process whose clock is behind changes the schedule.
+    const behindMs = at('2026-04-22T10:00:50Z').getTime();
+    await updateCron(stores.database, rows.organizationId, cron_id, { schedule: '*/1 * * * *' }, behindMs);
+    expect(await nextOf(cron_id)).toBe(iso('2026-04-22T10:01Z'));
+    await fireCrons(ports());
+    expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
+  });
+
+  it('does not fire what is off, nor afterwards for the times meanwhile', async () => {
+    const { cron_id } = await cron({ enabled: false });
+    clock = at('2026-04-22T10:05:30Z');
+    expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, undefined]);
+    await updateCron(stores.database, rows.organizationId, cron_id, { enabled: true }, clock.getTime());
+    expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, 30_000]);
+  });
+
+  it('goes on by itself, and at once when it is told of a change', async () => {
+    const crons = startCrons(ports({ now: () => new Date() }));
+    try {
+      const { cron_id } = await cron();
+      // As if it had been made a while ago.
+      await stores.database.execute(
+        "UPDATE agents.crons SET next_run_date = now() - interval '5 minutes' WHERE cron_id = $1",
+        [cron_id],
+      );
+      crons.wake();
+      await expect.poll(() => runsOf(cron_id), { timeout: 5_000 }).toBe(1);
+    } finally {
+      await crons.stop();
+    }
+  });
+});

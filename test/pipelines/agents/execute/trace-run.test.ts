@@ -1,0 +1,120 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { uuidv7 } from '../../../../infra/ids/uuid-v7.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { traceRuns } from '../../../../pipelines/agents/execute/trace-run.ts';
+import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
+import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
+
+let api: ApiUnderTest;
+let owner: OrganizationUnderTest;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxRunBytes: 20_000 } });
+  owner = await addOrganization(api.database, 'owner');
+});
+afterAll(() => api.close());
+
+function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): EndedRun {
+  return {
+    organizationId: owner.id,
+    threadId: uuidv7(),
+    runId: uuidv7(),
+    assistantId: uuidv7(),
+    graphId: 'burst',
+    attempt: 1,
+    threadStart: 1,
+    status: 'success',
+    values: '{"done":1}',
+    kwargs: {
+      input: { n: 1 },
+      config: { tags: ['night'] },
+      stream_mode: ['values'],
+      subgraphs: false,
+      resumable: false,
+      durability: 'async',
+      temporary: false,
+      ...kwargs,
+    },
+    metadata: { team: 'blue' },
+    multitaskStrategy: 'enqueue',
+    createdAt: new Date(Date.now() - 2_000).toISOString(),
+    startedAt: new Date(Date.now() - 1_000).toISOString(),
+    endedAt: new Date().toISOString(),
+    removed: false,
+    ...rest,
+  };
+}
+
+const trace = (run: EndedRun, tracesStatelessValues = false) =>
+  traceRuns({
+    accept: api.services.accept,
+    defaultSender: { workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: uuidv7() },
+    tracesStatelessValues,
+    logger: createLogger('silent', 'test'),
+  })(run);
+
+async function read({ runId }: EndedRun) {
+  const headers = { 'x-api-key': owner.adminKey };
+  const run = (await api.server.inject({ url: `/runs/${runId}`, headers })).json();
+  const project = (await api.server.inject({ url: `/sessions/${run.session_id}`, headers })).json();
+  return { ...run, project: project.name };
+}
+
+describe('a run that ended', () => {
+  it('is a trace under its own id, in the project of its graph; a repeat is the same one', async () => {
+    const run = ended();
+    await trace(run);
+    await trace(run);
+    expect(await read(run)).toMatchObject({
+      name: 'burst',
+      run_type: 'chain',
+      project: 'burst',
+      trace_id: run.runId,
+      inputs: { n: 1 },
+      outputs: { done: 1 },
+      tags: ['night'],
+      status: 'success',
+      extra: { metadata: { team: 'blue', thread_id: run.threadId, graph_id: 'burst', run_attempt: 1 } },
+    });
+  });
+
+  it.each<[what: string, run: () => EndedRun, expected: object]>([
+    [
+      'names a project',
+      () => ended({ langsmith_tracer: { project_name: 'chosen' } }),
+      { project: 'chosen', inputs: { n: 1 } },
+    ],
+    [
+      'failed',
+      () => ended({}, { status: 'error', error: { error: 'TypeError', message: 'no' } }),
+      { status: 'error', error: 'TypeError: no' },
+    ],
+    [
+      'has no object for input',
+      () => ended({ input: ['a'] }, { values: '"b"' }),
+      { inputs: { input: ['a'] }, outputs: { output: 'b' } },
+    ],
+    [
+      'is too large with its values',
+      () => ended({ input: { text: 'x'.repeat(30_000) } }),
+      { inputs: {}, project: 'burst' },
+    ],
+    [
+      'says what no trace may say',
+      () => ended({ langsmith_tracer: { project_name: 'p'.repeat(600), example_id: 'none' } }),
+      { inputs: {}, project: 'default' },
+    ],
+    ['has no thread', () => ended({ temporary: true }), { inputs: {}, project: 'burst' }],
+  ])('that %s is a trace all the same', async (_what, make, expected) => {
+    const run = make();
+    await trace(run);
+    expect(await read(run)).toMatchObject(expected);
+  });
+
+  it('without a thread keeps its values where the operator says so', async () => {
+    const run = ended({ temporary: true });
+    await trace(run, true);
+    expect(await read(run)).toMatchObject({ inputs: { n: 1 }, outputs: { done: 1 } });
+  });
+});

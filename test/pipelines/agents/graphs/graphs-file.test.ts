@@ -1,0 +1,95 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readGraphsFile, referenceOf } from '../../../../pipelines/agents/graphs/graphs-file.ts';
+import { projectFile } from '../../../agents/pool-under-test.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'graphs-file-'));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const written = async (content: unknown) => {
+  const file = join(folder, 'langgraph.json');
+  await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
+  return file;
+};
+
+test('a whole file', async () => {
+  const graphs = { one: './a.ts:graph', two: { path: './b.js', description: 'B' }, three: '/abs/c.mjs:default' };
+  const file = await readGraphsFile(
+    await written({
+      graphs,
+      env: { A: 'text', B: 7, C: true },
+      auth: { path: './auth.ts:auth', disable_studio_auth: true },
+      http: { app: './app.js:app', cors: { allow_origins: ['*'] }, disable_mcp: true },
+      store: { index: { embed: './embed.js:embed', dims: 3 }, ttl: { default_ttl: 1.5, refresh_on_read: true } },
+      checkpointer: { ttl: { strategy: 'keep_latest', default_ttl: 60 } },
+      webhooks: { headers: { 'x-a': 'b' }, url: { require_https: true } },
+      node_version: '20',
+      dependencies: ['.'],
+    }),
+  );
+  expect(file.graphs).toEqual([
+    { graphId: 'one', description: null, path: join(folder, 'a.ts'), name: 'graph' },
+    { graphId: 'two', description: 'B', path: join(folder, 'b.js'), name: 'default' },
+    { graphId: 'three', description: null, path: '/abs/c.mjs', name: 'default' },
+  ]);
+  expect(file.env).toEqual({ A: 'text', B: '7', C: 'true' });
+  expect(file.auth).toEqual({ path: join(folder, 'auth.ts'), name: 'auth', disableStudioAuth: true });
+  expect(file.app).toEqual({ path: join(folder, 'app.js'), name: 'app' });
+  expect(file.http.disable_mcp).toBe(true);
+  expect(file.checkpointer.ttl).toEqual({ strategy: 'keep_latest', default_ttl: 60 });
+});
+
+test('a file of variables', async () => {
+  expect((await readGraphsFile(projectFile('faulty'))).env).toEqual({
+    FROM_ENV_FILE: 'from the file',
+    OTHER: 'second',
+  });
+});
+
+const graphs = { a: './a.js:a' };
+describe('a file that cannot be used says where and why', () => {
+  test.each([
+    ['no JSON', '{"graphs": ', 'the file', 'it is not JSON'],
+    ['no graphs', {}, 'the file', 'graphs'],
+    ['an empty list of graphs', { graphs: {} }, 'graphs', ''],
+    ['a graph without a path', { graphs: { a: { description: 'x' } } }, 'graphs.a', 'path'],
+    ['a path that is no text', { graphs: { a: { path: 7 } } }, 'graphs.a.path', 'string'],
+    ['a file of variables that is not there', { graphs, env: './none.env' }, 'env', "'./none.env' cannot be read"],
+    ['a variable that is an object', { graphs, env: { A: {} } }, 'env.A', ''],
+    [
+      'dimensions that are no number',
+      { graphs, store: { index: { embed: 'x', dims: 'y' } } },
+      'store.index.dims',
+      'int',
+    ],
+    ['an unknown strategy', { graphs, checkpointer: { ttl: { strategy: 'x' } } }, 'checkpointer.ttl.strategy', ''],
+    [
+      'origins that are no list',
+      { graphs, http: { cors: { allow_origins: '*' } } },
+      'http.cors.allow_origins',
+      'array',
+    ],
+  ])('%s', async (_what, content, place, reason) => {
+    const file = await written(content);
+    const error = await readGraphsFile(file).catch((thrown) => thrown);
+    expect(error).toMatchObject({ code: 'GRAPHS_FILE_INVALID' });
+    expect(error.message).toContain(`${file} cannot be used: ${place}: `);
+    expect(error.message).toContain(reason);
+  });
+
+  test('one that is not there', async () => {
+    await expect(readGraphsFile(join(folder, 'none.json'))).rejects.toThrow('cannot be read (ENOENT)');
+  });
+});
+
+test.each([
+  ['./a.ts:graph', '/p/a.ts', 'graph'],
+  ['./a.ts', '/p/a.ts', 'default'],
+  ['./a.ts:', '/p/a.ts', 'default'],
+  ['../x/a.ts:g', '/x/a.ts', 'g'],
+])('%s', (text, path, name) => expect(referenceOf('/p', text)).toEqual({ path, name }));

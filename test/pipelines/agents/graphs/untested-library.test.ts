@@ -1,0 +1,32 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
+import { untestedLibraries } from '../../../../pipelines/agents/graphs/untested-library.ts';
+import { projectFile } from '../../../agents/pool-under-test.ts';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'runlake-library-'));
+  await writeFile(join(folder, 'langgraph.json'), JSON.stringify({ graphs: { a: './src/a.js', b: './src/b.js' } }));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+test.each([
+  ['0.4.9', false],
+  ['1.3.9', false],
+  ['1.4.0', true],
+  ['1.10.2', true],
+  ['2.0.0', false],
+])('a project with version %s', async (version, tested) => {
+  const path = join(folder, 'node_modules/@langchain/langgraph');
+  await mkdir(path, { recursive: true });
+  await writeFile(join(path, 'package.json'), JSON.stringify({ version }));
+  const found = await untestedLibraries(await readGraphsFile(join(folder, 'langgraph.json')));
+  expect(found).toEqual(tested ? [] : [{ path, version }]);
+});
+
+test('the copy that Runlake comes with is tested', async () => {
+  expect(await untestedLibraries(await readGraphsFile(projectFile('basic')))).toEqual([]);
+});

@@ -1,0 +1,115 @@
+import { describe, expect, it } from 'vitest';
+import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
+import { type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
+import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
+
+const assistant: Assistant = {
+  assistant_id: 'assistant-1',
+  graph_id: 'graph-1',
+  name: 'one',
+  description: null,
+  config: { tags: ['a'], recursion_limit: 5, configurable: { kept: 1, changed: 1 }, metadata: { of: 'assistant' } },
+  context: { tone: 'dry', length: 1 },
+  metadata: {},
+  version: 1,
+  created_at: '2026-01-02T03:04:05.000000Z',
+  updated_at: '2026-01-02T03:04:05.000000Z',
+};
+const origin = { assistant, runId: 'run-1', threadId: 'thread-1', stateless: false, userId: 'user-1', headers: {} };
+const read = (request: Omit<RunRequest, 'assistant_id'>, more: Partial<Parameters<typeof readRunRequest>[1]> = {}) =>
+  readRunRequest({ assistant_id: 'graph-1', ...request }, { ...origin, ...more });
+
+describe('a request for a run', () => {
+  it('has defaults', () => {
+    const { kwargs, ...rest } = read({});
+    expect(rest).toEqual({
+      metadata: {},
+      multitaskStrategy: 'enqueue',
+      ifNotExists: 'reject',
+      cancelOnDisconnect: false,
+      afterSeconds: 0,
+      temporary: false,
+    });
+    expect(kwargs).toMatchObject({ stream_mode: ['values'], subgraphs: false, resumable: false, durability: 'async' });
+    for (const absent of ['input', 'command', 'checkpoint', 'interrupt_before'])
+      expect(kwargs).not.toHaveProperty(absent);
+  });
+
+  it('takes null for what is left out, but for input, which it tells to go on', () => {
+    const nulls = { command: null, config: null, metadata: null, stream_mode: null, checkpoint: null, webhook: null };
+    expect(read(nulls)).toEqual(read({}));
+    expect(read({ input: null }).kwargs).toHaveProperty('input', null);
+  });
+
+  it('merges config and context over those of the assistant; the server says who and what it is', () => {
+    const { kwargs } = read({
+      config: {
+        tags: ['b', 'a'],
+        configurable: { changed: 2, thread_id: 'forged', user_id: 'forged' },
+        metadata: { by: 'me' },
+      },
+      context: { tone: 'warm' },
+    });
+    expect(kwargs.config).toMatchObject({
+      tags: ['a', 'b'],
+      recursion_limit: 5,
+      metadata: { of: 'assistant', by: 'me' },
+      configurable: { kept: 1, changed: 2, thread_id: 'thread-1', run_id: 'run-1', user_id: 'user-1' },
+    });
+    expect(kwargs.context).toEqual({ tone: 'warm', length: 1 });
+  });
+
+  it('copies headers that may be seen', () => {
+    const headers = {
+      'x-a': '1',
+      'user-agent': 'me',
+      'x-api-key': 'k',
+      'x-tenant-id': 't',
+      'x-service-key': 's',
+      cookie: 'c',
+    };
+    const { configurable } = read({}, { headers }).kwargs.config;
+    expect(configurable).toMatchObject({ 'x-a': '1', 'user-agent': 'me' });
+    for (const name of ['x-api-key', 'x-tenant-id', 'x-service-key', 'cookie'])
+      expect(configurable).not.toHaveProperty(name);
+  });
+
+  it.each<[Omit<RunRequest, 'assistant_id'>, object]>([
+    [{ checkpoint_id: 'c' }, { checkpoint: { checkpoint_id: 'c' } }],
+    [
+      { checkpoint: { checkpoint_id: 'c', checkpoint_ns: '', checkpoint_map: null } },
+      { checkpoint: { checkpoint_id: 'c', checkpoint_ns: '' } },
+    ],
+    [{ config: { configurable: { checkpoint_id: 'c' } } }, { checkpoint: { checkpoint_id: 'c' } }],
+    [{ checkpoint_during: false }, { durability: 'exit' }],
+    [{ checkpoint_during: true }, { durability: 'async' }],
+    [{ checkpoint_during: false, durability: 'sync' }, { durability: 'sync' }],
+    [{ stream_mode: 'custom' }, { stream_mode: ['custom'] }],
+    [{ stream_mode: ['custom', 'values', 'custom'] }, { stream_mode: ['custom', 'values'] }],
+    [{ stream_mode: [] }, { stream_mode: ['values'] }],
+    [{ interrupt_before: ['a', '*'] }, { interrupt_before: '*' }],
+    [{ langsmith_tracer: { project_name: 'p', example_id: null } }, { langsmith_tracer: { project_name: 'p' } }],
+  ])('reads %j', (request, kwargs) => {
+    expect(read(request).kwargs).toMatchObject(kwargs);
+  });
+
+  it.each([
+    [{}, true],
+    [{ on_completion: 'keep' as const }, false],
+  ])('without a thread: %j is temporary: %s', (request, temporary) => {
+    const { kwargs, ...rest } = read(request, { stateless: true });
+    expect([rest.temporary, kwargs.temporary]).toEqual([temporary, temporary]);
+  });
+
+  it('refuses what would have no effect, by its name', () => {
+    const refused = (field: string) =>
+      expect.objectContaining({ code: 'FIELD_NOT_BUILT', fields: [expect.objectContaining({ loc: ['body', field] })] });
+    expect(() => read({ feedback_keys: ['a'] })).toThrow(refused('feedback_keys'));
+    expect(() => read({ webhook: 'https://a.example' })).toThrow(refused('webhook'));
+    const webhooks = webhookRules({ allowPrivate: false });
+    expect(read({ webhook: 'https://a.example' }, { webhooks }).kwargs.webhook).toBe('https://a.example');
+    expect(() => read({ webhook: 'http://127.0.0.1' }, { webhooks })).toThrow(
+      expect.objectContaining({ code: 'WEBHOOK_INVALID' }),
+    );
+  });
+});

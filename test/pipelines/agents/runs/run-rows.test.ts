@@ -1,0 +1,261 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database, Sql } from '../../../../infra/postgres/database.ts';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
+import { cancelRuns } from '../../../../pipelines/agents/runs/cancel-runs.ts';
+import { type ClaimedRun, claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
+import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
+import { listRuns } from '../../../../pipelines/agents/runs/list-runs.ts';
+import { markEndPublished } from '../../../../pipelines/agents/runs/mark-end-published.ts';
+import { nextDue } from '../../../../pipelines/agents/runs/next-due.ts';
+import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
+import { renewLeases } from '../../../../pipelines/agents/runs/renew-leases.ts';
+import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
+import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
+import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
+import { leaseMs, newRun, openRows, type Rows } from './run-rows.ts';
+
+let rows: Rows;
+let org: string;
+let database: Database;
+
+beforeAll(async () => {
+  rows = await openRows();
+  ({ org, database } = rows);
+});
+afterAll(async () => rows?.stores.close());
+
+async function claim(runId: string): Promise<ClaimedRun> {
+  const claims = await claimRuns(database, org, { slots: 100, leaseMs });
+  const found = claims.find((run) => run.runId === runId);
+  if (found === undefined) throw new Error('not claimed');
+  return found;
+}
+
+const ids = (run: { readonly thread_id: string; readonly run_id: string }) => ({
+  threadId: run.thread_id,
+  runId: run.run_id,
+});
+const goneRun = { code: 'RUN_NOT_FOUND', status: 404 };
+
+describe('making runs', () => {
+  it('makes the thread busy, notes graph and assistant on it, and keeps what it was given as it was', async () => {
+    const threadId = await rows.newThread();
+    const input = { text: 'nul \u0000, half \ud800' };
+    const given = newRun(threadId, { metadata: { a: 1 } });
+    const run = await createRun(database, org, { ...given, kwargs: { ...given.kwargs, input } });
+    expect(await readRun(database, org, ids(run))).toEqual(run);
+    expect(run).toMatchObject({ status: 'pending', metadata: { a: 1 }, kwargs: { input }, thread_id: threadId });
+    expect(await readThread(database, org, threadId)).toMatchObject({ status: 'busy', metadata: given.assistant });
+  });
+
+  it.each([
+    ['a thread that there is not', { ifNotExists: 'reject' as const }, 'THREAD_NOT_FOUND'],
+    [
+      'metadata that cannot be searched',
+      { ifNotExists: 'create' as const, metadata: { a: '\u0000' } },
+      'INVALID_REQUEST',
+    ],
+  ])('refuses %s', async (_name, more, code) => {
+    await expect(rows.run(randomUUID(), more)).rejects.toMatchObject({ code });
+  });
+
+  it('makes a missing thread on request, once where two ask at once', async () => {
+    const threadId = randomUUID();
+    const made = await Promise.all([1, 2, 3].map(() => rows.run(threadId, { ifNotExists: 'create' })));
+    expect(new Set(made.map(({ thread_id }) => thread_id))).toEqual(new Set([threadId]));
+    expect(await listRuns(database, org, threadId, { limit: 10, offset: 0 })).toHaveLength(3);
+  });
+
+  it('is part of the transaction that it is given', async () => {
+    const threadId = await rows.newThread();
+    const making = database.transaction(async (tx) => {
+      await createRun(tx, org, newRun(threadId));
+      throw new Error('undone');
+    });
+    await expect(making).rejects.toThrow('undone');
+    expect(await readThread(database, org, threadId)).toMatchObject({ status: 'idle' });
+  });
+
+  it('leaves a run alone until it is due, and lets others of the thread go first', async () => {
+    const other = await rows.newOrganization();
+    const threadId = await rows.newThread(other);
+    const later = await rows.run(threadId, { afterSeconds: 3_600 }, other);
+    expect(await claimRuns(database, other, { slots: 9, leaseMs })).toEqual([]);
+    expect(await nextDue(database, other)).toBeGreaterThan(3_500_000);
+    expect(await readThread(database, other, threadId)).toMatchObject({ status: 'busy' });
+    const now = await rows.run(threadId, {}, other);
+    const [claimed] = await claimRuns(database, other, { slots: 9, leaseMs });
+    expect(claimed?.runId).toBe(now.run_id);
+    await database.execute('UPDATE agents.runs SET due_at = now() WHERE run_id = $1', [later.run_id]);
+    await endRun(database, claimed as ClaimedRun, { status: 'success' });
+    expect(await claimRuns(database, other, { slots: 9, leaseMs })).toMatchObject([{ runId: later.run_id }]);
+  });
+
+  it('gives nothing of another organisation', async () => {
+    const run = await rows.run(await rows.newThread());
+    const { foreignOrg } = rows;
+    expect(await claimRuns(database, foreignOrg, { slots: 9, leaseMs })).toEqual([]);
+    const tries: (() => Promise<unknown>)[] = [
+      () => readRun(database, foreignOrg, ids(run)),
+      () => cancelRun(database, foreignOrg, ids(run), 'interrupt'),
+      () => deleteRun(database, foreignOrg, ids(run)),
+    ];
+    for (const attempt of tries) await expect(attempt()).rejects.toMatchObject(goneRun);
+    const making = createRun(database, foreignOrg, newRun(run.thread_id));
+    await expect(making).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
+    expect(await listRuns(database, foreignOrg, run.thread_id, { limit: 9, offset: 0 })).toEqual([]);
+    await cancelRuns(database, foreignOrg, { status: 'all' }, 'rollback');
+    const claimed = await claim(run.run_id);
+    expect(await renewLeases(database, foreignOrg, [claimed.leaseToken], leaseMs)).toEqual([]);
+    expect(await renewLeases(database, org, [claimed.leaseToken], leaseMs)).toHaveLength(1);
+  });
+});
+
+describe('ends', () => {
+  it('write what clients see of the thread, NUL characters as they came', async () => {
+    const threadId = await rows.newThread();
+    const run = await rows.run(threadId);
+    const values = JSON.stringify({ text: 'a\u0000b' });
+    const interrupts = { task: [{ id: 'i', value: 1 }] };
+    await endRun(database, await claim(run.run_id), { status: 'success', values, next: ['ask'], interrupts });
+    const thread = await readThread(database, org, threadId);
+    expect(thread).toMatchObject({ status: 'interrupted', values: { text: 'a\u0000b' }, interrupts, error: null });
+    const failing = await rows.run(threadId);
+    const error = { error: 'TypeError', message: 'no' };
+    await endRun(database, await claim(failing.run_id), { status: 'error', error });
+    expect(await readThread(database, org, threadId)).toMatchObject({
+      status: 'error',
+      values: { text: 'a\u0000b' },
+      error,
+    });
+  });
+
+  it('of a rollback take back checkpoints and run, and leave the thread as it was', async () => {
+    const threadId = await rows.newThread();
+    const key = threadKey(org, threadId);
+    await rows.checkpoint(key, '1');
+    const run = await rows.run(threadId);
+    const claimed = await claim(run.run_id);
+    expect(claimed.baseCheckpointId).toBe('1');
+    await rows.checkpoint(key, '2', run.run_id);
+    const next = await rows.run(threadId, { multitaskStrategy: 'rollback' });
+    expect(await renewLeases(database, org, [claimed.leaseToken], leaseMs)).toEqual([
+      { leaseToken: claimed.leaseToken, cancelAction: 'rollback' },
+    ]);
+    const ended = await endRun(database, claimed, { status: 'interrupted', rollback: true });
+    expect(await rows.checkpointsOf(key)).toEqual(['1']);
+    await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
+    // Its end is still to be told, also by another process.
+    expect(await unpublishedEnds(database, org, 0)).toContainEqual(ended);
+    await markEndPublished(database, ended as NonNullable<typeof ended>);
+    expect((await unpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
+    expect(await claim(next.run_id)).toMatchObject({ attempt: 1, threadStart: 2, baseCheckpointId: '1' });
+  });
+
+  it('of a temporary run leave nothing once they are told', async () => {
+    const run = await rows.run(undefined, { temporary: true });
+    await expect(readThread(database, org, run.thread_id)).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
+    const claimed = await claim(run.run_id);
+    await rows.checkpoint(threadKey(org, run.thread_id), '1', run.run_id);
+    const ended = await endRun(database, claimed, { status: 'success', values: '{"a":1}' });
+    expect(ended).toMatchObject({ values: '{"a":1}' });
+    await markEndPublished(database, ended as NonNullable<typeof ended>);
+    const left = await database.query(
+      `SELECT thread_id::text FROM agents.threads WHERE thread_id = $1 UNION ALL SELECT thread_id::text FROM agents.runs
+       WHERE thread_id = $1 UNION ALL SELECT thread_id FROM agents.checkpoints WHERE thread_id LIKE '%' || $1::uuid::text`,
+      [run.thread_id],
+    );
+    expect(left).toEqual([]);
+  });
+
+  it('are told of runs whose thread was deleted, which write nothing more', async () => {
+    const threadId = await rows.newThread();
+    const [running, waiting] = [await rows.run(threadId), await rows.run(threadId)];
+    const claimed = await claim(running.run_id);
+    await rows.checkpoint(threadKey(org, threadId), '1', running.run_id);
+    await deleteThread(database, org, threadId);
+    expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
+    expect(await renewLeases(database, org, [claimed.leaseToken], leaseMs)).toEqual([]);
+    expect(await rows.checkpointsOf(threadKey(org, threadId))).toEqual([]);
+    for (const run of [running, waiting]) {
+      await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
+      // At once: no process is about to tell it.
+      const ended = (await unpublishedEnds(database, org, 60_000)).find(({ runId }) => runId === run.run_id);
+      expect(ended).toMatchObject({ status: 'interrupted', removed: true, attempt: run === running ? 1 : 0 });
+      await markEndPublished(database, ended as NonNullable<typeof ended>);
+    }
+    expect(await database.query('SELECT FROM agents.runs WHERE thread_id = $1', [threadId])).toEqual([]);
+    // The id may be used again meanwhile.
+    await rows.run(threadId, { ifNotExists: 'create' });
+    await deleteThread(database, org, threadId);
+  });
+});
+
+describe('many runs', () => {
+  it('are listed newest first, in pages and by status', async () => {
+    const threadId = await rows.newThread();
+    const made = [await rows.run(threadId), await rows.run(threadId), await rows.run(threadId)].map(
+      ({ run_id }) => run_id,
+    );
+    await cancelRuns(database, org, { threadId, runIds: [made[1] as string] }, 'interrupt');
+    const list = async (more: object) =>
+      (await listRuns(database, org, threadId, { limit: 9, offset: 0, ...more })).map(({ run_id }) => run_id);
+    expect(await list({})).toEqual([made[2], made[1], made[0]]);
+    expect(await list({ limit: 1, offset: 1 })).toEqual([made[1]]);
+    expect(await list({ status: 'pending' })).toEqual([made[2], made[0]]);
+  });
+
+  it('are cancelled together, or none of them where one is missing', async () => {
+    const other = await rows.newOrganization();
+    const threadId = await rows.newThread(other);
+    const [first, second] = [await rows.run(threadId, {}, other), await rows.run(threadId, {}, other)];
+    const missing = { threadId, runIds: [second.run_id, randomUUID()] };
+    await expect(cancelRuns(database, other, missing, 'rollback')).rejects.toMatchObject(goneRun);
+    const [claimed] = await claimRuns(database, other, { slots: 1, leaseMs });
+    await cancelRuns(database, other, { status: 'pending' }, 'interrupt');
+    expect(await readRun(database, other, ids(second))).toMatchObject({ status: 'interrupted' });
+    expect(await readRun(database, other, ids(first))).toMatchObject({ status: 'running' });
+    await cancelRuns(database, other, { status: 'all' }, 'interrupt');
+    expect(await renewLeases(database, other, [claimed?.leaseToken as string], leaseMs)).toMatchObject([
+      { cancelAction: 'interrupt' },
+    ]);
+  });
+});
+
+it('claims by looking at threads with a run to start alone, however many runs have ended or wait', async () => {
+  const other = await rows.newOrganization();
+  const busy = await rows.newThread(other);
+  await rows.run(busy, {}, other);
+  await database.execute(
+    `INSERT INTO agents.threads (organization_id, thread_id) SELECT $1, gen_random_uuid() FROM generate_series(1, 5000)`,
+    [other],
+  );
+  await database.execute(
+    `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, status)
+     SELECT $1, $2, gen_random_uuid(), $2, 'echo', '{}', CASE WHEN n % 2 = 0 THEN 'success' ELSE 'pending' END
+     FROM generate_series(1, 20000) n`,
+    [other, busy],
+  );
+  await database.execute('ANALYZE agents.threads, agents.runs');
+  const plans: string[] = [];
+  const explained = (tx: Sql): Sql => ({
+    ...tx,
+    query: async <Row>(sql: string, params?: readonly unknown[]) => {
+      if (!sql.includes('pg_notify')) {
+        const plan = await tx.query<Record<string, string>>(`EXPLAIN ${sql}`, params);
+        plans.push(plan.map((line) => Object.values(line)[0]).join('\n'));
+      }
+      return tx.query<Row>(sql, params);
+    },
+  });
+  const watched: Database = { ...database, transaction: (work) => database.transaction((tx) => work(explained(tx))) };
+  expect(await claimRuns(watched, other, { slots: 5, leaseMs })).toHaveLength(1);
+  expect(plans).toHaveLength(2);
+  expect(plans.join('\n')).not.toContain('Seq Scan');
+  expect(plans[0]).toContain('threads_due');
+  expect(plans[1]).toContain('runs_pending');
+});

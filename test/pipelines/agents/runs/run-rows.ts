@@ -1,0 +1,75 @@
+import { randomUUID } from 'node:crypto';
+import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
+import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { freshStores } from '../../../engines/stores.ts';
+
+export const assistant = { assistant_id: randomUUID(), graph_id: 'echo' };
+export const leaseMs = 60_000;
+
+export const kwargs = (more: Partial<RunKwargs> = {}): RunKwargs => ({
+  config: {},
+  stream_mode: ['values'],
+  subgraphs: false,
+  resumable: false,
+  durability: 'async',
+  temporary: false,
+  ...more,
+});
+
+export const newRun = (threadId: string | undefined, more: Partial<NewRun> = {}): NewRun => ({
+  assistant,
+  threadId,
+  ifNotExists: 'reject',
+  kwargs: kwargs(more.temporary ? { temporary: true } : {}),
+  metadata: {},
+  multitaskStrategy: 'enqueue',
+  afterSeconds: 0,
+  temporary: false,
+  ...more,
+});
+
+/** A database with two organisations. */
+export async function openRows() {
+  const stores = await freshStores();
+  const { database } = stores;
+  const newOrganization = async (): Promise<string> => {
+    const id = randomUUID();
+    await database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'A')`, [id]);
+    return id;
+  };
+  const [org, foreignOrg] = [await newOrganization(), await newOrganization()];
+  return {
+    stores,
+    database,
+    org,
+    foreignOrg,
+    newOrganization,
+    newThread: async (organizationId = org) =>
+      (await createThread(database, organizationId, { metadata: {}, ifExists: 'raise' })).thread_id,
+    run: (threadId: string | undefined, more: Partial<NewRun> = {}, organizationId = org) =>
+      createRun(database, organizationId, newRun(threadId, more)),
+    /** A lease that has run out. */
+    expire: (leaseToken: string) =>
+      database.execute(
+        `UPDATE agents.runs SET lease_until = now() - interval '1 s' WHERE lease_token = $1 AND status = 'running'`,
+        [leaseToken],
+      ),
+    /** A checkpoint as a saver writes it. */
+    checkpoint: (key: string, id: string, runId: string | null = null) =>
+      database.execute(
+        `INSERT INTO agents.checkpoints (thread_id, checkpoint_ns, checkpoint_id, type, checkpoint, metadata)
+         VALUES ($1, '', $2, 'json', '{"channel_versions": {}}', $3)`,
+        [key, id, { run_id: runId }],
+      ),
+    checkpointsOf: async (key: string) =>
+      (
+        await database.query<{ checkpoint_id: string }>(
+          'SELECT checkpoint_id FROM agents.checkpoints WHERE thread_id = $1 ORDER BY 1',
+          [key],
+        )
+      ).map(({ checkpoint_id }) => checkpoint_id),
+  };
+}
+
+export type Rows = Awaited<ReturnType<typeof openRows>>;

@@ -1,0 +1,284 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { AgentStore } from '../../../../pipelines/agents/store/agent-store.ts';
+import { deleteExpiredItems } from '../../../../pipelines/agents/store/delete-items.ts';
+import { getItems } from '../../../../pipelines/agents/store/get-items.ts';
+import { loadEmbedder } from '../../../../pipelines/agents/store/load-embedder.ts';
+import { putItems } from '../../../../pipelines/agents/store/put-items.ts';
+import type { Embed, StoreRules } from '../../../../pipelines/agents/store/store-item.ts';
+import { openThreads, type Threads } from '../checkpoints/threads.ts';
+
+let threads: Threads;
+beforeAll(async () => {
+  threads = await openThreads();
+});
+afterAll(() => threads?.close());
+
+const plain: StoreRules = { refreshOnRead: true };
+const newOrganization = async () => {
+  const [{ id }] = (await threads.database.query<{ id: string }>(
+    `INSERT INTO organizations (id, display_name) VALUES (gen_random_uuid(), 'O') RETURNING id`,
+  )) as [{ id: string }];
+  return id;
+};
+const open = async (rules = plain) => new AgentStore(threads.pool, await newOrganization(), rules);
+const keysOf = (items: readonly { key: string }[]) => items.map(({ key }) => key).sort();
+
+test('an item is put, read, put anew and deleted, with what JSON can hold', async () => {
+  const store = await open();
+  const value = { text: 'nul \u0000 and ünïcode 😀', list: [1, { deep: null }], half: '\ud800', big: 1e300 };
+  await store.put(['users', 'a_%:b'], 'k', value);
+  const first = await store.get(['users', 'a_%:b'], 'k');
+  expect(first).toEqual({
+    namespace: ['users', 'a_%:b'],
+    key: 'k',
+    value,
+    createdAt: expect.any(Date),
+    updatedAt: expect.any(Date),
+  });
+  await store.put(['users', 'a_%:b'], 'k', { other: 1 });
+  const second = await store.get(['users', 'a_%:b'], 'k');
+  expect(second).toMatchObject({ value: { other: 1 }, createdAt: first!.createdAt });
+  expect(second!.updatedAt.getTime()).toBeGreaterThanOrEqual(first!.updatedAt.getTime());
+  expect(await store.get(['users', 'a_%', 'b'], 'k')).toBeNull();
+  expect(await store.search(['users'], { filter: { other: 1 } })).toHaveLength(1);
+  await store.delete(['users', 'a_%:b'], 'k');
+  expect(await store.get(['users', 'a_%:b'], 'k')).toBeNull();
+});
+
+test('a prefix is one of labels, not of text', async () => {
+  const store = await open();
+  const all = [
+    ['users', '1'],
+    ['users', '10'],
+    ['users', '1', 'deep'],
+    ['users'],
+    ['users2'],
+    ['a:b'],
+    ['a', 'b'],
+    ['users', '\u{10ffff}'],
+  ];
+  for (const namespace of all) await store.put(namespace, namespace.join('/'), {});
+  const under = async (...prefix: string[]) => keysOf(await store.search(prefix, { limit: 100 }));
+  expect(await under('users', '1')).toEqual(['users/1', 'users/1/deep']);
+  expect(await under('users')).toEqual(['users', 'users/1', 'users/1/deep', 'users/10', 'users/\u{10ffff}']);
+  expect(await under('a')).toEqual(['a/b']);
+  expect(await under()).toHaveLength(all.length);
+  expect(await store.search([], { limit: 3, offset: 6 })).toHaveLength(2);
+
+  const list = (options: object) => store.listNamespaces(options);
+  expect(await list({ prefix: ['users'] })).toEqual([
+    ['users'],
+    ['users', '1'],
+    ['users', '1', 'deep'],
+    ['users', '10'],
+    ['users', '\u{10ffff}'],
+  ]);
+  expect(await list({ prefix: ['users'], maxDepth: 2, limit: 2, offset: 1 })).toEqual([
+    ['users', '1'],
+    ['users', '10'],
+  ]);
+  expect(await list({ suffix: ['b'] })).toEqual([['a', 'b']]);
+  expect(await list({ prefix: ['*', '1'], suffix: ['deep'] })).toEqual([['users', '1', 'deep']]);
+  expect(await list({ prefix: ['users', '*', 'deep'] })).toEqual([['users', '1', 'deep']]);
+  expect(await list({ maxDepth: 1 })).toEqual([['a'], ['a:b'], ['users'], ['users2']]);
+});
+
+describe('filters', () => {
+  let store: AgentStore;
+  beforeAll(async () => {
+    store = await open();
+    await store.put(['f'], 'one', { n: 1, s: 'apple', list: [1, 2], nested: { a: 1 } });
+    await store.put(['f'], 'two', { n: 2.5, s: 'pear', nested: { a: 1, b: 2 } });
+    await store.put(['f'], 'ten', { n: 10, s: 'zebra', empty: null });
+    await store.put(['f'], 'text', { n: '2' });
+  });
+  test.each<[object, string[]]>([
+    [{ n: 1 }, ['one']],
+    [{ n: 1.0, s: 'apple' }, ['one']],
+    [{ n: '2' }, ['text']],
+    [{ nested: { a: 1 } }, ['one']],
+    [{ list: [1, 2] }, ['one']],
+    [{ empty: null }, ['ten']],
+    [{ n: { $eq: 10 } }, ['ten']],
+    [{ n: { $ne: 1 } }, ['ten', 'text', 'two']],
+    [{ n: { $gt: 1 } }, ['ten', 'two']],
+    [{ n: { $gte: 1, $lt: 10 } }, ['one', 'two']],
+    [{ n: { $lte: 2.5 } }, ['one', 'two']],
+    [{ s: { $gt: 'b' } }, ['ten', 'two']],
+    [{ missing: { $ne: 1 } }, ['one', 'ten', 'text', 'two']],
+    [{ "n' OR true --": 1 }, []],
+  ])('%j', async (filter, keys) => {
+    expect(keysOf(await store.search(['f'], { filter }))).toEqual(keys);
+  });
+  test('an operator that is none is refused', async () => {
+    await expect(store.search(['f'], { filter: { n: { $regex: '.' } } })).rejects.toMatchObject({
+      code: 'STORE_FILTER_INVALID',
+    });
+  });
+});
+
+test('what cannot be a name is refused', async () => {
+  const store = await open();
+  const put = (namespace: string[], key = 'k') => store.batch([{ namespace, key, value: {} }]);
+  for (const namespace of [[], [''], ['a.b'], ['a', ''], ['langgraph'], ['nul \u0000'], ['\ud800']])
+    await expect(put(namespace), JSON.stringify(namespace)).rejects.toMatchObject({ code: 'STORE_NAMESPACE_INVALID' });
+  await expect(put(['a'], 'nul \u0000')).rejects.toMatchObject({ code: 'STORE_KEY_INVALID' });
+});
+
+test('two organisations have nothing of each other', async () => {
+  const [mine, other] = [await open(), await open()];
+  await mine.put(['n'], 'k', { of: 'mine' });
+  await other.put(['n'], 'k', { of: 'other' });
+  await other.delete(['n'], 'gone');
+  expect(await mine.search([])).toMatchObject([{ value: { of: 'mine' } }]);
+  await mine.delete(['n'], 'k');
+  expect(await mine.listNamespaces()).toEqual([]);
+  expect(await other.get(['n'], 'k')).toMatchObject({ value: { of: 'other' } });
+});
+
+test('a batch of many goes in few statements', async () => {
+  const store = await open();
+  const asked = vi.spyOn(threads.pool, 'query');
+  const keys = Array.from({ length: 50 }, (_, place) => `${place}`);
+  await store.batch([
+    ...keys.map((key) => ({ namespace: ['b', key], key, value: { key } })),
+    { namespace: ['b', '0'], key: '0', value: { key: 'last' } },
+    { namespace: ['b', '1'], key: '1', value: null },
+  ]);
+  const got = await store.batch([
+    ...keys.map((key) => ({ namespace: ['b', key], key })),
+    { namespacePrefix: ['b'], limit: 100 },
+  ]);
+  expect(asked.mock.calls.length).toBe(4);
+  asked.mockRestore();
+  expect(got[0]).toMatchObject({ value: { key: 'last' } });
+  expect(got[1]).toBeNull();
+  expect(got[49]).toMatchObject({ key: '49' });
+  expect(got[50]).toHaveLength(49);
+});
+
+test('what has run out is gone; reading puts it off where that is wished', async () => {
+  const organizationId = await newOrganization();
+  const sql = threads.database;
+  const rules: StoreRules = { refreshOnRead: false, defaultTtlMinutes: 60 };
+  const item = (key: string, ttl?: number | null) => ({ namespace: ['t'], key, value: {}, ttl });
+  await putItems(sql, organizationId, rules, [item('default'), item('never', null), item('short', 1), item('over', 0)]);
+  const minutes = async () =>
+    Object.fromEntries(
+      (
+        await sql.query<{ key: string; minutes: number | null }>(
+          `SELECT key, round(extract(epoch FROM expires_at - now()) / 60)::int AS minutes FROM agents.store_items WHERE organization_id = $1`,
+          [organizationId],
+        )
+      ).map((row) => [row.key, row.minutes]),
+    );
+  expect(await minutes()).toEqual({ default: 60, never: null, short: 1, over: 0 });
+  const read = (refresh: boolean) =>
+    getItems(
+      sql,
+      organizationId,
+      ['short', 'over', 'never'].map((key) => ({ namespace: ['t'], key })),
+      refresh,
+    );
+  await sql.execute(`UPDATE agents.store_items SET ttl_minutes = 30 WHERE organization_id = $1 AND key = 'short'`, [
+    organizationId,
+  ]);
+  expect((await read(false)).map((found) => found?.key)).toEqual(['short', undefined, 'never']);
+  expect((await minutes()).short).toBe(1);
+  await read(true);
+  expect((await minutes()).short).toBe(30);
+  const store = new AgentStore(threads.pool, organizationId, { refreshOnRead: true });
+  await sql.execute(`UPDATE agents.store_items SET ttl_minutes = 90 WHERE organization_id = $1 AND key = 'short'`, [
+    organizationId,
+  ]);
+  expect(keysOf(await store.search(['t']))).toEqual(['default', 'never', 'short']);
+  expect((await minutes()).short).toBe(90);
+  expect(await deleteExpiredItems(sql, organizationId)).toBe(1);
+  expect(await minutes()).toEqual({ default: 60, never: null, short: 90 });
+});
+
+describe('search by meaning', () => {
+  /** Counts of the letters a, b and c. */
+  const embed: Embed = async (texts) =>
+    texts.map((text) => ['a', 'b', 'c'].map((letter) => text.split(letter).length - 1));
+  const rules: StoreRules = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
+
+  test('the nearest comes first, by the best of its texts, and what has no text comes last', async () => {
+    const store = await open(rules);
+    await store.put(['v'], 'a', { text: 'aaaa' });
+    await store.put(['v'], 'ab', { text: 'aabb' });
+    await store.put(['v'], 'lines', { lines: [{ say: 'c' }, { say: 'aaab' }, { say: 5 }] });
+    await store.put(['v'], 'none', { text: 7 });
+    await store.put(['v'], 'hidden', { text: 'aaaa' }, false);
+    await store.put(['v'], 'else', { text: 'aaaa', title: 'bbbb' }, ['title']);
+    await store.put(['v2'], 'elsewhere', { text: 'aaaa' });
+    const found = await store.search(['v'], { query: 'a' });
+    expect(found.slice(0, 4).map(({ key, score }) => [key, score && Math.round(score * 1000)])).toEqual([
+      ['a', 1000],
+      ['lines', 949],
+      ['ab', 707],
+      ['else', 0],
+    ]);
+    expect(keysOf(found.slice(4))).toEqual(['hidden', 'none']);
+    expect(
+      keysOf(await store.search(['v'], { query: 'a', limit: 1, offset: 1, filter: { text: { $ne: 'x' } } })),
+    ).toEqual(['lines']);
+
+    await store.put(['v'], 'a', { text: 'bbbb' });
+    await store.put(['v'], 'lines', { lines: [] });
+    const after = await store.search(['v'], { query: 'a', limit: 2 });
+    expect(after.map(({ key }) => key)).toEqual(['ab', expect.stringMatching(/^(a|else)$/)]);
+  });
+
+  test('ten thousand are compared, one more is refused', async () => {
+    const store = await open(rules);
+    const many = Array.from({ length: 10_000 }, (_, place) => ({
+      namespace: ['m'],
+      key: `${place}`,
+      value: { text: 'abc'.slice(place % 3) },
+    }));
+    await store.batch(many);
+    expect((await store.search(['m'], { query: 'c' }))[0]).toMatchObject({ value: { text: 'c' }, score: 1 });
+    await store.put(['m'], 'more', { text: 'a' });
+    await expect(store.search(['m'], { query: 'c' })).rejects.toMatchObject({ code: 'STORE_TOO_MANY_VECTORS' });
+    expect(await store.search(['m'], { query: 'c', filter: { text: 'c' }, limit: 1 })).toMatchObject([{ score: 1 }]);
+  });
+
+  test.each<[string, Embed]>([
+    ['too few vectors', async () => []],
+    ['of another length', async (texts) => texts.map(() => [1, 2])],
+    ['no number', async (texts) => texts.map(() => [1, 2, Number.NaN])],
+    ['boom', async () => Promise.reject(new Error('boom'))],
+  ])('an embedder that gives %s is an error, and nothing is stored', async (_, broken) => {
+    const store = await open({ ...rules, index: { embed: broken, dims: 3, fields: ['text'] } });
+    await expect(store.put(['v'], 'k', { text: 'a' })).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
+    expect(await store.get(['v'], 'k')).toBeNull();
+  });
+
+  test('an embedder is a function or an object of a module of the project', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'runlake-embedder-'));
+    try {
+      await writeFile(
+        join(folder, 'embed.mjs'),
+        `export const fn = async (texts) => texts.map((text) => [text.length]);
+        export default { embedDocuments: async (texts) => texts.map(() => [7]) }; export const not = 5;`,
+      );
+      expect(await (await loadEmbedder('./embed.mjs:fn', folder))(['abc'])).toEqual([[3]]);
+      expect(await (await loadEmbedder('./embed.mjs', folder))(['abc'])).toEqual([[7]]);
+      for (const wrong of [
+        './embed.mjs:gone',
+        './embed.mjs:not',
+        './gone.mjs:fn',
+        'nobody:model',
+        'openai:not-installed',
+        'word',
+      ])
+        await expect(loadEmbedder(wrong, folder), wrong).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+});

@@ -1,0 +1,111 @@
+import { expect, test } from 'vitest';
+import { fault } from '../../../../infra/errors/runlake-error.ts';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import { createStreamPublisher } from '../../../../pipelines/agents/streams/create-stream-publisher.ts';
+import { decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
+import { until } from '../../../infra/until.ts';
+import { chunk, endOf, newRun } from './streams-under-test.ts';
+
+interface Published {
+  readonly messages: readonly LogMessage[];
+  place(): void;
+  done(): void;
+  fail(error: unknown): void;
+}
+
+/** A log whose answers the test gives. */
+function openAnswers() {
+  const calls: Published[] = [];
+  return {
+    calls,
+    log: {
+      schemaId: () => 4,
+      publish: (_: unknown, messages: readonly LogMessage[], onPlaced: () => void = () => {}) =>
+        new Promise<void>((done, fail) => {
+          calls.push({ messages, place: onPlaced, done, fail });
+        }),
+    },
+  };
+}
+
+const seqsOf = ({ messages }: Published) => messages.map(({ value }) => decodeStreamRecord(value)?.seq);
+const unavailable = () => fault('EVENT_LOG_UNAVAILABLE');
+
+test('chunks gather while an earlier batch has no place, and do not wait for it to be durable', async () => {
+  const { calls, log } = openAnswers();
+  const writer = createStreamPublisher({ log, keptMs: 1_000 }).open(newRun());
+  for (let turn = 0; turn < 3; turn++) await writer.write([chunk('a'), chunk('b')]);
+  expect(calls.map(seqsOf)).toEqual([[1, 2]]);
+  calls[0]?.place();
+  await until('the next batch', () => calls.length === 2);
+  expect(seqsOf(calls[1] as Published)).toEqual([3, 4, 5, 6]);
+  let settled = false;
+  const settling = writer.settled().then(() => {
+    settled = true;
+  });
+  calls[1]?.done();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(settled).toBe(false);
+  calls[0]?.done();
+  await settling;
+});
+
+test('a writer waits while too much is on its way', async () => {
+  const { calls, log } = openAnswers();
+  const writer = createStreamPublisher({ log, keptMs: 1_000, maxBytesInFlight: 2_000 }).open(newRun());
+  await writer.write([chunk('a', 500)]);
+  let went = false;
+  const waiting = writer.write([chunk('b', 1_500)]).then(() => {
+    went = true;
+  });
+  await until('the first batch', () => calls.length === 1);
+  expect(went).toBe(false);
+  calls[0]?.place();
+  calls[0]?.done();
+  await waiting;
+});
+
+test('a log that takes nothing now is tried again with the same; one that never will surfaces when all is to be settled', async () => {
+  const { calls, log } = openAnswers();
+  const writer = createStreamPublisher({ log, keptMs: 1_000, patienceMs: 400 }).open(newRun());
+  await writer.write([chunk('a')]);
+  calls[0]?.fail(unavailable());
+  await until('another try', () => calls.length === 2);
+  expect(calls[1]?.messages).toEqual(calls[0]?.messages);
+  calls[1]?.done();
+  await writer.settled();
+  await writer.write([chunk('b')]);
+  await writer.write([chunk('c')]);
+  for (let call = 2; call < 10 && call <= calls.length; call++) {
+    calls[call]?.fail(unavailable());
+    await Promise.race([
+      until('another try', () => calls.length > call + 1, 2_000).catch(() => {}),
+      writer.settled().catch(() => {}),
+    ]);
+  }
+  await expect(writer.settled()).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
+  const tries = calls.length;
+  // Nothing goes out behind what is missing.
+  await writer.write([chunk('d')]);
+  expect(calls).toHaveLength(tries);
+  expect(calls.flatMap(seqsOf)).not.toContain(3);
+});
+
+test('an end repeats itself byte for byte, after every event; an event that is too large says so and the run goes on', async () => {
+  const { calls, log } = openAnswers();
+  const publisher = createStreamPublisher({ log, keptMs: 1_000, maxEventBytes: 500 });
+  const run = newRun({ attempt: 2, threadStart: 5 });
+  const writer = publisher.open(run);
+  await writer.write([chunk('large', 1_000), chunk('small')]);
+  const [large, small] = (calls[0] as Published).messages.map(({ value }) => decodeStreamRecord(value));
+  expect(large).toMatchObject({ seq: 1, event: 'error', mode: 'error' });
+  expect(JSON.parse(Buffer.from(large?.data ?? []).toString())).toMatchObject({ error: 'EventTooLarge' });
+  expect(small).toMatchObject({ seq: 2, event: 'custom', threadSeq: 5 * 2 ** 32 + 2 });
+  const values = { ...endOf(run), data: Buffer.from(JSON.stringify({ status: 'success', values: 'x'.repeat(600) })) };
+  for (let time = 0; time < 2; time++) void publisher.publishEnd(values);
+  const [first, second] = calls.slice(1);
+  expect(second?.messages).toEqual(first?.messages);
+  const end = decodeStreamRecord(first?.messages[0]?.value as Buffer);
+  expect(end).toMatchObject({ attempt: 2, seq: 2 ** 32 - 1, threadSeq: 6 * 2 ** 32 - 1, isEnd: true });
+  expect(Buffer.from(end?.data ?? []).toString()).toBe('{"status":"success"}');
+});

@@ -1,0 +1,241 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import { until } from '../../../infra/until.ts';
+import { all, chunk, endOf, idOf, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
+
+let under: StreamsUnderTest;
+beforeAll(async () => {
+  under = await openStreams();
+});
+afterAll(() => under?.close());
+
+/** Reads on in the background. */
+function reading(reader: StreamReader) {
+  const events: StreamedEvent[] = [];
+  const ended = (async () => {
+    for await (const event of reader) events.push(event);
+  })();
+  ended.catch(() => undefined);
+  return { events, ids: () => events.map(idOf), ended };
+}
+
+test('an event comes with all that was written of it, live and stored', async () => {
+  const [hub, publisher] = [await under.hub(), under.publisher()];
+  const run = newRun({ attempt: 3, threadStart: 7 });
+  const live = reading(await hub.readRun(run, 'now'));
+  const writer = publisher.open(run);
+  const written = {
+    mode: 'messages',
+    event: 'messages/partial',
+    namespace: 'a:1|b:2',
+    data: Buffer.from('{"é":"\\u0000"}'),
+  };
+  await writer.write([written]);
+  await writer.settled();
+  await publisher.publishEnd(endOf(run, 'error'));
+  await live.ended;
+  const later = await all(await (await under.hub()).readRun(run, { attempt: 3, seq: 0 }));
+  for (const [event, end] of [live.events, later]) {
+    expect({ ...event, data: Buffer.from(event?.data ?? []) }).toMatchObject({
+      ...written,
+      runId: run.runId,
+      attempt: 3,
+      seq: 1,
+      threadSeq: 7 * 2 ** 32 + 1,
+      isEnd: false,
+    });
+    expect(Math.abs(Date.now() - (event?.createdAtMicros ?? 0) / 1_000)).toBeLessThan(60_000);
+    expect({ ...end, data: Buffer.from(end?.data ?? []).toString() }).toMatchObject({
+      threadSeq: 8 * 2 ** 32 - 1,
+      isEnd: true,
+      data: '{"status":"error"}',
+      createdAtMicros: 1_800_000_000_000_000,
+    });
+  }
+});
+
+test.each([true, false])(
+  'readers do not wait for the store, nor does a run whose events are not kept (kept: %s)',
+  async (kept) => {
+    const [hub, publisher] = [await under.hub(), under.publisher()];
+    const run = newRun({ kept });
+    const [now, start] = [reading(await hub.readRun(run, 'now')), reading(await hub.readRun(run, 'start'))];
+    const release = under.holdInserts();
+    const writer = publisher.open(run);
+    for (let turn = 0; turn < 5; turn++) await writer.write([chunk(`${turn}`)]);
+    await until('all of it', () => now.events.length === 5 && start.events.length === 5);
+    let settled = false;
+    const settling = writer.settled().then(() => {
+      settled = true;
+    });
+    if (!kept) await settling;
+    expect(settled).toBe(!kept);
+    release();
+    await settling;
+    await publisher.publishEnd(endOf(run));
+    await Promise.all([now.ended, start.ended]);
+    expect(now.ids()).toEqual(['1-1', '1-2', '1-3', '1-4', '1-5', '1-end']);
+    expect(start.ids()).toEqual(now.ids());
+  },
+);
+
+test('one that comes now gets what comes; one that comes back goes on where it was, in another process too', async () => {
+  const [hub, publisher] = [await under.hub(), under.publisher()];
+  const run = newRun();
+  const writer = publisher.open(run);
+  await writer.write([chunk('a'), chunk('b'), chunk('c')]);
+  const now = reading(await hub.readRun(run, 'now'));
+  await writer.write([chunk('d')]);
+  await writer.settled();
+  await publisher.publishEnd(endOf(run));
+  await now.ended;
+  expect(now.ids()).toEqual(['1-4', '1-end']);
+  for (const at of [hub, await under.hub()]) {
+    const back = await all(await at.readRun(run, { attempt: 1, seq: 2 }));
+    expect(back.map(idOf)).toEqual(['1-3', '1-4', '1-end']);
+  }
+});
+
+test('what an attempt writes after the next one has begun is seen by nobody, live or later', async () => {
+  const [hub, publisher] = [await under.hub(), under.publisher()];
+  const run = newRun();
+  const live = reading(await hub.readRun(run, 'now'));
+  const zombie = publisher.open(run);
+  await zombie.write([chunk('a'), chunk('b')]);
+  const second = { ...run, attempt: 2, threadStart: 2 };
+  const writer = publisher.open(second);
+  await writer.write([chunk('c')]);
+  const late = reading(await hub.readRun(run, 'now'));
+  await zombie.write([chunk('late')]);
+  await writer.write([chunk('d')]);
+  await Promise.all([writer.settled(), zombie.settled()]);
+  await publisher.publishEnd(endOf(second));
+  await Promise.all([live.ended, late.ended]);
+  const expected = ['1-1', '1-2', '2-1', '2-2', '2-end'];
+  expect(live.ids()).toEqual(expected);
+  expect(late.ids()).toEqual(['2-2', '2-end']);
+  expect((await all(await (await under.hub()).readRun(run, 'start'))).map(idOf)).toEqual(expected);
+});
+
+test('a thread is read over its runs; the end of a run comes also where the next one has begun before it', async () => {
+  const [hub, publisher] = [await under.hub(), under.publisher()];
+  const first = newRun();
+  const second = newRun({ threadId: first.threadId, threadStart: 2 });
+  const unread = newRun({ threadId: first.threadId, attempt: 0, threadStart: 2 });
+  const live = reading(await hub.readThread(first, 'now'));
+  const writers = [publisher.open(first), publisher.open(second)] as const;
+  await writers[0].write([chunk('a'), chunk('b')]);
+  await writers[1].write([chunk('c')]);
+  await publisher.publishEnd(endOf(unread));
+  await publisher.publishEnd(endOf(first));
+  await publisher.publishEnd(endOf(first));
+  await publisher.publishEnd(endOf(second));
+  await writers[1].settled();
+  await until('the live ones', () => live.events.length === 5);
+  expect(live.events.map(({ seq, threadSeq }) => [threadSeq >= 2 ** 33 ? 2 : 1, seq % (2 ** 32 - 1)])).toEqual([
+    [1, 1],
+    [1, 2],
+    [2, 1],
+    [1, 0],
+    [2, 0],
+  ]);
+  const numbers = live.events.map(({ threadSeq }) => threadSeq).sort((one, other) => one - other);
+  const other = await under.hub();
+  const expected = [
+    ['start', numbers],
+    [{ threadSeq: numbers[1] as number }, numbers.slice(2)],
+  ] as const;
+  for (const [from, rest] of expected) {
+    const reader = await other.readThread(first, from);
+    await reader.finish();
+    expect((await all(reader)).map(({ threadSeq }) => threadSeq)).toEqual(rest);
+  }
+});
+
+test('a reader that is too slow costs nobody anything: stored events it reads later, others are lost to it alone', async () => {
+  const [hub, publisher] = [await under.hub({ recentBytes: 50_000 }), under.publisher()];
+  const runs = [newRun({ kept: true }), newRun({ kept: false })] as const;
+  const slow = await Promise.all(runs.map((run) => hub.readRun(run, 'now')));
+  const iterators = slow.map((reader) => reader[Symbol.asyncIterator]());
+  const quick = await Promise.all(runs.map(async (run) => reading(await hub.readRun(run, 'now'))));
+  const writers = runs.map((run) => publisher.open(run));
+  for (const writer of writers) await writer.write([chunk('first')]);
+  for (const iterator of iterators) expect((await iterator.next()).value?.seq).toBe(1);
+  for (let turn = 0; turn < 100; turn++) {
+    for (const writer of writers) await writer.write([chunk(`${turn}`, 1_000)]);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  for (const [index, writer] of writers.entries()) {
+    await writer.settled();
+    await publisher.publishEnd(endOf(runs[index] as (typeof runs)[0]));
+  }
+  for (const { ended, events } of quick) {
+    await ended;
+    expect(events.map(({ seq }) => seq).slice(0, -1)).toEqual(Array.from({ length: 101 }, (_, index) => index + 1));
+  }
+  const [kept, unkept] = iterators as [AsyncIterator<StreamedEvent>, AsyncIterator<StreamedEvent>];
+  await expect(unkept.next()).rejects.toMatchObject({ code: 'STREAM_READER_TOO_SLOW' });
+  const rest: number[] = [];
+  for (let next = await kept.next(); !next.done; next = await kept.next()) rest.push(next.value.seq);
+  expect(rest.slice(0, -1)).toEqual(Array.from({ length: 100 }, (_, index) => index + 2));
+});
+
+test('events that are missing for good are told of, not left out', async () => {
+  const [hub, publisher] = [await under.hub({ patienceMs: 300 }), under.publisher()];
+  const run = newRun();
+  const writer = publisher.open(run);
+  await writer.write(Array.from({ length: 10 }, (_, index) => chunk(`${index}`)));
+  await writer.settled();
+  const live = await hub.readRun(run, 'start');
+  await under.stores.warehouse.command({
+    name: 'test',
+    sql: `ALTER TABLE stream_events DELETE WHERE run_id = '${run.runId}' AND seq IN (4, 5) SETTINGS mutations_sync = 2`,
+  });
+  const events: StreamedEvent[] = [];
+  const later = await (await under.hub({ patienceMs: 300 })).readRun(run, 'start');
+  await expect(
+    (async () => {
+      for await (const event of later) events.push(event);
+    })(),
+  ).rejects.toMatchObject({ code: 'STREAM_INCOMPLETE' });
+  expect(events.map(({ seq }) => seq)).toEqual([1, 2, 3]);
+  // This process has them still.
+  await publisher.publishEnd(endOf(run));
+  expect(await all(live)).toHaveLength(11);
+});
+
+test('a hole is filled as soon as it is stored', async () => {
+  const publisher = under.publisher();
+  const run = newRun();
+  const release = under.holdInserts();
+  const writer = publisher.open(run);
+  await writer.write([chunk('a'), chunk('b')]);
+  // Another process: it has not seen what waits to be stored.
+  const reader = reading(await (await under.hub()).readRun(run, 'start'));
+  await writer.write([chunk('c')]);
+  expect(reader.events).toHaveLength(0);
+  release();
+  await writer.settled();
+  await publisher.publishEnd(endOf(run));
+  await reader.ended;
+  expect(reader.ids()).toEqual(['1-1', '1-2', '1-3', '1-end']);
+});
+
+test('a reader that came after the end ends when it is told that nothing follows; closing ends it at once', async () => {
+  const [hub, publisher] = [await under.hub(), under.publisher()];
+  const run = newRun({ kept: false });
+  await publisher.open(run).write([chunk('a')]);
+  await publisher.publishEnd(endOf(run));
+  const other = await under.hub();
+  const late = [await hub.readRun(run, 'now'), await other.readRun(run, 'start'), await other.readThread(run, 'now')];
+  const ended = late.map(all);
+  for (const reader of late) await reader.finish();
+  expect(await Promise.all(ended)).toEqual([[], [], []]);
+  const open = await hub.readRun(newRun(), 'now');
+  const closed = all(open);
+  open.close();
+  expect(await closed).toEqual([]);
+  const left = reading(await other.readRun(newRun(), 'start'));
+  await other.close();
+  await left.ended;
+});

@@ -1,0 +1,130 @@
+import { loadConfig } from '../../../../infra/config/load.ts';
+import type { EventLog } from '../../../../infra/event-log/event-log.ts';
+import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
+import type { Database } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import {
+  createStreamPublisher,
+  type StreamPublisherOptions,
+} from '../../../../pipelines/agents/streams/create-stream-publisher.ts';
+import { openStreamHub, type StreamHubOptions } from '../../../../pipelines/agents/streams/stream-hub.ts';
+import type {
+  RunStreamStart,
+  StreamedEvent,
+  StreamHub,
+  StreamPublisher,
+  StreamReader,
+} from '../../../../pipelines/agents/streams/stream-ports.ts';
+import type { Chunk } from '../../../../pipelines/agents/workers/worker-pool.ts';
+import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
+import { streamEvents, topics } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { uuidOf } from '../../runs/run-events.ts';
+
+export interface StreamsUnderTest {
+  readonly stores: FreshStores;
+  readonly log: EventLog;
+  publisher(options?: Partial<StreamPublisherOptions>): StreamPublisher;
+  hub(options?: Partial<StreamHubOptions>): Promise<StreamHub>;
+  /** The next inserts fail before they store anything. */
+  failInserts(count: number): void;
+  /** Inserts wait until `release` is called. */
+  holdInserts(): () => void;
+  close(): Promise<void>;
+}
+
+const logger = createLogger('silent', 'test');
+
+/** Log, sink and ClickHouse; hubs that are still open are closed at the end. */
+export async function openStreams(
+  openLog: (database: Database) => Promise<EventLog> = inProcess,
+): Promise<StreamsUnderTest> {
+  const stores = await freshStores();
+  const log = await openLog(stores.database);
+  const hubs: StreamHub[] = [];
+  let failing = 0;
+  let held: Promise<void> = Promise.resolve();
+  const warehouse = {
+    ...stores.warehouse,
+    async insertBody(insert: Parameters<typeof stores.warehouse.insertBody>[0]) {
+      await held;
+      if (failing > 0) {
+        failing--;
+        throw new Error('this insert was made to fail');
+      }
+      await stores.warehouse.insertBody(insert);
+    },
+  };
+  const { config } = loadConfig({});
+  const sink = new Sink({ log, warehouse, database: stores.database, config, logger, onHoursNoted: () => {} });
+  await sink.start([streamEvents]);
+  return {
+    stores,
+    log,
+    publisher: (options = {}) => createStreamPublisher({ log, keptMs: 86_400_000, ...options }),
+    async hub(options = {}) {
+      const hub = await openStreamHub({ log, warehouse: stores.warehouse, ...options });
+      hubs.push(hub);
+      return hub;
+    },
+    failInserts: (count) => {
+      failing = count;
+    },
+    holdInserts() {
+      let release = () => {};
+      held = new Promise((resolve) => {
+        release = resolve;
+      });
+      return release;
+    },
+    async close() {
+      await Promise.all(hubs.map((hub) => hub.close()));
+      await log.close();
+      sink.stop();
+      await stores.close();
+    },
+  };
+}
+
+function inProcess(database: Database): Promise<EventLog> {
+  return openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 28, logger });
+}
+
+let runs = 0;
+
+/** A run on a thread of its own, unless told otherwise. */
+export function newRun(given: Partial<RunStreamStart> = {}): RunStreamStart {
+  runs++;
+  return {
+    organizationId: uuidOf('organization of streams'),
+    threadId: uuidOf('thread of streams', runs),
+    runId: uuidOf('run of streams', runs),
+    attempt: 1,
+    threadStart: 1,
+    kept: true,
+    ...given,
+  };
+}
+
+export const chunk = (text: string, extraBytes = 0): Chunk => ({
+  mode: 'custom',
+  event: 'custom',
+  namespace: '',
+  data: Buffer.from(JSON.stringify({ text, extra: 'x'.repeat(extraBytes) })),
+});
+
+export const endOf = (start: RunStreamStart, status = 'success') => ({
+  ...start,
+  data: Buffer.from(JSON.stringify({ status })),
+  endedAtMicros: 1_800_000_000_000_000,
+});
+
+export const idOf = ({ attempt, seq, isEnd }: Pick<StreamedEvent, 'attempt' | 'seq' | 'isEnd'>) =>
+  isEnd ? `${attempt}-end` : `${attempt}-${seq}`;
+
+/** All that a reader gives until it ends. */
+export async function all(reader: StreamReader): Promise<StreamedEvent[]> {
+  const events: StreamedEvent[] = [];
+  for await (const event of reader) events.push(event);
+  return events;
+}

@@ -1,0 +1,209 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../../../infra/postgres/database.ts';
+import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
+import { copyThread } from '../../../../pipelines/agents/threads/copy-thread.ts';
+import { countThreads } from '../../../../pipelines/agents/threads/count-threads.ts';
+import { createThread, type NewThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
+import { expireThreads } from '../../../../pipelines/agents/threads/expire-threads.ts';
+import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
+import { noteThreadState } from '../../../../pipelines/agents/threads/note-thread-state.ts';
+import { pruneThreads } from '../../../../pipelines/agents/threads/prune-threads.ts';
+import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
+import { searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
+import { updateThread } from '../../../../pipelines/agents/threads/update-thread.ts';
+import { leaseMs, openRows, type Rows } from '../runs/run-rows.ts';
+
+let rows: Rows;
+let database: Database;
+let org: string;
+beforeAll(async () => {
+  rows = await openRows();
+  ({ database } = rows);
+});
+afterAll(async () => rows?.stores.close());
+
+const make = async (more: Partial<NewThread> = {}) =>
+  createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });
+const missing = { code: 'THREAD_NOT_FOUND', status: 404 };
+const ended = (threadId: string) =>
+  database.execute(`UPDATE agents.threads SET expires_at = now() - interval '1 s' WHERE thread_id = $1`, [threadId]);
+
+describe('threads', () => {
+  beforeAll(async () => {
+    org = await rows.newOrganization();
+  });
+
+  it('are made once under an id, each in its organisation', async () => {
+    const threadId = randomUUID();
+    const made = await make({ threadId: threadId.toUpperCase(), metadata: { a: 1 } });
+    expect(made).toMatchObject({
+      thread_id: threadId,
+      status: 'idle',
+      values: null,
+      interrupts: {},
+      metadata: { a: 1 },
+    });
+    expect(made).not.toHaveProperty('ttl');
+    await expect(make({ threadId })).rejects.toMatchObject({ code: 'THREAD_EXISTS', status: 409 });
+    expect(await make({ threadId, ifExists: 'do_nothing' })).toEqual(made);
+    expect(await readThread(database, org, threadId)).toEqual(made);
+    const { foreignOrg } = rows;
+    const foreign: (() => Promise<unknown>)[] = [
+      () => readThread(database, foreignOrg, threadId),
+      () => updateThread(database, foreignOrg, threadId, { metadata: { b: 2 } }),
+      () => deleteThread(database, foreignOrg, threadId),
+      () => copyThread(database, foreignOrg, threadId),
+      () => holdThread(database, foreignOrg, threadId, leaseMs),
+    ];
+    for (const attempt of foreign) await expect(attempt()).rejects.toMatchObject(missing);
+    expect(await pruneThreads(database, foreignOrg, { threadIds: [threadId], strategy: 'delete' })).toBe(0);
+    expect(await createThread(database, foreignOrg, { threadId, metadata: {}, ifExists: 'raise' })).toBeDefined();
+    expect(await readThread(database, org, threadId)).toEqual(made);
+  });
+
+  it('take changes of metadata by member, and refuse what cannot be searched', async () => {
+    const { thread_id: id } = await make({ metadata: { a: 1, b: { c: 1 } } });
+    const changed = await updateThread(database, org, id, { metadata: { b: 2, d: null } });
+    expect(changed.metadata).toEqual({ a: 1, b: 2, d: null });
+    const refused = { code: 'INVALID_REQUEST', fields: [expect.objectContaining({ loc: ['body', 'metadata'] })] };
+    await expect(make({ metadata: { a: '\u0000' } })).rejects.toMatchObject(refused);
+    await expect(updateThread(database, org, id, { metadata: { '\ud800': 1 } })).rejects.toMatchObject(refused);
+  });
+
+  it('are held by one at a time, and by nobody while a run waits; no run starts meanwhile', async () => {
+    const { thread_id: id } = await make();
+    const hold = await holdThread(database, org, id, leaseMs);
+    await expect(holdThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
+    await noteThreadState(database, org, id, { values: { n: 1 }, next: ['ask'], interrupts: {} });
+    expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
+    const run = await rows.run(id, {}, org);
+    expect(await claimRuns(database, org, { slots: 9, leaseMs })).toEqual([]);
+    await hold.release();
+    await expect(holdThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
+    expect(await claimRuns(database, org, { slots: 9, leaseMs })).toMatchObject([{ runId: run.run_id }]);
+    const { thread_id: other } = await make();
+    await holdThread(database, org, other, 0);
+    await (await holdThread(database, org, other, leaseMs)).release();
+  });
+
+  it('are copied with state and history, without runs', async () => {
+    const { thread_id: id } = await make({ metadata: { a: 1 } });
+    await rows.checkpoint(threadKey(org, id), '1');
+    await noteThreadState(database, org, id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
+    await rows.run(id, {}, org);
+    const copy = await copyThread(database, org, id);
+    expect(copy).toMatchObject({ status: 'idle', values: { text: 'x\u0000' }, metadata: { a: 1 } });
+    expect(copy.thread_id).not.toBe(id);
+    expect(await rows.checkpointsOf(threadKey(org, copy.thread_id))).toEqual(['1']);
+    await deleteThread(database, org, id);
+    expect(await rows.checkpointsOf(threadKey(org, id))).toEqual([]);
+    expect(await readThread(database, org, copy.thread_id)).toEqual(copy);
+  });
+
+  it('are pruned as asked, busy ones only where they are to go', async () => {
+    const [plain, busy] = [(await make()).thread_id, (await make()).thread_id];
+    for (const id of [plain, busy]) for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, id), n);
+    await rows.run(busy, {}, org);
+    const threadIds = [plain, busy, randomUUID()];
+    expect(await pruneThreads(database, org, { threadIds, strategy: 'keep_latest' })).toBe(1);
+    expect(await rows.checkpointsOf(threadKey(org, plain))).toEqual(['2']);
+    expect(await rows.checkpointsOf(threadKey(org, busy))).toEqual(['1', '2']);
+    expect(await pruneThreads(database, org, { threadIds, strategy: 'delete' })).toBe(2);
+    for (const id of [plain, busy]) await expect(readThread(database, org, id)).rejects.toMatchObject(missing);
+  });
+});
+
+describe('threads with a time to live', () => {
+  beforeAll(async () => {
+    org = await rows.newOrganization();
+  });
+
+  it('say how long, and live longer with every change', async () => {
+    const { thread_id: id, ttl } = await make({ ttl: { minutes: 5, strategy: 'delete' } });
+    expect(ttl).toMatchObject({ strategy: 'delete', ttl_minutes: 5 });
+    expect((Date.parse(ttl?.expires_at as string) - Date.now()) / 60_000).toBeCloseTo(5, 0);
+    await ended(id);
+    expect((await updateThread(database, org, id, { metadata: { a: 1 } })).ttl?.ttl_minutes).toBe(5);
+    expect(await expireThreads(database, org)).toBe(0);
+    const longer = await updateThread(database, org, id, { ttl: { minutes: 0.5, strategy: 'keep_latest' } });
+    expect(longer.ttl).toMatchObject({ strategy: 'keep_latest', ttl_minutes: 0.5 });
+  });
+
+  it('go when it is over, but not while busy or held', async () => {
+    const [goes, stays, busy, held] = [
+      (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
+      (await make({ ttl: { minutes: 9, strategy: 'keep_latest' } })).thread_id,
+      (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
+      (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id,
+    ];
+    await rows.run(busy, {}, org);
+    const hold = await holdThread(database, org, held, leaseMs);
+    for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, stays), n);
+    for (const id of [goes, stays, busy, held]) await ended(id);
+    expect(await expireThreads(database, rows.foreignOrg)).toBe(0);
+    expect(await expireThreads(database, org)).toBe(2);
+    expect(await expireThreads(database, org)).toBe(0);
+    await expect(readThread(database, org, goes)).rejects.toMatchObject(missing);
+    expect(await rows.checkpointsOf(threadKey(org, stays))).toEqual(['2']);
+    // The end of its run gives it its time anew.
+    const [claimed] = await claimRuns(database, org, { slots: 1, leaseMs });
+    await endRun(database, claimed as NonNullable<typeof claimed>, { status: 'success', values: '{}' });
+    await hold.release();
+    expect(await expireThreads(database, org)).toBe(1);
+    await expect(readThread(database, org, held)).rejects.toMatchObject(missing);
+    expect(await readThread(database, org, busy)).toMatchObject({ status: 'idle' });
+  });
+});
+
+describe('search', () => {
+  const ids: string[] = [];
+  beforeAll(async () => {
+    org = await rows.newOrganization();
+    for (const n of [0, 1, 2, 3]) {
+      const { thread_id: id } = await make({ metadata: { n, even: n % 2 === 0, deep: { list: [n, { m: n }] } } });
+      ids.push(id);
+      const values = { n, text: 'nul\u0000', messages: [{ id: `m${n}` }] };
+      await noteThreadState(database, org, id, { values, next: n === 3 ? ['ask'] : [], interrupts: {} });
+    }
+    await rows.run(ids[0], {}, org);
+    await rows.run(undefined, { temporary: true }, org);
+  });
+
+  it.each([
+    ['all but hidden ones', {}, [3, 2, 1, 0]],
+    ['an empty filter', { metadata: {}, values: {} }, [3, 2, 1, 0]],
+    ['metadata', { metadata: { even: true } }, [2, 0]],
+    ['nested metadata', { metadata: { deep: { list: [{ m: 1 }] } } }, [1]],
+    ['values', { values: { messages: [{ id: 'm2' }] } }, [2]],
+    ['values that had a NUL character', { values: { text: 'nul', n: 1 } }, [1]],
+    ['interrupted ones', { status: 'interrupted' }, [3]],
+    ['busy ones', { status: 'busy' }, [0]],
+    ['nothing', { metadata: { n: 9 } }, []],
+    ['ascending', { sortOrder: 'asc' }, [0, 1, 2, 3]],
+    ['by id, descending', { sortBy: 'thread_id' }, [3, 2, 1, 0]],
+    ['a page', { limit: 2, offset: 1 }, [2, 1]],
+  ] as [string, Partial<ThreadSearch>, number[]][])('finds %s', async (_name, search, expected) => {
+    const whole = { sortBy: 'created_at', sortOrder: 'desc', limit: 10, offset: 0, ...search } as const;
+    const { threads, total } = await searchThreads(database, org, whole);
+    expect(threads.map(({ thread_id }) => ids.indexOf(thread_id))).toEqual(expected);
+    const { limit: _limit, offset: _offset, sortBy: _by, sortOrder: _order, ...filter } = whole;
+    expect(await countThreads(database, org, filter)).toBe(total);
+    expect(total).toBe('limit' in search ? 4 : expected.length);
+  });
+
+  it('finds named ones of the organisation alone', async () => {
+    const search = {
+      ids: [ids[1] as string, randomUUID()],
+      sortBy: 'status',
+      sortOrder: 'asc',
+      limit: 9,
+      offset: 0,
+    } as const;
+    expect((await searchThreads(database, org, search)).total).toBe(1);
+    expect((await searchThreads(database, rows.foreignOrg, search)).total).toBe(0);
+  });
+});

@@ -1,0 +1,272 @@
+import { createHmac, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { fault } from '../../../../infra/errors/runlake-error.ts';
+import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/guarded-agents.ts';
+import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import {
+  type DeliveryPorts,
+  deliverWebhook,
+  forgetWebhooks,
+  msToNextWebhook,
+  takeWebhooks,
+} from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
+import { noteWebhook } from '../../../../pipelines/agents/webhooks/note-webhook.ts';
+import { webhookSecret } from '../../../../pipelines/agents/webhooks/sign-webhook.ts';
+import { startWebhooks } from '../../../../pipelines/agents/webhooks/start-webhooks.ts';
+import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { makeAgentRows } from '../crons/agent-rows.ts';
+
+interface Received {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+const logger = createLogger('silent', 'test');
+const secret = webhookSecret('the key of this test', randomUUID());
+let stores: FreshStores;
+let other: Database;
+let receiver: Server;
+let received: Received[];
+let answer: (response: ServerResponse) => void;
+let rows: Awaited<ReturnType<typeof makeAgentRows>>;
+let clock: Date;
+let closers: (() => void)[];
+
+beforeAll(async () => {
+  stores = await freshStores();
+  other = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 });
+  receiver = createServer(async (request, response) => {
+    const parts: Buffer[] = [];
+    for await (const part of request) parts.push(part);
+    received.push({ path: request.url ?? '', headers: request.headers, body: Buffer.concat(parts).toString() });
+    answer(response);
+  }).listen(0, '127.0.0.1');
+  await once(receiver, 'listening');
+});
+afterAll(async () => {
+  receiver?.closeAllConnections();
+  receiver?.close();
+  await other?.close();
+  await stores?.close();
+});
+beforeEach(async () => {
+  rows = await makeAgentRows(stores.database);
+  received = [];
+  answer = (response) => void response.end();
+  clock = new Date(Date.now() + 1_000);
+  closers = [];
+});
+afterEach(() => {
+  for (const close of closers) close();
+});
+
+const port = () => (receiver.address() as AddressInfo).port;
+const ownUrl = () => `http://127.0.0.1:${port()}`;
+const hook = () => `${ownUrl()}/hook`;
+
+function ports(changes: Partial<DeliveryPorts> = {}, guard: Partial<GuardOptions> = {}): DeliveryPorts {
+  const refuse: GuardOptions['refuse'] = (host, { about }) => fault('WEBHOOK_INVALID', { url: host, reason: about });
+  const agents = openGuardedAgents({ allowPrivate: true, maxConnections: 4, refuse, ...guard });
+  closers.push(() => agents.close());
+  return {
+    database: stores.database,
+    organizationId: rows.organizationId,
+    rules: webhookRules({ settings: { headers: { 'X-Team': 'a', 'Content-Type': 'text/plain' } }, allowPrivate: true }),
+    secret,
+    ownUrl: ownUrl(),
+    timeoutMs: 5_000,
+    agents,
+    logger,
+    now: () => clock,
+    ...changes,
+  };
+}
+
+/** A run that ends with a webhook, and goes at once, as one without a thread does. */
+async function endRun(webhook: string | undefined, ended: { values?: string; error?: string } = {}): Promise<string> {
+  const runId = randomUUID();
+  await stores.database.transaction(async (tx) => {
+    await tx.execute(
+      `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, status, kwargs, metadata, started_at, ended_at)
+       VALUES ($1, $2, $3, $4, 'echo', $5, $6, '{"team":"a"}', now(), now())`,
+      [
+        rows.organizationId,
+        rows.threadId,
+        runId,
+        rows.assistantId,
+        ended.error === undefined ? 'success' : 'error',
+        { input: 'a\u0000b', webhook },
+      ],
+    );
+    await noteWebhook(tx, { organizationId: rows.organizationId, runId, webhook, ...ended });
+    await tx.execute('DELETE FROM agents.runs WHERE organization_id = $1 AND run_id = $2', [
+      rows.organizationId,
+      runId,
+    ]);
+  });
+  return runId;
+}
+
+async function deliverDue(delivery: DeliveryPorts): Promise<number> {
+  const taken = await takeWebhooks(delivery, 100);
+  await Promise.all(taken.map((one) => deliverWebhook(delivery, one)));
+  return taken.length;
+}
+
+const stateOf = async (runId: string) => {
+  const [row] = await stores.database.query<{
+    attempts: number;
+    due_at: string;
+    given_up_at: string | null;
+    last_error: string;
+  }>(
+    'SELECT attempts, due_at, given_up_at, last_error FROM agents.webhooks WHERE organization_id = $1 AND run_id = $2',
+    [rows.organizationId, runId],
+  );
+  if (row === undefined) return 'gone';
+  const { attempts, due_at, given_up_at, last_error } = row;
+  const state = given_up_at !== null ? 'given up' : (Date.parse(due_at) - clock.getTime()) / 1_000;
+  return [attempts, state, last_error] as const;
+};
+
+describe('a webhook', () => {
+  it('tells how the run ended, signed, once', async () => {
+    const runId = await endRun(hook(), { values: '{"n": 12345678901234567890, "text": "\\u0000"}' });
+    await endRun(undefined);
+    expect([await deliverDue(ports()), await deliverDue(ports())]).toEqual([1, 0]);
+    expect(received).toHaveLength(1);
+    const [{ path, headers, body }] = received as [Received];
+    expect([path, headers['content-type'], headers['x-team']]).toEqual(['/hook', 'application/json', 'a']);
+    const [, seconds = '', signature] =
+      /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(headers['x-runlake-signature'])) ?? [];
+    expect(signature).toBe(createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex'));
+    expect(Number(seconds)).toBe(Math.floor(clock.getTime() / 1_000));
+    expect(body).toContain('12345678901234567890');
+    expect(JSON.parse(body)).toEqual({
+      run_id: runId,
+      thread_id: rows.threadId,
+      assistant_id: rows.assistantId,
+      created_at: expect.stringMatching(/^\d{4}-/),
+      updated_at: expect.stringMatching(/^\d{4}-/),
+      status: 'success',
+      metadata: { team: 'a' },
+      kwargs: { input: 'a\u0000b', webhook: hook() },
+      multitask_strategy: 'enqueue',
+      run_started_at: expect.stringMatching(/^\d{4}-/),
+      run_ended_at: expect.stringMatching(/^\d{4}-/),
+      webhook_sent_at: clock.toISOString(),
+      values: { n: expect.any(Number), text: '\u0000' },
+      error: null,
+    });
+    expect(await stateOf(runId)).toBe('gone');
+  });
+
+  it('tells failures, also to a path of this server', async () => {
+    await endRun('/own?x=1', { error: 'it broke\0' });
+    await deliverDue(ports());
+    expect(received.map(({ path, body }) => [path, JSON.parse(body)])).toEqual([
+      ['/own?x=1', expect.objectContaining({ status: 'error', error: 'it broke', values: null })],
+    ]);
+  });
+
+  it.each([
+    [201, 'gone'],
+    [404, [1, 'given up', 'it answered 404']],
+    [302, [1, 'given up', 'it answered 302']],
+    [408, [1, 5, 'it answered 408']],
+    [429, [1, 5, 'it answered 429']],
+    [500, [1, 5, 'it answered 500']],
+    [503, [1, 5, 'it answered 503']],
+  ])('that is answered %i', async (status, expected) => {
+    answer = (response) => void response.writeHead(status, { location: `${ownUrl()}/elsewhere` }).end();
+    const runId = await endRun(hook());
+    await deliverDue(ports());
+    expect(await stateOf(runId)).toEqual(expected);
+    expect(received.map(({ path }) => path)).toEqual(['/hook']);
+  });
+
+  it.each<[string, (response: ServerResponse) => void, unknown]>([
+    ['is not answered', () => undefined, [1, 5, 'it did not answer within 300 ms']],
+    ['is cut off', (response) => void response.socket?.destroy(), [1, 5, 'the connection failed (ECONNRESET)']],
+    ['is answered without end', (response) => void response.writeHead(200).write('x'.repeat(1_000_000)), 'gone'],
+  ])('that %s', async (_, behaviour, expected) => {
+    answer = behaviour;
+    const runId = await endRun(hook());
+    await deliverDue(ports({ timeoutMs: 300 }));
+    expect(await stateOf(runId)).toEqual(expected);
+  });
+
+  it('is not sent where its name leads to an address that may not be reached', async () => {
+    const runId = await endRun(`http://hooks.example:${port()}/`);
+    const lookup = ((_name: string, _options: object, callback: (error: null, found: unknown) => void) =>
+      callback(null, [{ address: '127.0.0.1', family: 4 }])) as unknown as NonNullable<GuardOptions['lookup']>;
+    await deliverDue(ports({}, { allowPrivate: false, lookup }));
+    expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('a loopback address')]);
+    expect(received).toEqual([]);
+  });
+
+  it('is not sent where the rules have become stricter', async () => {
+    const runId = await endRun(hook());
+    await deliverDue(ports({ rules: webhookRules({ allowPrivate: false }) }));
+    expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('loopback')]);
+    expect(received).toEqual([]);
+  });
+
+  it('is tried ten times within about an hour, then given up, and gone a day later', async () => {
+    answer = (response) => void response.writeHead(500).end();
+    const runId = await endRun(hook());
+    const startMs = clock.getTime();
+    const delivery = ports();
+    let lastMs = 0;
+    for (let due: number | undefined = 0; due !== undefined; due = await msToNextWebhook(delivery)) {
+      lastMs = clock.getTime() + due - startMs;
+      clock = new Date(startMs + lastMs);
+      expect(await deliverDue(delivery)).toBe(1);
+    }
+    expect([received.length, await stateOf(runId)]).toEqual([10, [10, 'given up', 'it answered 500']]);
+    expect([lastMs > 50 * 60_000, lastMs < 70 * 60_000]).toEqual([true, true]);
+    for (const [hours, state] of [
+      [23, expect.anything()],
+      [2, 'gone'],
+    ] as const) {
+      clock = new Date(clock.getTime() + hours * 3_600_000);
+      await forgetWebhooks(delivery);
+      expect(await stateOf(runId)).toEqual(state);
+    }
+  });
+
+  it('is taken by one process, and by another when that one died with it', async () => {
+    const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(hook())));
+    const [first, second] = [ports(), ports({ database: other })];
+    const taken = (await Promise.all([first, second, first, second].map((some) => takeWebhooks(some, 5)))).flat();
+    const ids = taken.map(({ run_id }) => run_id);
+    expect([ids.length, new Set(ids).size]).toEqual([12, 12]);
+    expect(await deliverDue(second)).toBe(0);
+    clock = new Date(clock.getTime() + 16_000);
+    expect(await takeWebhooks(second, 100)).toHaveLength(12);
+    // One that was thought dead comes back: what it says does not count.
+    answer = (response) => void response.writeHead(404).end();
+    await deliverWebhook(first, taken[0]!);
+    expect(await stateOf(taken[0]!.run_id)).toEqual([2, 15, null]);
+    expect(runs).toContain(taken[0]!.run_id);
+  });
+
+  it('goes out by itself once it is noted', async () => {
+    const { database, organizationId, rules, ownUrl: own } = ports();
+    const sender = startWebhooks({ database, organizationId, rules, secret, ownUrl: own, logger, allowPrivate: true });
+    try {
+      const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(hook())));
+      sender.wake();
+      await expect.poll(() => received.length, { timeout: 10_000 }).toBe(runs.length);
+      await expect.poll(() => Promise.all(runs.map(stateOf))).toEqual(runs.map(() => 'gone'));
+    } finally {
+      await sender.stop();
+    }
+  });
+});

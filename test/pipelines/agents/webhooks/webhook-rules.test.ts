@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type WebhookRuleOptions,
+  type WebhookSettings,
+  webhookRules,
+} from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
+
+const flawOf = (webhook: string, options: Partial<WebhookRuleOptions> = {}) => {
+  try {
+    webhookRules({ allowPrivate: false, ...options }).check(webhook);
+    return undefined;
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'WEBHOOK_INVALID', status: 422 });
+    return (error as Error).message;
+  }
+};
+const url = (limits: NonNullable<WebhookSettings['url']>) => ({ settings: { url: limits } as const });
+
+describe('what may be a webhook', () => {
+  it.each<[webhook: string, options?: Partial<WebhookRuleOptions>]>([
+    ['https://hooks.example/a?b=c'],
+    ['http://93.184.215.14:8080/'],
+    ['/hooks/done?x=1'],
+    ['http://127.0.0.1:3000/', { allowPrivate: true }],
+    ['http://localhost:3000/', { allowPrivate: true }],
+    ['https://a.hooks.example/', url({ allowed_domains: ['*.hooks.example'] })],
+    ['https://hooks.example/', url({ allowed_domains: ['other.example', 'HOOKS.example'], allowed_ports: [443] })],
+    ['/x', url({ allowed_domains: ['hooks.example'], require_https: true })],
+  ])('%s', (webhook, options?) => {
+    expect(flawOf(webhook, options)).toBeUndefined();
+  });
+
+  it.each<[webhook: string, reason: string, options?: Partial<WebhookRuleOptions>]>([
+    ['hooks.example/a', 'neither'],
+    ['ftp://hooks.example/', 'neither'],
+    ['file:///etc/passwd', 'neither'],
+    ['//hooks.example/a', 'no path of this server'],
+    ['/\\hooks.example/a', 'no path of this server'],
+    ['http://127.0.0.1/', 'loopback'],
+    ['http://localhost:3000/', 'loopback'],
+    ['http://a.localhost./', 'loopback'],
+    ['http://[::ffff:10.0.0.1]/', 'private'],
+    ['http://2130706433/', 'loopback'],
+    ['http://169.254.169.254/latest', 'credentials', { allowPrivate: true }],
+    ['https://hooks.example/\0', 'characters'],
+    ['https://hooks.example/a b', 'characters'],
+    ['https://hooks.example/', 'turned off', { disabled: true }],
+    ['http://hooks.example/', 'https', url({ require_https: true })],
+    ['https://hooks.example:8443/', '8443', url({ allowed_ports: [443] })],
+    ['https://hooks.example/', 'hooks.example is not', url({ allowed_domains: ['*.hooks.example', 'b.example'] })],
+    ['https://evilhooks.example/', 'not a host', url({ allowed_domains: ['*.hooks.example'] })],
+    ['https://hooks.example/long', '10 characters', url({ max_url_length: 10 })],
+    ['/x', 'turned off', url({ disable_loopback: true })],
+  ])('not %s: %s', (webhook, reason, options?) => {
+    expect(flawOf(webhook, options)).toContain(reason);
+  });
+
+  it('does not tell credentials of an address', () => {
+    expect(flawOf('http://user:secret@127.0.0.1/')).not.toContain('secret');
+  });
+
+  it('fills headers with variables that may be told', () => {
+    const headers = {
+      Authorization: `Bearer $\{{ env.LG_WEBHOOK_TOKEN }}`,
+      'X-Other': `[$\{{ env.DATABASE_URL }}]`,
+      'x-plain': 'a',
+    };
+    const environment = { LG_WEBHOOK_TOKEN: 't', DATABASE_URL: 'secret' };
+    expect(webhookRules({ settings: { headers }, environment, allowPrivate: false }).headers).toEqual({
+      authorization: 'Bearer t',
+      'x-other': '[]',
+      'x-plain': 'a',
+    });
+  });
+});

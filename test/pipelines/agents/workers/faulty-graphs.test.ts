@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+
+test('graphs that cannot be loaded are faults of their own, and the others serve', async () => {
+  const under = await openPoolUnderTest('faulty');
+  try {
+    expect(under.pool.faults).toEqual({
+      throwing: expect.stringContaining('Error: fails while it is imported, on purpose'),
+      ending: expect.stringContaining('its module ended the process while it was imported: it ended with code 5'),
+      missing: expect.stringContaining('none.js cannot be loaded'),
+      unnamed: expect.stringContaining("the export 'nothing'"),
+      number: expect.stringContaining("the export 'number'"),
+    });
+    expect(await under.values('good')).toEqual({ seen: 'from the file' });
+    expect((await under.run('throwing')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
+    const ask = (graphId: string) => under.pool.ask({ kind: 'schemas', graphId, config: {} });
+    await expect(ask('number')).rejects.toMatchObject({ code: 'GRAPH_UNUSABLE', status: 422 });
+    await expect(ask('nowhere')).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND' });
+  } finally {
+    await under.close();
+  }
+});

@@ -1,0 +1,285 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+
+let under: PoolUnderTest;
+beforeAll(async () => {
+  under = await openPoolUnderTest('basic', { maxEventBytes: 100_000 });
+});
+afterAll(() => under?.close());
+
+const patiently = { timeout: 20_000 };
+const say = (text: string) => ({ messages: [{ role: 'user', content: text }] });
+const stream = (...modes: string[]) => ({ stream_mode: modes });
+
+describe('modes', () => {
+  test('values is what is told when nothing else is asked for; messages are flat', async () => {
+    const { told, outcome } = await under.run('echo', { input: say('hi'), kwargs: stream() });
+    expect(told.map(({ event, mode }) => [event, mode])).toEqual([
+      ['values', 'values'],
+      ['values', 'values'],
+    ]);
+    expect(told[1]?.data.messages).toMatchObject([
+      { type: 'human', content: 'hi' },
+      { type: 'ai', content: 'echo: hi' },
+    ]);
+    expect(outcome).toMatchObject({ kind: 'finished', next: [], interrupts: {} });
+    expect(outcome.kind === 'finished' && JSON.parse(outcome.values)).toEqual(told[1]?.data);
+  });
+
+  test('messages-tuple: pieces of a message, each with where it comes from', async () => {
+    const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('messages-tuple') });
+    expect(new Set(told.map(({ event, mode }) => `${event} ${mode}`))).toEqual(new Set(['messages messages-tuple']));
+    expect(told.map(({ data }) => data[0].content).join('')).toBe('Good day.');
+    expect(told[0]?.data).toMatchObject([{ type: 'AIMessageChunk' }, { langgraph_node: 'model' }]);
+  });
+
+  test('messages: what is known of one, the one so far, the whole ones', async () => {
+    const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('messages') });
+    const id = told[1] && Object.keys(told[1].data)[0];
+    expect(told.map(({ event }) => event)).toEqual([
+      'messages/complete',
+      'messages/metadata',
+      ...Array<string>(9).fill('messages/partial'),
+      'messages/complete',
+    ]);
+    expect(told[1]?.data[id!].metadata).toMatchObject({ langgraph_node: 'model' });
+    expect(told.slice(2, 5).map(({ data }) => data[0].content)).toEqual(['G', 'Go', 'Goo']);
+    expect(told.at(-1)?.data).toMatchObject([{ content: 'Good day.', id }]);
+  });
+
+  test('several at once, each event under its own name', async () => {
+    const { told } = await under.run('steps', { input: { steps: 1 }, kwargs: stream('custom', 'updates', 'tasks') });
+    expect(told.map(({ event }) => event)).toEqual(['tasks', 'custom', 'updates', 'tasks']);
+    expect(told[2]?.data).toEqual({ step: { count: 1, log: ['step 1'] } });
+    expect(told[3]?.data).toMatchObject({ name: 'step', interrupts: [] });
+  });
+
+  test('checkpoints and debug tell where each state is kept, without machinery', async () => {
+    const { told, threadId } = await under.run('steps', {
+      input: { steps: 1 },
+      kwargs: stream('checkpoints', 'debug'),
+    });
+    const checkpoints = told.filter(({ event }) => event === 'checkpoints').map(({ data }) => data);
+    expect(checkpoints.map(({ metadata }) => metadata.source)).toEqual(['input', 'loop', 'loop']);
+    expect(checkpoints.at(-1)).toMatchObject({
+      values: { count: 1, log: ['step 1'] },
+      next: [],
+      checkpoint: { thread_id: threadId, checkpoint_ns: '' },
+      parent_checkpoint: checkpoints.at(-2)?.checkpoint,
+    });
+    expect(Object.keys(checkpoints[0].config.configurable)).toEqual(['thread_id', 'checkpoint_id', 'checkpoint_ns']);
+    const debug = told.filter(({ event }) => event === 'debug').map(({ data }) => data);
+    expect(debug.map(({ type }) => type)).toEqual(['checkpoint', 'checkpoint', 'task', 'task_result', 'checkpoint']);
+    expect(debug.at(-1).payload.checkpoint).toEqual(checkpoints.at(-1).checkpoint);
+    expect(JSON.stringify(told)).not.toContain(`${under.threads.organizationId}:`);
+  });
+
+  test('events: all that runs inside, beside the others', async () => {
+    const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('events', 'values') });
+    const inside = told.filter(({ event }) => event === 'events').map(({ data }) => data.event);
+    expect(inside).toEqual(expect.arrayContaining(['on_chain_start', 'on_chat_model_stream', 'on_chain_end']));
+    expect(told.filter(({ event }) => event === 'values')).toHaveLength(2);
+  });
+
+  test('tools', async () => {
+    const { told } = await under.run('tools', { input: say('add'), kwargs: stream('tools') });
+    expect(told.map(({ data }) => [data.event, data.name])).toEqual([
+      ['on_tool_start', 'add'],
+      ['on_tool_end', 'add'],
+    ]);
+  });
+
+  test('subgraphs have a namespace', async () => {
+    const { told } = await under.run('parent', { kwargs: { ...stream('updates', 'custom'), subgraphs: true } });
+    expect(told.map(({ event, namespace }) => [event, namespace.split(':')[0]])).toEqual([
+      ['updates', ''],
+      ['custom', 'child'],
+      ['updates', 'child'],
+      ['updates', 'child'],
+      ['updates', ''],
+    ]);
+  });
+});
+
+describe('what goes in', () => {
+  test('an interrupt, and the command that resumes it', async () => {
+    const first = await under.run('ask', { input: { question: 'Sure?' }, kwargs: stream('values', 'updates') });
+    const { outcome, threadId } = first;
+    expect(outcome).toMatchObject({ kind: 'finished', next: ['ask'] });
+    const interrupts = outcome.kind === 'finished' ? Object.values(outcome.interrupts) : [];
+    expect(interrupts).toMatchObject([[{ value: { question: 'Sure?' } }]]);
+    expect(first.told.at(-1)?.data.__interrupt__).toEqual(interrupts[0]);
+    expect(await under.values('ask', { thread: threadId, kwargs: { command: { resume: 'yes' } } })).toEqual({
+      question: 'Sure?',
+      answer: 'yes',
+      result: 'answered: yes',
+    });
+  });
+
+  test('an interrupt inside a subgraph', async () => {
+    const { outcome, threadId } = await under.run('parent', { input: { ask: true } });
+    expect(outcome).toMatchObject({ kind: 'finished', next: ['child'] });
+    const values = await under.values('parent', { thread: threadId, kwargs: { command: { resume: 'in' } } });
+    expect(values.path.slice(-2)).toEqual(['inner', 'in']);
+  });
+
+  test('command update and goto', async () => {
+    const { threadId } = await under.run('ask', {});
+    const command = { update: { answer: 'given' }, goto: 'finish' };
+    expect(await under.values('ask', { thread: threadId, kwargs: { command } })).toMatchObject({
+      result: 'answered: given',
+    });
+    const other = await under.run('ask', {});
+    const sent = { goto: [{ node: 'finish', input: { answer: 'sent' } }] };
+    expect(await under.values('ask', { thread: other.threadId, kwargs: { command: sent } })).toMatchObject({
+      result: 'answered: sent',
+    });
+  });
+
+  test('interrupt_before and interrupt_after', async () => {
+    const { outcome } = await under.run('steps', { kwargs: { interrupt_before: ['step'] } });
+    expect(outcome).toMatchObject({ kind: 'finished', next: ['step'], interrupts: {} });
+    const after = await under.run('steps', { kwargs: { interrupt_after: '*' } });
+    expect(after.outcome).toMatchObject({ kind: 'finished', next: ['step'] });
+    expect(await under.run('pausing')).toMatchObject({ outcome: { next: ['second'] } });
+  });
+
+  test.each(['sync', 'async', 'exit'] as const)('durability %s keeps the state', async (durability) => {
+    const { threadId } = await under.run('steps', { input: { steps: 2 }, kwargs: { durability } });
+    const state = await under.threads.database.query<{ step: string }>(
+      `SELECT metadata ->> 'step' AS step FROM agents.checkpoints WHERE thread_id = $1 ORDER BY checkpoint_id`,
+      [`${under.threads.organizationId}:${threadId}`],
+    );
+    expect(state.map(({ step }) => step)).toEqual(durability === 'exit' ? ['2'] : ['-1', '0', '1', '2']);
+    expect(await under.values('steps', { thread: threadId, input: { steps: 2 } })).toMatchObject({ count: 4 });
+  });
+
+  test('a fork, a start as if there were no state, and going on', async () => {
+    const { threadId: thread, told } = await under.run('steps', { input: { steps: 2 }, kwargs: stream('checkpoints') });
+    const afterOne = told.find(({ data }) => data.values.count === 1)?.data.checkpoint;
+    const { checkpoint_id } = afterOne;
+    expect(
+      await under.values('steps', {
+        thread,
+        input: { steps: 3, text: 'forked' },
+        job: { start: { kind: 'input', checkpoint: { checkpoint_id } } },
+      }),
+    ).toMatchObject({ log: ['step 1', 'forked 2', 'forked 3'] });
+    expect(
+      await under.values('steps', {
+        thread,
+        input: { steps: 2, text: 'new' },
+        job: { start: { kind: 'input', checkpoint: 'none' } },
+      }),
+    ).toMatchObject({ log: ['new 1', 'new 2'] });
+    await under.run('steps', { thread, input: { text: 'on' }, kwargs: { interrupt_before: ['step'] } });
+    expect(await under.values('steps', { thread, job: { start: { kind: 'continue' } } })).toMatchObject({
+      log: ['new 1', 'new 2', 'on 3', 'on 4'],
+    });
+    const gone = { checkpoint_id: '1ef00000-0000-6000-8000-000000000000' };
+    const { outcome } = await under.run('steps', { thread, job: { start: { kind: 'input', checkpoint: gone } } });
+    expect(outcome).toMatchObject({ kind: 'failed', error: 'CheckpointNotFound' });
+  });
+
+  test('context, config and functions of config', async () => {
+    const context = { tone: 'dry' };
+    expect(await under.values('typed', { input: { topic: 'rain' }, kwargs: { context } })).toMatchObject({
+      joke: 'a dry joke about rain',
+    });
+    const config = (node: string) => ({ config: { configurable: { node, style: 'loud' } } });
+    const { told } = await under.run('tailored', {
+      input: { text: 'x' },
+      kwargs: { ...config('own'), ...stream('updates') },
+    });
+    expect(told.map(({ data }) => data)).toEqual([{ own: { answer: 'loud: x' } }]);
+    const refused = await under.run('tailored', { kwargs: config('refused') });
+    expect(refused.outcome).toMatchObject({ kind: 'failed', error: 'Error', message: 'no such node' });
+    const endless = await under.run('steps', { input: { steps: 99 }, kwargs: { config: { recursion_limit: 3 } } });
+    expect(endless.outcome).toMatchObject({ kind: 'failed', error: 'GraphRecursionError' });
+    expect(endless.outcome.kind === 'failed' && JSON.parse(endless.outcome.values!)).toMatchObject({ count: 3 });
+  });
+
+  test.each([['builder'], ['promised'], ['plain', 'default'], ['remembering']])('%s', async (graph, seen = graph) => {
+    expect(await under.values(graph)).toEqual({ seen });
+  });
+
+  test('graph code sees allowed variables and those of the file, and none of ours', async () => {
+    const { seen } = await under.values('environment');
+    const names = seen.map((line: string) => line.split('=')[0]);
+    expect(names).toContain('PATH');
+    expect(seen).toContain('GREETING=hello from the file');
+    expect(names.filter((name: string) => /RUNLAKE|VITEST|DATABASE|NODE_CHANNEL/.test(name))).toEqual([]);
+  });
+});
+
+describe('what goes wrong in a graph', () => {
+  const misbehave = (how: string) => under.run('misbehave', { input: { how }, kwargs: stream('custom') });
+
+  test('a node that throws', async () => {
+    const { outcome, told } = await misbehave('fail');
+    expect(outcome).toMatchObject({ kind: 'failed', error: 'TypeError', message: 'the node failed on purpose' });
+    expect(told).toMatchObject([{ data: { doing: 'fail' } }]);
+  });
+
+  test.each([
+    ['large', 'EventTooLarge', 'RUNLAKE_AGENTS_MAX_EVENT_BYTES'],
+    ['circular', 'EventNotSerializable', 'circular'],
+  ])('an event that is %s is told as an error, and the run goes on', async (how, error, message) => {
+    const { outcome, told } = await misbehave(how);
+    expect(outcome.kind).toBe('finished');
+    expect(told[1]).toMatchObject({ event: 'error', data: { error, message: expect.stringContaining(message) } });
+  });
+
+  test('a graph that is not there', async () => {
+    expect((await under.run('none')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
+  });
+
+  test('a lease that was lost', async () => {
+    const started = await under.start('steps', { input: { steps: 50, pauseMs: 20 }, kwargs: stream('custom') });
+    await vi.waitFor(() => expect(started.told.length).toBeGreaterThan(1), patiently);
+    await under.threads.startAgain(started);
+    expect(await started.handle.outcome).toEqual({ kind: 'fenced' });
+    expect(under.pool.freeSlots).toBe(8);
+  });
+});
+
+describe('stopping', () => {
+  test('a cancel is heard at once', async () => {
+    const { handle, told } = await under.start('steps', { input: { pauseMs: 60_000 } });
+    await vi.waitFor(() => expect(told).toHaveLength(1), patiently);
+    const startedAtMs = performance.now();
+    handle.cancel();
+    expect(await handle.outcome).toEqual({ kind: 'cancelled' });
+    expect(performance.now() - startedAtMs).toBeLessThan(3_000);
+    // What the node still does ends no process.
+    expect(await under.values('steps')).toMatchObject({ count: 3 });
+    expect(under.pool.freeSlots).toBe(8);
+  });
+
+  test('the time of a run', async () => {
+    const { outcome } = await under.run('steps', { input: { pauseMs: 60_000 }, job: { timeoutMs: 200 } });
+    expect(outcome).toEqual({ kind: 'timeout' });
+  });
+
+  test('a log that takes nothing more', async () => {
+    const take = () => Promise.reject(new Error('the log is gone'));
+    const { outcome } = await under.run('burst', { input: { n: 2_000, pauseMs: 1 }, kwargs: stream('custom'), take });
+    expect(outcome).toEqual({ kind: 'cancelled' });
+  });
+});
+
+test('a log that is slow holds a graph back, and gets all of it in order', async () => {
+  const sizes: number[] = [];
+  const { told, outcome } = await under.run('burst', {
+    input: { n: 1_500, bytes: 10_000 },
+    kwargs: stream('custom'),
+    take: async (chunks) => {
+      sizes.push(chunks.reduce((sum, { data }) => sum + data.byteLength, 0));
+      await delay(5);
+    },
+  });
+  expect(outcome.kind).toBe('finished');
+  expect(told.map(({ data }) => data.i)).toEqual(Array.from({ length: 1_500 }, (_, i) => i));
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(4 * 1024 * 1024 + 20_000);
+});
