@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 
-export type Role = 'all' | 'api' | 'ingest' | 'exports';
+export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
 
 /**
  * What a role cannot do without, beyond what the settings say each by itself.
@@ -20,6 +20,9 @@ export function checkRole(role: Role, config: Config): void {
   if (role !== 'all' && missing.length > 0) {
     throw fault('ADDRESS_REQUIRED', { role, variables: missing.join(', ') });
   }
+  if (role === 'agents' && config.agentsFile === undefined) {
+    throw fault('ADDRESS_REQUIRED', { role, variables: 'RUNLAKE_AGENTS_FILE' });
+  }
   if (!embedsEngines(config) && config.secretKey === undefined) {
     const faults = '  - RUNLAKE_SECRET_KEY is required where both stores have addresses: no engine is embedded.';
     throw fault('INVALID_CONFIG', { count: 1, faults });
@@ -29,4 +32,9 @@ export function checkRole(role: Role, config: Config): void {
 /** Whether this process starts an engine, and so needs the data folder. */
 export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
   return clickhouseUrl === undefined || databaseUrl === undefined;
+}
+
+/** Whether this process runs graphs and answers for them. */
+export function servesAgents(role: Role, { agentsFile }: Config): boolean {
+  return agentsFile !== undefined && (role === 'all' || role === 'agents');
 }

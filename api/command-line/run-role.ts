@@ -22,9 +22,9 @@ import { releaseVersion } from '../server/release.ts';
 import { checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
-import { checkRole, embedsEngines, type Role } from './role.ts';
+import { checkRole, embedsEngines, type Role, servesAgents } from './role.ts';
 
-/** `runlake all|api|ingest|exports`. Resolves when the role was stopped. @throws what keeps it from starting. */
+/** `runlake all|api|ingest|exports|agents`. Resolves when the role was stopped. @throws what keeps it from starting. */
 export async function runRole(role: Role): Promise<void> {
   const { config, unknownVariables } = loadConfig();
   const logger = createLogger(config.logLevel, role);
@@ -38,6 +38,7 @@ export async function runRole(role: Role): Promise<void> {
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     ends.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(config);
+    if (servesAgents(role, config)) await checkPort({ host: config.agentsHost, port: config.agentsPort });
     // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
     const [{ addresses, enginesGone }, { serveRole }] = await Promise.all([
       startEngines(folder, config, logger, ends),

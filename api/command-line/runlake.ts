@@ -22,6 +22,7 @@ const roles: readonly (readonly [Role, string])[] = [
   ['api', 'answer HTTP and publish to the event log'],
   ['ingest', 'take events from the log into ClickHouse and count usage'],
   ['exports', 'write bulk exports to buckets'],
+  ['agents', 'run the graphs of a langgraph.json (RUNLAKE_AGENTS_FILE) and answer for them'],
 ];
 for (const [role, about] of roles) {
   program

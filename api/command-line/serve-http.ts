@@ -1,24 +1,17 @@
 import type { AddressInfo } from 'node:net';
-import type { FastifyInstance } from 'fastify';
-import type { Logger } from '../../infra/telemetry/logger.ts';
-import { operations } from '../main/operations.ts';
-import { buildServer } from '../server/build-server.ts';
-import type { Services } from '../server/services.ts';
+import { buildServer, type ServerOptions } from '../server/build-server.ts';
 import { listenFault } from './check-port.ts';
 import type { Ends } from './ends.ts';
 
-/** Answers the main API. At the end it refuses new requests and finishes those under way. @returns where it answers. @throws PORT_IN_USE, HOST_UNUSABLE */
-export async function serveHttp(services: Services, logger: Logger, ends: Ends): Promise<string> {
-  const { config } = services;
-  const server = await buildServer({ config, services, logger, operations });
-  ends.add('HTTP', () => server.drain());
-  return listen(server, config);
-}
-
-async function listen(
-  server: FastifyInstance,
-  { host, port }: { readonly host: string; readonly port: number },
-): Promise<string> {
+/** Answers an API. At the end it refuses new requests and finishes those under way. @returns where it answers. @throws PORT_IN_USE, HOST_UNUSABLE */
+export async function serveHttp(parts: {
+  readonly server: ServerOptions;
+  readonly at: { readonly host: string; readonly port: number };
+  readonly ends: Ends;
+}): Promise<string> {
+  const { host, port } = parts.at;
+  const server = await buildServer(parts.server);
+  parts.ends.add('HTTP', () => server.drain());
   try {
     await server.listen({ host, port });
   } catch (error) {

@@ -2,8 +2,8 @@
  * Composes the parts of a role in one process.
  *
  * Order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink → jobs and
- * their workers → bulk exports → HTTP. `api` leaves out sink, roll-up and all workers; `ingest` leaves out exports and the API,
- * `exports` everything but them; both answer only for their health.
+ * their workers → bulk exports → HTTP → agents. `api` leaves out sink, roll-up and all workers; `ingest` leaves out exports and the
+ * API, `exports` and `agents` everything but them; these three answer for their health beside.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { DataFolder } from '../../infra/embedded/data-folder.ts';
@@ -15,6 +15,7 @@ import { startTelemetryServer, type TelemetryServer } from '../../infra/telemetr
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
+import { operations } from '../main/operations.ts';
 import { answeringServices } from './answering-services.ts';
 import type { Ends } from './ends.ts';
 import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
@@ -23,11 +24,19 @@ import { openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { prepareStores } from './prepare-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
-import type { Role } from './role.ts';
+import { type Role, servesAgents } from './role.ts';
 import { serveHttp } from './serve-http.ts';
+import { startAgents } from './start-agents.ts';
 import { startExports } from './start-exports.ts';
 import { startStoring } from './start-storing.ts';
 import { startWorkers } from './start-workers.ts';
+
+/** What a role without the main API says that it does. */
+const work = {
+  ingest: 'takes events into the store',
+  exports: 'writes bulk exports',
+  agents: 'runs agents',
+} as const;
 
 export interface RoleParts {
   readonly role: Role;
@@ -78,14 +87,16 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     ...storing,
     { name: 'jobs', check: () => jobs.check() },
   ];
-  if (role === 'ingest' || role === 'exports') {
+  const answers = role === 'all' || role === 'api';
+  const runsGraphs = servesAgents(role, config);
+  if (!answers) {
     const { metricsHost: host, metricsPort: port } = config;
     const opened = await startTelemetryServer({ host, port, healthChecks, logger });
     telemetry = opened;
     ends.add('readiness', () => opened.startDraining());
-    const does = role === 'ingest' ? 'takes events into the store' : 'writes bulk exports';
-    console.log(`Runlake ${does}  (metrics and readiness: ${opened.url})`);
-  } else {
+    console.log(`Runlake ${work[role]}  (metrics and readiness: ${opened.url})`);
+  }
+  if (answers || runsGraphs) {
     const enqueueDeletion = enqueueProjectDeletion(jobs);
     const services = answeringServices(
       {
@@ -102,9 +113,21 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
       ends,
     );
     const firstKey = await bootstrap(database, config);
-    const url = await serveHttp(services, logger, ends);
-    parts.folder?.writeRunFile({ url, ...addresses });
-    printFirstKey(firstKey, url);
+    if (answers) {
+      const url = await serveHttp({ server: { config, services, logger, operations }, at: config, ends });
+      parts.folder?.writeRunFile({ url, ...addresses });
+      printFirstKey(firstKey, url);
+    }
+    const { agentsFile } = config;
+    if (runsGraphs && agentsFile !== undefined) {
+      const { databaseUrl } = addresses;
+      const { accept, authenticator } = services;
+      const url = await startAgents(
+        { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept, authenticator },
+        ends,
+      );
+      console.log(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
+    }
   }
   return { replaced: lock?.lost ?? new Promise(() => undefined) };
 }

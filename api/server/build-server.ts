@@ -13,8 +13,11 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import { type ApiForm, mainApi } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
+import { shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { errorAnswer, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
 import { acceptTimesOfClients } from './formats.ts';
@@ -25,7 +28,7 @@ import type { Operation } from './operation.ts';
 import { pathOf, refuseOtherMethods, registerOperation } from './register-operation.ts';
 import { noteError, noteRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
-import type { Services } from './services.ts';
+import { acceptWebSockets } from './web-sockets.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -36,6 +39,8 @@ declare module 'fastify' {
     drain(): Promise<number>;
     /** Whether {@link FastifyInstance.drain} was called. */
     readonly draining: boolean;
+    /** Aborted by {@link FastifyInstance.drain}: answers that have no end of their own end then. */
+    readonly drainStarted: AbortSignal;
   }
 
   interface FastifyRequest {
@@ -46,9 +51,12 @@ declare module 'fastify' {
 
 export interface ServerOptions {
   readonly config: Config;
-  readonly services: Services;
+  /** What the operations call. */
+  readonly services: { readonly authenticator: Authenticator };
   readonly logger: Logger;
   readonly operations: readonly Operation[];
+  /** Default: that of the main API. */
+  readonly form?: ApiForm;
 }
 
 /** No browser may guess another type than an answer has, or show it inside a foreign page. */
@@ -61,7 +69,13 @@ const headerBytes = 1024 * 1024;
  * Builds the HTTP server of one API. `listen` starts it, `drain` ends it.
  * Every answer carries `x-request-id`; every error is one of the catalogue.
  */
-export async function buildServer({ config, services, logger, operations }: ServerOptions): Promise<FastifyInstance> {
+export async function buildServer({
+  config,
+  services,
+  logger,
+  operations,
+  form = mainApi(config),
+}: ServerOptions): Promise<FastifyInstance> {
   acceptTimesOfClients();
   collectProcessMetrics();
   const limits = { maxHeaderBytes: config.maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
@@ -73,7 +87,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     loggerInstance: logger as unknown as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
-    bodyLimit: config.maxJsonBodyBytes,
+    bodyLimit: form.bodyLimit.bytes,
     requestTimeout: config.requestTimeoutMs,
     return503OnClosing: false,
     forceCloseConnections: true,
@@ -95,7 +109,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   function answerError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const error = toRunlakeError(raw, config);
+    const error = toRunlakeError(raw, form);
     const operation = request.routeOptions?.config?.operation;
     const line = {
       err: error,
@@ -122,6 +136,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     return cutOff;
   });
   server.decorate('draining', { getter: () => drain.draining });
+  server.decorate('drainStarted', { getter: () => drain.started });
   server.decorateRequest('caller', undefined);
   server.decorateRequest('span', undefined);
   server.setValidatorCompiler(compileCheck);
@@ -135,6 +150,7 @@ export async function buildServer({ config, services, logger, operations }: Serv
     const { operation } = request.routeOptions.config;
     const counted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
+    const preflight = form.crossOrigin !== undefined && shareAcrossOrigins(request, reply, form.crossOrigin);
     if (counted) drain.enter();
     if (operation && counted && !operation.untraced) request.span = spanOf(request, operation);
     finished(reply.raw, (error) => {
@@ -146,16 +162,24 @@ export async function buildServer({ config, services, logger, operations }: Serv
     if (Buffer.byteLength(request.originalUrl) > config.maxUrlBytes) {
       throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
     }
-    if (operation) request.caller = await identifyCaller(request, operation.access, services.authenticator);
+    if (preflight) return reply.code(204).send();
+    const { ownAccess } = form;
+    if (operation && ownAccess && !('public' in operation.access)) request.caller = await ownAccess.identify(request);
+    else if (operation) request.caller = await identifyCaller(request, operation.access, services.authenticator);
+    const owner = form.organizationId;
+    if (owner && request.caller && request.caller.organizationId !== owner) throw fault('DEPLOYMENT_FORBIDDEN');
   });
 
+  if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);
   readOnlyJson(server, config);
-  await describeApi(server);
-  for (const operation of operations) if (!operation.rawBody) registerOperation(server, operation, services);
+  await describeApi(server, form);
+  for (const operation of operations)
+    if (!operation.rawBody) registerOperation(server, operation, services, form.ownAccess);
   await server.register(async (scope) => {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
-    for (const operation of operations) if (operation.rawBody) registerOperation(scope, operation, services);
+    for (const operation of operations)
+      if (operation.rawBody) registerOperation(scope, operation, services, form.ownAccess);
   });
   refuseOtherMethods(server, operations);
   return server;

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { fault } from '../../infra/errors/runlake-error.ts';
 
 /**
@@ -10,6 +11,17 @@ export class Drain {
   #underWay = 0;
   #draining = false;
   #idle: (() => void) | undefined;
+  readonly #started = new AbortController();
+
+  constructor() {
+    // Every open stream listens.
+    setMaxListeners(0, this.#started.signal);
+  }
+
+  /** Aborted when {@link Drain.start} is called: answers that have no end of their own end then. */
+  get started(): AbortSignal {
+    return this.#started.signal;
+  }
 
   get draining(): boolean {
     return this.#draining;
@@ -29,6 +41,7 @@ export class Drain {
   /** Resolves with the number of requests that were still under way when the time was over. */
   async start(timeoutMs: number): Promise<number> {
     this.#draining = true;
+    this.#started.abort();
     if (this.#underWay > 0) {
       let timer: NodeJS.Timeout | undefined;
       await Promise.race([

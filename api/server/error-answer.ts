@@ -4,7 +4,7 @@ import type { ErrorStyle } from './operation.ts';
 
 /** What the limits of a request are, for errors that name them. */
 export interface RequestLimits {
-  readonly maxJsonBodyBytes: number;
+  readonly bodyLimit: { readonly bytes: number; readonly setting: string };
 }
 
 /** The catalogue's error for whatever was thrown while a request was handled. Foreign text becomes the cause only. */
@@ -12,7 +12,7 @@ export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeErro
   if (isRunlakeError(raw)) return raw;
   switch (codeOf(raw)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return fault('BODY_TOO_LARGE', { limitBytes: limits.maxJsonBodyBytes, limit: 'RUNLAKE_MAX_JSON_BODY_BYTES' });
+      return fault('BODY_TOO_LARGE', { limitBytes: limits.bodyLimit.bytes, limit: limits.bodyLimit.setting });
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_INVALID_TYPE':
       return fault('BAD_REQUEST', { reason: 'The header Content-Type is not valid.' });

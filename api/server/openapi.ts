@@ -21,15 +21,20 @@ const contentSecurityPolicy = {
   'frame-ancestors': ["'none'"],
 };
 
+/** What the pages say of an API as a whole. */
+export interface ApiTitle {
+  readonly title: string;
+  readonly description: string;
+}
+
 /** Serves the API description as `/openapi.json` and its pages as `/docs`. Before any operation is registered. */
-export async function describeApi(server: FastifyInstance): Promise<void> {
+export async function describeApi(server: FastifyInstance, about: ApiTitle): Promise<void> {
   await server.register(swagger, {
     openapi: {
       openapi: '3.1.0',
       info: {
-        title: 'Runlake API',
-        description:
-          'Every path also answers without `/v1` and without `/api/v1`, and with a slash at the end. Times are ISO 8601; without a zone they are UTC.',
+        title: about.title,
+        description: about.description,
         version: '1',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },

@@ -8,7 +8,7 @@ import type { Services } from './services.ts';
 
 /**
  * An operation of an HTTP API, as data. One file declares one operation with {@link defineOperation}; the list of its area
- * names it (`api/main/operations.ts`); `registerOperation` turns it into a route.
+ * names it (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation` turns it into a route.
  *
  * A request passes these steps, each of which may answer with an error of the catalogue: draining → API key → workspace →
  * permission → body → schema → handler → response schema.
@@ -50,6 +50,8 @@ export interface Operation {
   readonly untraced?: true;
   /** Answers also while the server drains, and does not hold the drain up. */
   readonly whileDraining?: true;
+  /** Serves those who ask for a WebSocket on the path, which is that of a GET; params and access are checked before. */
+  socket?(socket: never, input: never): void;
   handler(input: never): Promise<unknown>;
 }
 
@@ -110,24 +112,31 @@ type ResponseOf<S extends OperationSchema> = {
   [K in keyof S['response']]: S['response'][K] extends TSchema ? Static<S['response'][K]> : never;
 }[keyof S['response']];
 
-/** What a handler gets: checked and typed by the operation's schema. */
-export interface HandlerInput<A extends Access, S extends OperationSchema> {
+/** What a handler gets: checked and typed by the operation's schema. `V`: what it calls, which each API has of its own. */
+export interface HandlerInput<A extends Access, S extends OperationSchema, V = Services> {
   readonly caller: CallerOf<A>;
   readonly params: StaticOf<S, 'params'>;
   readonly query: StaticOf<S, 'query'>;
   readonly body: StaticOf<S, 'body'>;
-  readonly services: Services;
+  readonly services: V;
   /** For headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request's id. */
   readonly request: FastifyRequest;
 }
 
-/** Declares an operation; the types of the handler's input and result follow from `access` and `schema`. */
+/** An operation whose handler calls `V`. */
+export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
+  Operation,
+  'handler' | 'socket' | 'access' | 'schema'
+> & {
+  readonly access: A;
+  readonly schema: S;
+  socket?(socket: never, input: HandlerInput<A, S, V>): void;
+  handler(input: HandlerInput<A, S, V>): Promise<ResponseOf<S> | Answer>;
+};
+
+/** Declares an operation of the main API; the types of the handler's input and result follow from `access` and `schema`. */
 export function defineOperation<const A extends Access, const S extends OperationSchema>(
-  operation: Omit<Operation, 'handler' | 'access' | 'schema'> & {
-    readonly access: A;
-    readonly schema: S;
-    handler(input: HandlerInput<A, S>): Promise<ResponseOf<S> | Answer>;
-  },
+  operation: OperationOf<A, S, Services>,
 ): Operation {
   return operation;
 }

@@ -56,7 +56,9 @@ function convert(schema: TSchema, value: string | string[]): unknown {
   const type = 'type' in schema ? schema.type : undefined;
   if (type === 'array') {
     const items = ('items' in schema ? schema.items : {}) as TSchema;
-    return [value].flat().map((item) => convert(items, item));
+    return (jsonListOf(value) ?? [value].flat()).map((item) =>
+      typeof item === 'string' ? convert(items, item) : item,
+    );
   }
   if (Array.isArray(value)) return value;
   if (type === 'integer') return /^[+-]?\d{1,15}$/.test(value) ? Number(value) : value;
@@ -66,4 +68,14 @@ function convert(schema: TSchema, value: string | string[]): unknown {
     return /^(?:false|0|no|off)$/i.test(value) ? false : value;
   }
   return value;
+}
+
+/** The JavaScript client of the agent server sends a list as JSON: `["values","debug"]`. */
+function jsonListOf(value: string | string[]): unknown[] | undefined {
+  if (Array.isArray(value) || !value.startsWith('[')) return undefined;
+  try {
+    return JSON.parse(value) as unknown[];
+  } catch {
+    return undefined;
+  }
 }

@@ -1,10 +1,10 @@
-import type { FastifyInstance, FastifyReply, FastifySchema, HTTPMethods } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema, HTTPMethods } from 'fastify';
 import type { TSchema } from 'typebox';
 import { fault } from '../../infra/errors/runlake-error.ts';
+import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
 import { Answer, type Operation } from './operation.ts';
 import { convertQuery, parseQuery } from './query-string.ts';
-import type { Services } from './services.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -16,9 +16,16 @@ declare module 'fastify' {
  * Makes the routes of `operation`: its canonical path and its aliases. The other prefixes and the slash at the end are dealt
  * with before routing, see `canonical-url.ts`.
  */
-export function registerOperation(server: FastifyInstance, operation: Operation, services: Services): void {
+export function registerOperation(
+  server: FastifyInstance,
+  operation: Operation,
+  services: object,
+  ownAccess?: OwnAccess,
+): void {
   const { method, schema, aliases = [] } = operation;
-  const handle = operation.handler as (input: object) => Promise<unknown>;
+  const handler = operation.handler as (input: object) => Promise<unknown>;
+  const ruled = 'public' in operation.access ? undefined : ownAccess;
+  const handle = (input: HandledInput) => (ruled ? ruled.handle(operation, input, handler) : handler(input));
   const status = successStatus(operation);
   for (const path of [operation.path, ...aliases]) {
     server.route({
@@ -26,6 +33,8 @@ export function registerOperation(server: FastifyInstance, operation: Operation,
       url: routedPath(operation, path),
       schema: routeSchema(operation, path !== operation.path),
       config: { operation },
+      // Other rules of access are asked about requests, and not yet about what comes on a socket.
+      ...(ruled ? {} : socketOf(operation, services)),
       preValidation: async (request) => {
         if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
@@ -43,6 +52,18 @@ export function registerOperation(server: FastifyInstance, operation: Operation,
       },
     });
   }
+}
+
+/** How a WebSocket is served; only where the plugin for it is there, see `web-sockets.ts`. */
+function socketOf(operation: Operation, services: object): object {
+  if (operation.socket === undefined) return {};
+  const serve = operation.socket as (socket: object, input: object) => void;
+  return {
+    wsHandler(socket: object, request: FastifyRequest) {
+      const { caller, params, query, body } = request;
+      serve(socket, { caller, params, query, body, services, request });
+    },
+  };
 }
 
 /** For each path answers 405 to the methods that no operation has, and says which there are. */

@@ -61,7 +61,7 @@ function withoutAlternatives(faults: readonly SchemaFault[]): readonly SchemaFau
   return telling.length > 0 ? telling : faults;
 }
 
-/** What may stand at `schemaPath`, where that is a list of words and nothing else but null. */
+/** What may stand at `schemaPath`, where that is one of some words, or a list of those, and nothing else but null. */
 function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
   let at: unknown = schema;
   for (const segment of segmentsOf(schemaPath.replace(/(?:\/anyOf\/\d+)+$/, ''))) {
@@ -70,13 +70,17 @@ function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
   if (typeof at !== 'object' || at === null) return undefined;
   const leaves = leavesOf(at as Leaf).filter(({ type }) => type !== 'null');
   const words = leaves.filter((leaf) => 'const' in leaf).map((leaf) => String(leaf.const));
-  return words.length > 0 && words.length === leaves.length ? words : undefined;
+  const isList = ({ type, items }: Leaf) =>
+    type === 'array' && items !== undefined && leavesOf(items).every((leaf) => words.includes(String(leaf.const)));
+  const others = leaves.filter((leaf) => !('const' in leaf) && !isList(leaf));
+  return words.length > 0 && others.length === 0 ? words : undefined;
 }
 
 interface Leaf {
   readonly type?: unknown;
   readonly const?: unknown;
   readonly anyOf?: readonly Leaf[];
+  readonly items?: Leaf;
 }
 
 function leavesOf(schema: Leaf): Leaf[] {

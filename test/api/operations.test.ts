@@ -1,6 +1,9 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { operations } from '../../api/main/operations.ts';
+import { agentApi } from '../../api/agent-server/agent-api.ts';
+import { agentOperations } from '../../api/agent-server/operations.ts';
+import { operations as mainOperations } from '../../api/main/operations.ts';
+import { mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Services } from '../../api/server/services.ts';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -18,75 +21,93 @@ interface Described {
   readonly responses: Readonly<Record<string, { readonly content?: object }>>;
 }
 
-let server: FastifyInstance;
-let paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
-let description: { openapi: string; components: { schemas: { Error: { properties: { code: { enum: string[] } } } } } };
+const { config } = loadConfig({});
+const apis = [
+  {
+    name: 'main API',
+    operations: mainOperations,
+    form: mainApi(config),
+    knownPaths: /^\/api\/v1\/|^\/(ready|metrics)$/,
+  },
+  { name: 'agent server', operations: agentOperations, form: agentApi(config, ''), knownPaths: /^\/(?!api\/)/ },
+];
 
-beforeAll(async () => {
-  const logger = createLogger('silent', 'test');
-  server = await buildServer({ config: loadConfig({}).config, services: {} as Services, logger, operations });
-  description = (await server.inject('/openapi.json')).json();
-  ({ paths } = description as unknown as { paths: typeof paths });
-});
-afterAll(() => server.close());
+describe.each(apis)('$name', ({ operations, form, knownPaths }) => {
+  let server: FastifyInstance;
+  let paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+  let description: {
+    openapi: string;
+    components: { schemas: { Error: { properties: { code: { enum: string[] } } } } };
+  };
 
-describe.each(operations.map((operation) => [operation.operationId, operation] as const))('%s', (_, operation) => {
-  const { access, schema, path, method } = operation;
-
-  it('says who may use it, and on whose data it works', () => {
-    if ('public' in access) expect(access).toEqual({ public: true, tenantScope: 'none' });
-    else {
-      expect(isPermission(access.permission)).toBe(true);
-      expect(['workspace', 'organization']).toContain(access.tenantScope);
-    }
+  beforeAll(async () => {
+    const logger = createLogger('silent', 'test');
+    server = await buildServer({ config, services: {} as Services, logger, operations, form });
+    description = (await server.inject('/openapi.json')).json();
+    ({ paths } = description as unknown as { paths: typeof paths });
   });
+  afterAll(() => server.close());
 
-  it('has a schema for its response and for each parameter of its path', () => {
-    expect(Object.keys(schema.response).length).toBeGreaterThan(0);
-    for (const status of Object.keys(schema.response)) expect(status).toMatch(/^[1-5]\d\d$/);
-    const names = [...path.matchAll(/:(\w+)/g)].map(([, name]) => name);
-    expect(Object.keys(schema.params?.properties ?? {})).toEqual(names);
-  });
+  describe.each(operations.map((operation) => [operation.operationId, operation] as const))('%s', (_, operation) => {
+    const { access, schema, path, method } = operation;
 
-  it('is described once, under its canonical path', () => {
-    const canonical = (operation.mount === 'root' ? path : `/api/v1${path}`).replace(/:(\w+)/g, '{$1}');
-    const described = paths[canonical]?.[method.toLowerCase()];
-    expect(described).toMatchObject({
-      operationId: operation.operationId,
-      summary: operation.summary,
-      tags: [operation.tag],
+    it('says who may use it, and on whose data it works', () => {
+      if ('public' in access) expect(access).toEqual({ public: true, tenantScope: 'none' });
+      else {
+        expect(isPermission(access.permission)).toBe(true);
+        expect(['workspace', 'organization']).toContain(access.tenantScope);
+      }
     });
-    expect(described?.security.length === 0).toBe('public' in access);
-    for (const status of Object.keys(schema.response)) expect(described?.responses).toHaveProperty(status);
-    expect(described?.requestBody !== undefined).toBe(Boolean(schema.body ?? operation.rawBody));
-  });
-});
 
-describe('all operations', () => {
-  it('have ids and paths of their own', () => {
-    const ids = operations.map(({ operationId }) => operationId);
-    expect(new Set(ids).size).toBe(ids.length);
-    const routes = operations.flatMap(({ method, path, aliases = [] }) =>
-      [path, ...aliases].map((each) => `${method} ${each.replace(/:\w+/g, ':')}`),
-    );
-    expect(new Set(routes).size).toBe(routes.length);
-  });
+    it('has a schema for its response and for each parameter of its path', () => {
+      expect(Object.keys(schema.response).length).toBeGreaterThan(0);
+      for (const status of Object.keys(schema.response)) expect(status).toMatch(/^[1-5]\d\d$/);
+      const names = [...path.matchAll(/:(\w+)/g)].map(([, name]) => name);
+      expect(Object.keys(schema.params?.properties ?? {})).toEqual(names);
+    });
 
-  it('are all that is described', () => {
-    const described = Object.values(paths).flatMap((path) => Object.values(path).map(({ operationId }) => operationId));
-    expect(described.sort()).toEqual(operations.map(({ operationId }) => operationId).sort());
-    expect(Object.keys(paths).filter((path) => !/^\/api\/v1\/|^\/(ready|metrics)$/.test(path))).toEqual([]);
-  });
-
-  it('answer with errors of the catalogue, which the description lists', () => {
-    expect(description.openapi).toBe('3.1.0');
-    expect(description.components.schemas.Error.properties.code.enum.sort()).toEqual(Object.keys(catalogue).sort());
-    for (const { errors = [] } of operations) for (const code of errors) expect(catalogue).toHaveProperty(code);
+    it('is described once, under its canonical path', () => {
+      const canonical = (operation.mount === 'root' ? path : `/api/v1${path}`).replace(/:(\w+)/g, '{$1}');
+      const described = paths[canonical]?.[method.toLowerCase()];
+      expect(described).toMatchObject({
+        operationId: operation.operationId,
+        summary: operation.summary,
+        tags: [operation.tag],
+      });
+      expect(described?.security.length === 0).toBe('public' in access);
+      for (const status of Object.keys(schema.response)) expect(described?.responses).toHaveProperty(status);
+      expect(described?.requestBody !== undefined).toBe(Boolean(schema.body ?? operation.rawBody));
+    });
   });
 
-  it('are shown on the page of the description', async () => {
-    expect((await server.inject('/docs')).statusCode).toBe(200);
-    expect((await server.inject('/docs/')).statusCode).toBe(200);
-    expect((await server.inject('/docs/static/swagger-ui.css')).statusCode).toBe(200);
+  describe('all operations', () => {
+    it('have ids and paths of their own', () => {
+      const ids = operations.map(({ operationId }) => operationId);
+      expect(new Set(ids).size).toBe(ids.length);
+      const routes = operations.flatMap(({ method, path, aliases = [] }) =>
+        [path, ...aliases].map((each) => `${method} ${each.replace(/:\w+/g, ':')}`),
+      );
+      expect(new Set(routes).size).toBe(routes.length);
+    });
+
+    it('are all that is described', () => {
+      const described = Object.values(paths).flatMap((path) =>
+        Object.values(path).map(({ operationId }) => operationId),
+      );
+      expect(described.sort()).toEqual(operations.map(({ operationId }) => operationId).sort());
+      expect(Object.keys(paths).filter((path) => !knownPaths.test(path))).toEqual([]);
+    });
+
+    it('answer with errors of the catalogue, which the description lists', () => {
+      expect(description.openapi).toBe('3.1.0');
+      expect(description.components.schemas.Error.properties.code.enum.sort()).toEqual(Object.keys(catalogue).sort());
+      for (const { errors = [] } of operations) for (const code of errors) expect(catalogue).toHaveProperty(code);
+    });
+
+    it('are shown on the page of the description', async () => {
+      expect((await server.inject('/docs')).statusCode).toBe(200);
+      expect((await server.inject('/docs/')).statusCode).toBe(200);
+      expect((await server.inject('/docs/static/swagger-ui.css')).statusCode).toBe(200);
+    });
   });
 });

@@ -40,6 +40,7 @@ describe('compileCheck', () => {
     one: Type.Optional(word),
     none: Type.Optional(Type.Union([word, Type.Null()])),
     some: Type.Optional(Type.Array(word)),
+    either: Type.Optional(Type.Union([Type.Union([word, Type.Array(word)]), Type.Null()])),
     only: Type.Optional(Type.Union([Type.Literal(1), Type.Null()])),
     number: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
   });
@@ -54,6 +55,8 @@ describe('compileCheck', () => {
     [{ one: 1 }, [oneOf('one')]],
     [{ none: 'x' }, [oneOf('none')]],
     [{ some: ['a', 'x'] }, [oneOf('some', 1)]],
+    [{ either: 'x' }, [oneOf('either')]],
+    [{ either: ['a', 'x'] }, [oneOf('either')]],
     [{ only: 2 }, [{ loc: ['body', 'only'], msg: 'must be 1', type: 'enum' }]],
   ])('lists the words that there are, once: %j', (value, result) => {
     expect(check(words, value)).toEqual(result);

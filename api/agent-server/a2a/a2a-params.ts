@@ -1,0 +1,43 @@
+import { type Static, type TSchema, Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
+import { words } from '../agent-schema.ts';
+import { A2aError } from './a2a-error.ts';
+
+const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
+
+export const SendParams = Type.Object({
+  message: Type.Object({
+    role: words(['user', 'agent', 'assistant']),
+    parts: Type.Array(Type.Object({ kind: Type.String() }), { minItems: 1, maxItems: 1_000 }),
+    messageId: Text({ minLength: 1, maxLength: 1_000 }),
+    contextId: optional(Uuid()),
+    taskId: optional(Uuid()),
+    metadata: optional(JsonObject()),
+  }),
+  /** An older form of `contextId`. */
+  thread: optional(Type.Object({ threadId: optional(Uuid()) })),
+  configuration: optional(
+    Type.Object({
+      blocking: optional(Type.Boolean()),
+      historyLength: HistoryLength(),
+      pushNotificationConfig: optional(JsonObject()),
+    }),
+  ),
+});
+
+export const GetParams = Type.Object({
+  id: optional(Uuid()),
+  /** An older form of `id`. */
+  taskId: optional(Uuid()),
+  contextId: optional(Uuid()),
+  historyLength: HistoryLength(),
+});
+
+/** @throws A2aError with the first place that does not fit. */
+export function readParams<const S extends TSchema>(schema: S, params: unknown): Static<S> {
+  if (Value.Check(schema, params)) return params;
+  const [first] = Value.Errors(schema, params);
+  const place = first?.instancePath.slice(1).replaceAll('/', '.');
+  throw new A2aError('invalidParams', `params${place ? `.${place}` : ''}: ${first?.message ?? 'does not fit'}`);
+}

@@ -1,0 +1,157 @@
+import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { AssistantParams, JsonValue } from '../agent-schema.ts';
+import { requireProtocol } from '../require-protocol.ts';
+import { type LiveSource, liveBody } from '../streaming/live-body.ts';
+import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import { A2aError, internalError, type RpcError, rpcErrorOf } from './a2a-error.ts';
+import { GetParams, readParams, SendParams } from './a2a-params.ts';
+import type { StreamedResult, Task } from './a2a-task.ts';
+import { isObject } from './message-content.ts';
+import { type A2aInput, startTask, threadOfTask } from './start-task.ts';
+import { streamTask } from './stream-task.ts';
+import { taskOfRun } from './task-of-run.ts';
+
+export const postA2a = defineAgentOperation({
+  operationId: 'postA2a',
+  method: 'POST',
+  path: '/a2a/:assistant_id',
+  tag: 'a2a',
+  summary: 'Talk to an assistant, by the Agent2Agent protocol 0.3',
+  description:
+    'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. What a method refuses is an error of JSON-RPC with status 200.',
+  access: runs,
+  errors: ['ROUTE_NOT_FOUND', 'ASSISTANT_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: JsonValue({ description: 'A request of JSON-RPC 2.0.' }),
+    response: { 200: JsonValue({ description: 'The answer.' }) },
+  },
+  handler: async (input) => {
+    const { params, body, request, services } = input;
+    const { agents } = services;
+    requireProtocol(agents, 'a2a', request);
+    const assistant = await resolveAssistant(agents.database, agents.organizationId, params.assistant_id);
+    const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
+    const invalid = (message: string) => answerOf(id, { error: { code: -32600, message } }, 400);
+    if (request.headers.accept === undefined) return invalid('The header Accept is missing.');
+    if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string') {
+      return invalid('The body is no request of JSON-RPC 2.0.');
+    }
+    try {
+      return await call({ ...input, assistant, id }, body.method, body.params);
+    } catch (err) {
+      const error = rpcErrorOf(err);
+      if (error === undefined) request.log.warn({ err }, 'a request of the Agent2Agent protocol failed');
+      return answerOf(id, { error: error ?? internalError });
+    }
+  },
+});
+
+type Id = string | number | null;
+
+interface Call extends A2aInput {
+  readonly assistant: Assistant;
+  readonly id: Id;
+}
+
+async function call(input: Call, method: string, params: unknown): Promise<Answer> {
+  switch (method) {
+    case 'message/send':
+      return send(input, params);
+    case 'message/stream':
+      return stream(input, params);
+    case 'tasks/get':
+      return answerOf(input.id, { result: await get(input, params) });
+    case 'tasks/cancel':
+    case 'tasks/resubscribe':
+      throw new A2aError('unsupported', `${method} is not supported.`);
+    default:
+      if (method.startsWith('tasks/pushNotificationConfig/')) {
+        throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
+      }
+      throw new A2aError('methodNotFound', `There is no method ${method.slice(0, 100)}.`);
+  }
+}
+
+/** Line feeds keep the connection open until the task has come to rest. When the server stops, the task is told as it is. */
+async function send(input: Call, params: unknown): Promise<Answer> {
+  const { agents } = input.services;
+  const asked = readParams(SendParams, params);
+  const { reader, ...ids } = await startTask(input, input.assistant, asked);
+  const historyLength = asked.configuration?.historyLength ?? 10;
+  if (asked.configuration?.blocking === false) {
+    reader.close();
+    return answerOf(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+  }
+  const body = liveBody<string>({
+    ...untilStopped(input, async function* (signal) {
+      await awaitRunEnd(agents, { organizationId: agents.organizationId, ...ids }, { attached: reader, signal });
+      yield rpcText(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+    }),
+    encode: (text) => [Buffer.from(text)],
+    heartbeat: '\n',
+    stopped: undefined,
+    failed: (err) => {
+      input.request.log.warn({ err }, 'a task could not be answered');
+      return Buffer.from(rpcText(input.id, { error: rpcErrorOf(err) ?? internalError }));
+    },
+  });
+  return new Answer({ headers: { 'content-type': 'application/json' }, body });
+}
+
+async function stream(input: Call, params: unknown): Promise<Answer> {
+  const task = await startTask(input, input.assistant, readParams(SendParams, params));
+  const body = eventStream<string>({
+    ...untilStopped(input, async function* (signal) {
+      try {
+        for await (const result of streamTask(input.services.agents, task, signal)) yield rpcText(input.id, { result });
+      } catch (err) {
+        input.request.log.warn({ err }, 'a task could not be streamed');
+        yield rpcText(input.id, { error: rpcErrorOf(err) ?? internalError });
+      }
+    }),
+    frame: (text) => ({ data: Buffer.from(text) }),
+    comesBack: false,
+    logger: input.request.log,
+  });
+  return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body });
+}
+
+async function get({ services: { agents }, assistant }: Call, params: unknown): Promise<Task> {
+  const { id, taskId, contextId, historyLength } = readParams(GetParams, params);
+  const runId = (id ?? taskId)?.toLowerCase();
+  if (!runId) throw new A2aError('invalidParams', 'params.id: must be the id of a task');
+  const threadId = await threadOfTask(agents, runId, contextId?.toLowerCase());
+  return taskOfRun(
+    agents,
+    { threadId, runId },
+    { historyLength: historyLength ?? 10, assistantId: assistant.assistant_id },
+  );
+}
+
+/** A source that is told when the server stops, and then comes to an end of its own. */
+function untilStopped(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
+  const closed = new AbortController();
+  const signal = AbortSignal.any([closed.signal, input.request.server.drainStarted]);
+  const source: LiveSource<string> = {
+    [Symbol.asyncIterator]: () => items(signal),
+    close: () => closed.abort(),
+  };
+  const heartbeatMs = input.services.agents.config.agentsHeartbeatMs;
+  return { source, heartbeatMs, stopping: new AbortController().signal };
+}
+
+type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };
+
+function rpcText(id: Id, outcome: Outcome): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, ...outcome });
+}
+
+function answerOf(id: Id, outcome: Outcome, status = 200): Answer {
+  const headers = { 'content-type': 'application/json' };
+  return new Answer({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
+}

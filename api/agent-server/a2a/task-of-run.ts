@@ -1,0 +1,128 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { readRunEnd } from '../../../pipelines/agents/runs/read-run-end.ts';
+import type { Run } from '../../../pipelines/agents/runs/run.ts';
+import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
+import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import type { Agents } from '../agent-services.ts';
+import type { A2aMessage, Artifact, Part, Task, TaskStatus } from './a2a-task.ts';
+import { isObject } from './message-content.ts';
+
+export interface TaskIds {
+  readonly threadId: string;
+  readonly runId: string;
+}
+
+const states = {
+  pending: 'submitted',
+  running: 'working',
+  success: 'completed',
+  error: 'failed',
+  timeout: 'failed',
+  interrupted: 'canceled',
+} as const satisfies Record<Run['status'], TaskStatus['state']>;
+
+/**
+ * A run with the state that it left, as a task. @throws RUN_NOT_FOUND, also where it is not of the assistant that is given; and what is
+ * thrown where graph code gives no answer.
+ */
+export async function taskOfRun(
+  agents: Agents,
+  ids: TaskIds,
+  { historyLength = 10, assistantId }: { readonly historyLength?: number; readonly assistantId?: string } = {},
+): Promise<Task> {
+  const { database, organizationId } = agents;
+  const run = await readRun(database, organizationId, ids);
+  if (assistantId !== undefined && run.assistant_id !== assistantId) throw fault('RUN_NOT_FOUND', { run: ids.runId });
+  const ended = run.status !== 'pending' && run.status !== 'running';
+  const left = ended ? await stateOf(agents, ids) : undefined;
+  const waits = run.status === 'success' && left?.isHead === true && left.state.next.length > 0;
+  const task = { taskId: run.run_id, contextId: run.thread_id };
+  const says = (parts: readonly Part[]): A2aMessage => ({
+    ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
+    ...task,
+  });
+  const message = waits ? says(questionsOf(left.state)) : await failureOf();
+  return {
+    kind: 'task',
+    id: run.run_id,
+    contextId: run.thread_id,
+    status: {
+      state: waits ? 'input-required' : states[run.status],
+      timestamp: run.updated_at,
+      ...(message && { message }),
+    },
+    history: historyLength === 0 ? [] : messagesOf(left?.state.values, task).slice(-historyLength),
+    artifacts: run.status === 'success' && !waits && left ? [artifactOf(run.run_id, left.state.values)] : [],
+  };
+
+  async function failureOf(): Promise<A2aMessage | undefined> {
+    if (states[run.status] !== 'failed') return undefined;
+    const error = (await readRunEnd(database, organizationId, ids))?.error;
+    return error ? says([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
+  }
+}
+
+/** The last state that a run has stored. `isHead`: no other run has gone on from it. */
+async function stateOf(agents: Agents, { threadId, runId }: TaskIds) {
+  const newest = async (metadata?: object): Promise<ThreadState | undefined> =>
+    JSON.parse(
+      await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
+    )[0];
+  const head = await newest();
+  if (head?.metadata.run_id === runId) return { state: head, isHead: true };
+  const state = await newest({ run_id: runId });
+  return state && { state, isHead: false };
+}
+
+function questionsOf({ interrupts }: ThreadState): Part[] {
+  return [{ kind: 'data', data: { interrupts: interrupts.map(({ id, value }) => ({ id, value })) } }];
+}
+
+/** The text of the last message of a model; without messages, the state. */
+function artifactOf(runId: string, values: unknown): Artifact {
+  const last = messagesOf(values, {}).findLast(({ role }) => role === 'agent');
+  const parts: readonly Part[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
+  return {
+    artifactId: `${runId}-response`,
+    name: 'Assistant Response',
+    description: 'What the assistant answered',
+    parts,
+  };
+}
+
+/** What people and models said, without tools and without empty words. */
+function messagesOf(values: unknown, task: { readonly taskId?: string; readonly contextId?: string }): A2aMessage[] {
+  const messages: readonly unknown[] = isObject(values) && Array.isArray(values.messages) ? values.messages : [];
+  return messages.flatMap((message, place): A2aMessage[] => {
+    const said = saidIn(message);
+    if (said === undefined) return [];
+    return [
+      {
+        ...{ kind: 'message', role: said.role, parts: [{ kind: 'text', text: said.text }] },
+        messageId: said.id ?? String(place),
+        ...task,
+      },
+    ];
+  });
+}
+
+const roles: Readonly<Record<string, A2aMessage['role']>> = {
+  human: 'user',
+  HumanMessageChunk: 'user',
+  ai: 'agent',
+  AIMessageChunk: 'agent',
+};
+
+/** The text of a message of the graph; undefined where it is of others, or has none. */
+export function saidIn(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
+  if (!isObject(message)) return undefined;
+  const { type, content, id } = message;
+  const role = roles[String(type)];
+  const blocks: readonly unknown[] = Array.isArray(content) ? content : [{ type: 'text', text: content }];
+  const text = blocks
+    .map((block) => (isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : ''))
+    .join('');
+  if (role === undefined || text === '') return undefined;
+  return { role, text, ...(typeof id === 'string' && { id }) };
+}

@@ -1,0 +1,26 @@
+import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
+import type { AgentServices } from './agent-services.ts';
+
+/** Who may read, and who may also change and run. Keys of a workspace may, too: the agent server belongs to the organisation. */
+export const reads = { permission: 'agents:read', tenantScope: 'organization' } as const;
+export const runs = { permission: 'agents:run', tenantScope: 'organization' } as const;
+
+/** Another organisation's deployment, or custom authentication. */
+const turnedAwayBy = [
+  'DEPLOYMENT_FORBIDDEN',
+  'AUTH_REJECTED',
+  'AUTH_FORBIDDEN',
+  'AUTH_UNAVAILABLE',
+  'AUTH_HANDLER_INVALID',
+] as const;
+
+/**
+ * Declares an operation of the agent server, as `defineOperation` does for the main API. Its paths have no prefix, and the
+ * caller's organisation is the deployment's.
+ */
+export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
+  operation: Omit<OperationOf<A, S, AgentServices>, 'mount'>,
+): Operation {
+  const turnedAway = 'public' in operation.access ? [] : turnedAwayBy;
+  return { ...operation, mount: 'root', errors: [...turnedAway, ...(operation.errors ?? [])] };
+}

@@ -1,0 +1,42 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
+import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
+import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
+import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+
+/** One graph of the langgraph.json. */
+export interface ServedGraph {
+  readonly name: string;
+  readonly description: string | null;
+  /** Why it cannot be used; its assistant is still listed. */
+  readonly fault?: string;
+}
+
+/** Everything that operations of the agent server call, filled once by the wiring of its role. */
+export interface AgentServices {
+  readonly authenticator: Authenticator;
+  readonly agents: Agents;
+}
+
+export interface Agents {
+  /** Whose deployment this is; callers of other organisations are turned away before any handler. */
+  readonly organizationId: string;
+  readonly config: Config;
+  readonly database: Database;
+  /** Answers questions that need graph code. */
+  readonly pool: WorkerPool;
+  /** Where events of runs are read. */
+  readonly hub: StreamHub;
+  /** By id. */
+  readonly graphs: Readonly<Record<string, ServedGraph>>;
+  /** From `store` of the langgraph.json; absent: no index, and nothing runs out. */
+  readonly store?: StoreRules;
+  /** Tells the executor of this process that there may be a run to take up; other processes hear of it from Postgres. */
+  readonly wake: () => void;
+  /** Protocols that `http` of the langgraph.json has switched off are false. */
+  readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
+  /** Which webhooks runs may have. Unset: nothing calls them, so that they are refused. */
+  readonly webhooks?: WebhookRules;
+}

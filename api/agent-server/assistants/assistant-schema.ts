@@ -1,0 +1,47 @@
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { GraphConfig } from '../../../pipelines/agents/runs/run.ts';
+import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
+import { JsonValue } from '../agent-schema.ts';
+import type { Agents } from '../agent-services.ts';
+
+const versionFields = {
+  assistant_id: Uuid(),
+  graph_id: Type.String(),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  config: JsonObject({ description: 'As RunnableConfig: tags, recursion_limit, configurable.' }),
+  context: JsonValue(),
+  metadata: JsonObject(),
+  version: Type.Integer(),
+  created_at: Timestamp(),
+};
+
+export const AssistantVersion = Type.Object(versionFields);
+export const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp() });
+/** With `select` only some fields. */
+export const SelectedAssistant = Type.Partial(Assistant);
+export const assistantFields = [...Object.keys(versionFields), 'updated_at'];
+
+/** What a graph is given, of an assistant or of a run. */
+export const GraphConfigBody = Type.Unsafe<GraphConfig>(
+  Type.Object({
+    tags: Type.Optional(Type.Array(Type.String())),
+    recursion_limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
+    configurable: Type.Optional(JsonObject()),
+  }),
+);
+
+export const changeable = {
+  config: optional(GraphConfigBody),
+  context: Type.Optional(JsonValue({ description: 'What every run of it is given as context.' })),
+  metadata: optional(JsonObject()),
+  name: optional(Text({ maxLength: 10_000 })),
+  description: optional(Text({ maxLength: 100_000 })),
+};
+
+/** @throws GRAPH_NOT_FOUND, which names those that there are. */
+export function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void {
+  if (Object.hasOwn(graphs, graphId)) return;
+  throw fault('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });
+}

@@ -1,0 +1,21 @@
+import { Type } from 'typebox';
+import { countAssistants as count } from '../../../pipelines/agents/assistants/count-assistants.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { given } from '../agent-schema.ts';
+import { assistantFilter } from './search-assistants.ts';
+
+export const countAssistants = defineAgentOperation({
+  operationId: 'countAssistants',
+  method: 'POST',
+  path: '/assistants/count',
+  tag: 'assistants',
+  summary: 'How many assistants match',
+  access: reads,
+  schema: { body: Type.Object(assistantFilter), response: { 200: Type.Integer() } },
+  handler: async ({ body, services: { agents } }) =>
+    count(
+      agents.database,
+      agents.organizationId,
+      given({ graphId: body.graph_id, name: body.name, metadata: body.metadata }),
+    ),
+});

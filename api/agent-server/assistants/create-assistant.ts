@@ -1,0 +1,36 @@
+import { Type } from 'typebox';
+import { createAssistant as create } from '../../../pipelines/agents/assistants/create-assistant.ts';
+import { optional, Uuid } from '../../server/formats.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { given, words } from '../agent-schema.ts';
+import { Assistant, changeable, requireGraph } from './assistant-schema.ts';
+
+export const createAssistant = defineAgentOperation({
+  operationId: 'createAssistant',
+  method: 'POST',
+  path: '/assistants',
+  tag: 'assistants',
+  summary: 'Make an assistant: a graph with a configuration',
+  access: runs,
+  errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS'],
+  schema: {
+    body: Type.Object({
+      graph_id: Type.String({ minLength: 1 }),
+      assistant_id: optional(Uuid()),
+      if_exists: optional(words(['raise', 'do_nothing'])),
+      ...changeable,
+    }),
+    response: { 200: Assistant },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    requireGraph(agents, body.graph_id);
+    const { assistant_id: assistantId, if_exists: ifExists, ...rest } = body;
+    return create(agents.database, agents.organizationId, {
+      graphId: body.graph_id,
+      ifExists: ifExists ?? 'raise',
+      ...given({ assistantId }),
+      ...given({ config: rest.config, metadata: rest.metadata, name: rest.name, description: rest.description }),
+      ...(rest.context === undefined ? {} : { context: rest.context }),
+    });
+  },
+});

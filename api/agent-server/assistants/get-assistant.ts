@@ -1,0 +1,17 @@
+import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { AssistantParams } from '../agent-schema.ts';
+import { Assistant } from './assistant-schema.ts';
+
+export const getAssistant = defineAgentOperation({
+  operationId: 'getAssistant',
+  method: 'GET',
+  path: '/assistants/:assistant_id',
+  tag: 'assistants',
+  summary: 'An assistant, in the version that is in force',
+  access: reads,
+  errors: ['ASSISTANT_NOT_FOUND'],
+  schema: { params: AssistantParams, response: { 200: Assistant } },
+  handler: async ({ params, services: { agents } }) =>
+    resolveAssistant(agents.database, agents.organizationId, params.assistant_id),
+});

@@ -1,0 +1,34 @@
+import { Type } from 'typebox';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { AssistantParams, jsonText } from '../agent-schema.ts';
+import { graphErrors } from '../graph-errors.ts';
+
+export const graphSchemas = {
+  input_schema: optional(JsonObject()),
+  output_schema: optional(JsonObject()),
+  state_schema: optional(JsonObject()),
+  config_schema: optional(JsonObject()),
+  context_schema: optional(JsonObject()),
+};
+
+export const getAssistantSchemas = defineAgentOperation({
+  operationId: 'getAssistantSchemas',
+  method: 'GET',
+  path: '/assistants/:assistant_id/schemas',
+  tag: 'assistants',
+  summary: 'JSON schemas of what the graph of an assistant takes, keeps and answers',
+  description: 'Null where the graph does not say.',
+  access: reads,
+  errors: graphErrors,
+  schema: {
+    params: AssistantParams,
+    response: { 200: Type.Object({ graph_id: Type.String(), ...graphSchemas }) },
+  },
+  handler: async ({ params, services: { agents } }) => {
+    const assistant = await resolveAssistant(agents.database, agents.organizationId, params.assistant_id);
+    const { graph_id: graphId, config } = assistant;
+    return jsonText(await agents.pool.ask({ kind: 'schemas', graphId, config }));
+  },
+});

@@ -1,0 +1,28 @@
+import { Type } from 'typebox';
+import { listAssistantVersions as list } from '../../../pipelines/agents/assistants/list-assistant-versions.ts';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { AssistantParams, given, Limit, Offset } from '../agent-schema.ts';
+import { AssistantVersion } from './assistant-schema.ts';
+
+export const listAssistantVersions = defineAgentOperation({
+  operationId: 'listAssistantVersions',
+  method: 'POST',
+  path: '/assistants/:assistant_id/versions',
+  tag: 'assistants',
+  summary: 'Versions of an assistant, newest first',
+  access: reads,
+  errors: ['ASSISTANT_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: Type.Object({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
+    response: { 200: Type.Array(AssistantVersion) },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { database, organizationId } = agents;
+    const { assistant_id: id } = await resolveAssistant(database, organizationId, params.assistant_id);
+    const { metadata, limit, offset } = body;
+    return list(database, organizationId, id, { ...given({ metadata }), limit: limit ?? 10, offset: offset ?? 0 });
+  },
+});

@@ -1,0 +1,48 @@
+import { Type } from 'typebox';
+import { searchAssistants as search } from '../../../pipelines/agents/assistants/search-assistants.ts';
+import { JsonObject, optional, Text } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
+import { assistantFields, SelectedAssistant } from './assistant-schema.ts';
+
+export const assistantFilter = {
+  graph_id: optional(Text()),
+  name: optional(Text({ description: 'A part of the name; upper and lower case are the same.' })),
+  metadata: optional(JsonObject({ description: 'Assistants whose metadata holds all of it.' })),
+};
+
+export const searchAssistants = defineAgentOperation({
+  operationId: 'searchAssistants',
+  method: 'POST',
+  path: '/assistants/search',
+  tag: 'assistants',
+  summary: 'Assistants that match, newest first',
+  description:
+    'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
+  access: reads,
+  schema: {
+    body: Type.Object({
+      ...assistantFilter,
+      limit: Limit(),
+      offset: Offset(),
+      sort_by: optional(words(['assistant_id', 'graph_id', 'name', 'created_at', 'updated_at'])),
+      sort_order: SortOrder(),
+      select: optional(Type.Array(words(assistantFields), { description: 'Fields to answer with.' })),
+    }),
+    response: { 200: Type.Array(SelectedAssistant) },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { limit, offset, select } = { ...body, limit: body.limit ?? 10, offset: body.offset ?? 0 };
+    const { assistants, total } = await search(agents.database, agents.organizationId, {
+      ...given({ graphId: body.graph_id, name: body.name, metadata: body.metadata }),
+      sortBy: body.sort_by ?? 'created_at',
+      sortOrder: body.sort_order ?? 'desc',
+      limit,
+      offset,
+    });
+    return pageOf(
+      assistants.map((assistant) => chosen(assistant, select)),
+      { total, offset },
+    );
+  },
+});

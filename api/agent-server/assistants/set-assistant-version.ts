@@ -1,0 +1,26 @@
+import { Type } from 'typebox';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { setAssistantVersion as set } from '../../../pipelines/agents/assistants/set-assistant-version.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { AssistantParams } from '../agent-schema.ts';
+import { Assistant } from './assistant-schema.ts';
+
+export const setAssistantVersion = defineAgentOperation({
+  operationId: 'setAssistantVersion',
+  method: 'POST',
+  path: '/assistants/:assistant_id/latest',
+  tag: 'assistants',
+  summary: 'Put a version of an assistant in force',
+  access: runs,
+  errors: ['ASSISTANT_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: Type.Object({ version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }) }),
+    response: { 200: Assistant },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { database, organizationId } = agents;
+    const { assistant_id: id } = await resolveAssistant(database, organizationId, params.assistant_id);
+    return set(database, organizationId, id, body.version);
+  },
+});

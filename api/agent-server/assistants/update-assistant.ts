@@ -1,0 +1,31 @@
+import { Type } from 'typebox';
+import { updateAssistant as update } from '../../../pipelines/agents/assistants/update-assistant.ts';
+import { optional } from '../../server/formats.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { AssistantParams, given } from '../agent-schema.ts';
+import { Assistant, changeable, requireGraph } from './assistant-schema.ts';
+
+export const updateAssistant = defineAgentOperation({
+  operationId: 'updateAssistant',
+  method: 'PATCH',
+  path: '/assistants/:assistant_id',
+  tag: 'assistants',
+  summary: 'Change an assistant, as a new version that is in force at once',
+  description: 'Metadata is merged with what there is; anything else replaces it.',
+  access: runs,
+  errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
+  schema: {
+    params: AssistantParams,
+    body: Type.Object({ graph_id: optional(Type.String({ minLength: 1 })), ...changeable }),
+    response: { 200: Assistant },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { graph_id: graphId, config, context, metadata, name, description } = body;
+    if (graphId) requireGraph(agents, graphId);
+    return update(agents.database, agents.organizationId, params.assistant_id, {
+      ...given({ graphId, config, metadata, name }),
+      ...(description === undefined ? {} : { description }),
+      ...(context === undefined ? {} : { context }),
+    });
+  },
+});

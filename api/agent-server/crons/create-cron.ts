@@ -1,0 +1,76 @@
+import type { FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
+import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { createCron as create } from '../../../pipelines/agents/crons/create-cron.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import '../access/agent-access.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import type { AgentServices } from '../agent-services.ts';
+import { ThreadParams } from '../runs/run-paths.ts';
+import { Cron, CronBody, endTimeOf, payloadOf, requireWebhook } from './cron-body.ts';
+
+const shared = {
+  method: 'POST',
+  tag: 'crons',
+  access: runs,
+  errors: [
+    'ASSISTANT_NOT_FOUND',
+    'CRON_SCHEDULE_INVALID',
+    'CRON_TIMEZONE_UNKNOWN',
+    'CRON_LIMIT_REACHED',
+    'FIELD_NOT_BUILT',
+    'WEBHOOK_INVALID',
+  ],
+} as const;
+
+async function make(
+  {
+    body,
+    caller,
+    services,
+    request,
+  }: { body: Static<typeof CronBody>; caller: Caller; services: AgentServices; request: FastifyRequest },
+  threadId: string | null,
+) {
+  const { database, organizationId, config } = services.agents;
+  const payload = payloadOf(body, threadId !== null);
+  const access = request.agentAccess;
+  requireWebhook(services.agents, payload);
+  const { assistant_id } = await resolveAssistant(database, organizationId, body.assistant_id);
+  return create(
+    database,
+    organizationId,
+    {
+      assistant_id,
+      thread_id: threadId,
+      schedule: body.schedule,
+      timezone: body.timezone ?? null,
+      end_time: body.end_time ? endTimeOf(body.end_time) : null,
+      on_run_completed: threadId === null ? (body.on_run_completed ?? 'delete') : null,
+      enabled: body.enabled ?? true,
+      payload: { ...payload, ...(access && { on_behalf_of: access.user }) },
+      metadata: body.metadata ?? {},
+      user_id: access?.user.identity ?? caller.userId,
+    },
+    { maxCrons: config.agentsMaxCrons, nowMs: Date.now() },
+  );
+}
+
+export const createCron = defineAgentOperation({
+  ...shared,
+  operationId: 'createCron',
+  path: '/runs/crons',
+  summary: 'Start runs at the times of a schedule, each on a thread of its own',
+  schema: { body: CronBody, response: { 200: Cron } },
+  handler: (input) => make(input, null),
+});
+
+export const createThreadCron = defineAgentOperation({
+  ...shared,
+  operationId: 'createThreadCron',
+  path: '/threads/:thread_id/runs/crons',
+  summary: 'Start runs on a thread at the times of a schedule',
+  schema: { params: ThreadParams, body: CronBody, response: { 200: Cron } },
+  errors: [...shared.errors, 'THREAD_NOT_FOUND'],
+  handler: (input) => make(input, input.params.thread_id.toLowerCase()),
+});

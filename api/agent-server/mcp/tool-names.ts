@@ -1,0 +1,19 @@
+import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
+
+const longestName = 64;
+
+/**
+ * The assistants by the names of their tools: letters, digits, `_` and `-`, at most 64. Of several with one name the first keeps it;
+ * the others get the end of their ids behind it.
+ */
+export function toolNames(assistants: readonly Assistant[]): ReadonlyMap<string, Assistant> {
+  const byName = new Map<string, Assistant>();
+  for (const assistant of assistants) {
+    const { name, assistant_id: id } = assistant;
+    const legal = name.replace(/[^\w-]/g, '_').slice(0, longestName) || 'assistant';
+    const end = `-${id.slice(-12)}`;
+    const names = [legal, `${legal.slice(0, longestName - end.length)}${end}`, id];
+    byName.set(names.find((candidate) => !byName.has(candidate)) ?? id, assistant);
+  }
+  return byName;
+}

@@ -1,0 +1,64 @@
+import { type Static, Type } from 'typebox';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+
+/** A message of a client. Source: `@langchain/protocol` 0.0.13, Command. */
+export const Command = Type.Object({
+  id: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  method: Type.String({ minLength: 1, maxLength: 100 }),
+  params: optional(JsonObject()),
+});
+export type Command = Static<typeof Command>;
+
+export type CommandErrorCode =
+  | 'invalid_argument'
+  | 'unknown_command'
+  | 'unknown_error'
+  | 'no_such_subscription'
+  | 'no_such_interrupt'
+  | 'no_such_checkpoint'
+  | 'permission_denied'
+  | 'not_supported';
+
+export interface CommandError {
+  readonly type: 'error';
+  readonly id: number | null;
+  readonly error: CommandErrorCode;
+  readonly message: string;
+}
+
+export interface CommandSuccess {
+  readonly type: 'success';
+  readonly id: number;
+  readonly result: object;
+  readonly meta: { readonly thread_id: string; readonly applied_through_seq: number };
+}
+
+/** What a command is refused with. */
+export class CommandRefused extends Error {
+  readonly code: CommandErrorCode;
+
+  constructor(code: CommandErrorCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const codes: Readonly<Record<string, CommandErrorCode>> = {
+  CHECKPOINT_NOT_FOUND: 'no_such_checkpoint',
+  FIELD_NOT_BUILT: 'not_supported',
+  FORBIDDEN: 'permission_denied',
+  AUTH_FORBIDDEN: 'permission_denied',
+};
+
+/** The answer to a command that failed by what it asks; undefined where it failed by something else. */
+export function refusalOf(id: number | null, error: unknown): CommandError | undefined {
+  if (error instanceof CommandRefused) return { type: 'error', id, error: error.code, message: error.message };
+  if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
+  const { fields } = error;
+  const named = fields?.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
+  return {
+    ...{ type: 'error', id, error: codes[error.code] ?? 'invalid_argument' },
+    message: named ? `${error.message} ${named}` : error.message,
+  };
+}

@@ -1,0 +1,23 @@
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { ThreadParams } from '../runs/run-paths.ts';
+import { type Socket, serveThreadSocket } from './thread-socket.ts';
+
+export const openThreadSocket = defineAgentOperation({
+  operationId: 'openThreadSocket',
+  method: 'GET',
+  path: '/threads/:thread_id/stream/events',
+  tag: 'event protocol',
+  summary: 'Open a WebSocket of the event-stream protocol',
+  description:
+    'Commands as of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}: one JSON text a message, at most 1 MiB, each way.',
+  access: reads,
+  errors: ['WEBSOCKET_EXPECTED'],
+  schema: { params: ThreadParams, response: { 200: Type.Null() } },
+  handler: async () => {
+    throw fault('WEBSOCKET_EXPECTED');
+  },
+  socket: (socket: Socket, { params, caller, services: { agents }, request }) =>
+    serveThreadSocket(socket, { agents, caller, request, threadId: params.thread_id.toLowerCase() }),
+});

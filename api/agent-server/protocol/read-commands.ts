@@ -1,0 +1,79 @@
+import { Type } from 'typebox';
+import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import { replayPlace } from '../../../pipelines/agents/protocol/replay-place.ts';
+import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
+import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import { optional } from '../../server/formats.ts';
+import { type CommandScene, paramsOf } from './run-commands.ts';
+
+const stateParams = paramsOf(
+  Type.Object({
+    namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
+    keys: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
+  }),
+);
+
+/** `state.get`: the state of the thread, or of a subgraph of it. */
+export async function getState({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
+  const { namespace, keys } = stateParams(params);
+  const checkpoint = namespace?.length ? { checkpoint_ns: namespace.join('|') } : undefined;
+  const text = await readThreadState(agents, threadId, { subgraphs: false, ...(checkpoint && { checkpoint }) });
+  const state = JSON.parse(text) as ThreadState;
+  const values = (state.values ?? {}) as Readonly<Record<string, unknown>>;
+  const { checkpoint_id: id, checkpoint_ns: ns } = state.checkpoint ?? {};
+  return {
+    values: keys ? Object.fromEntries(Object.entries(values).filter(([key]) => keys.includes(key))) : values,
+    ...(id !== undefined && { checkpoint: { id, ...(ns && { ns }) } }),
+  };
+}
+
+interface TreeNode {
+  readonly namespace: readonly string[];
+  status: string;
+  graph_name: string;
+  readonly children: TreeNode[];
+}
+
+interface Lifecycle {
+  readonly params: {
+    readonly namespace: readonly string[];
+    readonly data: { readonly event: string; readonly graph_name: string };
+  };
+}
+
+/** `agent.getTree`: the graph and its subgraphs with how they stand, by the events of the runs that go on, or of the last one. */
+export async function getTree({ agents, threadId }: CommandScene): Promise<object> {
+  const { database, organizationId, hub } = agents;
+  await readThread(database, organizationId, threadId);
+  const reader = await hub.readThread(
+    { organizationId, threadId },
+    await replayPlace(database, organizationId, threadId),
+  );
+  const root: TreeNode = { namespace: [], status: 'started', graph_name: 'root', children: [] };
+  const nodes = new Map([['', root]]);
+  try {
+    const finished = reader.finish();
+    for await (const event of reader) {
+      const message = protocolMessage(event, { channels: ['lifecycle'] });
+      if (message === undefined) continue;
+      const { namespace, data } = (JSON.parse(message.text) as Lifecycle).params;
+      const node = nodeAt(nodes, namespace);
+      node.status = data.event;
+      node.graph_name = data.graph_name;
+    }
+    await finished;
+  } finally {
+    reader.close();
+  }
+  return { tree: root };
+}
+
+function nodeAt(nodes: Map<string, TreeNode>, namespace: readonly string[]): TreeNode {
+  const found = nodes.get(namespace.join('|'));
+  if (found !== undefined) return found;
+  const made: TreeNode = { namespace, status: 'started', graph_name: namespace.at(-1) ?? 'root', children: [] };
+  nodes.set(namespace.join('|'), made);
+  nodeAt(nodes, namespace.slice(0, -1)).children.push(made);
+  return made;
+}

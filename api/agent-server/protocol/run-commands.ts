@@ -1,0 +1,105 @@
+import type { FastifyRequest } from 'fastify';
+import { type Static, type TSchema, Type } from 'typebox';
+import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
+import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
+import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
+import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
+import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { compileCheck } from '../../server/schema-check.ts';
+import { JsonValue, words } from '../agent-schema.ts';
+import type { Agents } from '../agent-services.ts';
+import { GraphConfigBody } from '../assistants/assistant-schema.ts';
+import { runRequestOf } from '../runs/run-request-of.ts';
+import { CommandRefused } from './command.ts';
+
+/** On whose behalf, and on which thread, a command is. */
+export interface CommandScene {
+  readonly agents: Agents;
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  /** In small letters. */
+  readonly threadId: string;
+}
+
+const strategy = () => optional(words(multitaskStrategies));
+const start = paramsOf(
+  Type.Object({
+    assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),
+    input: Type.Optional(JsonValue()),
+    config: optional(GraphConfigBody),
+    context: Type.Optional(JsonValue()),
+    metadata: optional(JsonObject()),
+    multitaskStrategy: strategy(),
+    multitask_strategy: strategy(),
+    langsmith_tracer: optional(
+      Type.Object({ project_name: optional(Type.String()), example_id: optional(Type.String()) }),
+    ),
+  }),
+);
+
+/** `run.start`: makes the thread, too, where there is none. */
+export async function startRun(scene: CommandScene, params: unknown): Promise<object> {
+  const { multitaskStrategy, multitask_strategy = multitaskStrategy, ...asked } = start(params);
+  return { run_id: await makeRun(scene, { ...asked, multitask_strategy, if_not_exists: 'create' }) };
+}
+
+const Answered = Type.Object({
+  interrupt_id: Type.String({ minLength: 1, maxLength: 1_000 }),
+  response: Type.Optional(JsonValue()),
+});
+const beside = {
+  update: Type.Optional(JsonValue()),
+  goto: Type.Optional(JsonValue()),
+  config: optional(GraphConfigBody),
+  metadata: optional(JsonObject()),
+};
+const respond = paramsOf(Type.Object({ responses: Type.Array(Answered, { minItems: 1, maxItems: 1_000 }), ...beside }));
+const respondOne = paramsOf(Type.Object({ ...Answered.properties, ...beside }));
+
+/** `input.respond`: a run that answers questions of the graph, all that are answered in one. */
+export async function respondToInput(scene: CommandScene, params: unknown): Promise<object> {
+  const several = typeof params === 'object' && params !== null && 'responses' in params;
+  const asked = several ? respond(params) : oneAsMany(respondOne(params));
+  const { agents, threadId } = scene;
+  const { metadata, interrupts, status } = await readThread(agents.database, agents.organizationId, threadId);
+  const open = new Set(Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)));
+  for (const { interrupt_id: id } of asked.responses) {
+    if (status === 'interrupted' && open.has(id)) continue;
+    throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' does not wait for an answer to '${id}'.`);
+  }
+  const resume = Object.fromEntries(
+    asked.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
+  );
+  await makeRun(scene, {
+    assistant_id: String(metadata.assistant_id ?? metadata.graph_id),
+    command: { resume, update: asked.update, goto: asked.goto },
+    config: asked.config,
+    metadata: asked.metadata,
+    // Another answer that came at the same time is on its way.
+    multitask_strategy: 'reject',
+  });
+  return {};
+}
+
+function oneAsMany({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {
+  return { ...rest, responses: [{ interrupt_id, response }] };
+}
+
+async function makeRun({ agents, caller, request, threadId }: CommandScene, body: RunRequest): Promise<string> {
+  const asked = { ...body, stream_mode: [protocolMode], stream_resumable: true };
+  const wanted = runRequestOf({ caller, request, body: asked, params: { thread_id: threadId } });
+  const { run } = await requestRun(agents, wanted);
+  return run.run_id;
+}
+
+/** Reads params. @throws INVALID_REQUEST */
+export function paramsOf<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
+  const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
+  return (params) => {
+    const { error } = check(params ?? {}) as { readonly error?: Error };
+    if (error !== undefined) throw error;
+    return (params ?? {}) as Static<S>;
+  };
+}

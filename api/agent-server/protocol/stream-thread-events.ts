@@ -1,0 +1,41 @@
+import { Type } from 'typebox';
+import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { ThreadParams } from '../runs/run-paths.ts';
+import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import { FilterSince } from './event-filter.ts';
+import { openEvents } from './open-events.ts';
+
+export const streamThreadEvents = defineAgentOperation({
+  operationId: 'streamThreadEvents',
+  method: 'POST',
+  path: '/threads/:thread_id/stream/events',
+  tag: 'event protocol',
+  summary: 'Stream the events of a thread',
+  description:
+    'Server-sent events of the event-stream protocol, over all runs, until the client goes. The thread need not be there yet. Each event has one `event_id`, the same whenever it is read again, so that a client that comes back leaves out what it has. Runs that were not started through the protocol show what their stream modes give.',
+  access: reads,
+  schema: {
+    params: ThreadParams,
+    body: FilterSince,
+    response: { 200: Type.String() },
+    produces: 'text/event-stream',
+  },
+  handler: async ({ params, body, services: { agents }, request }) => {
+    const { reader, filter } = await openEvents(agents, params.thread_id.toLowerCase(), body);
+    const stream = eventStream<StreamedEvent>({
+      source: reader,
+      frame: (event) => {
+        const message = protocolMessage(event, filter);
+        return message && { event: message.method, data: Buffer.from(message.text), id: message.id };
+      },
+      heartbeatMs: agents.config.agentsHeartbeatMs,
+      stopping: request.server.drainStarted,
+      comesBack: true,
+      logger: request.log,
+    });
+    return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body: stream });
+  },
+});

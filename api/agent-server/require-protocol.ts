@@ -1,0 +1,13 @@
+import type { FastifyRequest } from 'fastify';
+import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { pathOf } from '../server/register-operation.ts';
+import type { Agents } from './agent-services.ts';
+
+/** @throws ROUTE_NOT_FOUND where the langgraph.json has switched the protocol off. */
+export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
+  if (agents.protocols?.[protocol] === false) throw noRoute(request);
+}
+
+export function noRoute({ method, originalUrl }: FastifyRequest): RunlakeError {
+  return fault('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
+}

@@ -1,0 +1,40 @@
+import { Type } from 'typebox';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { words } from '../agent-schema.ts';
+import { idsOf, ThreadRunParams } from './run-paths.ts';
+
+export const CancelAction = words(['interrupt', 'rollback']);
+
+export const cancelAgentRun = defineAgentOperation({
+  operationId: 'cancelAgentRun',
+  method: 'POST',
+  path: '/threads/:thread_id/runs/:run_id/cancel',
+  tag: 'thread runs',
+  summary: 'Stop a run',
+  description:
+    'interrupt keeps what it has stored, rollback deletes the run with it. With `wait` the answer comes when it has ended.',
+  access: runs,
+  errors: ['RUN_NOT_FOUND'],
+  schema: {
+    params: ThreadRunParams,
+    query: Type.Object({
+      wait: Type.Boolean({ default: false }),
+      action: Type.Optional(CancelAction),
+    }),
+    response: { 202: Type.Null(), 204: Type.Null() },
+  },
+  handler: async ({ params, query, services: { agents }, request }) => {
+    const { database, organizationId, wake } = agents;
+    const run = idsOf(params);
+    await cancelRun(database, organizationId, run, query.action ?? 'interrupt');
+    wake();
+    if (!query.wait) return new Answer({ status: 202 });
+    // Ended or not by then, its row and its end say so.
+    const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
+    await awaitRunEnd(agents, { organizationId, ...run }, { signal });
+    return new Answer({ status: 204 });
+  },
+});

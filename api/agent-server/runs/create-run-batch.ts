@@ -1,0 +1,26 @@
+import { Type } from 'typebox';
+import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { BatchBody, Run, snakeCased } from './run-body.ts';
+import { runErrors, runRequestOf } from './run-request-of.ts';
+
+export const createRunBatch = defineAgentOperation({
+  operationId: 'createRunBatch',
+  method: 'POST',
+  path: '/runs/batch',
+  tag: 'stateless runs',
+  summary: 'Start several runs without a thread, in the background',
+  description: 'They are made in their order; where one cannot be, those before it run.',
+  access: runs,
+  errors: runErrors,
+  schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
+  handler: async ({ body, caller, request, services: { agents } }) => {
+    const made = [];
+    for (const each of body) {
+      const { run } = await requestRun(agents, runRequestOf({ caller, request, body: snakeCased(each) }));
+      made.push(run);
+    }
+    return new Answer({ body: made });
+  },
+});

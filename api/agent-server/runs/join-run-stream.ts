@@ -1,0 +1,82 @@
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
+import { followRun } from '../../../pipelines/agents/runs/follow-run.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import { Uuid } from '../../server/formats.ts';
+import type { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import type { AgentServices } from '../agent-services.ts';
+import { streamOfRun } from '../streaming/answer-of-run.ts';
+import { LastEventId, readRunFrom } from '../streaming/last-event-id.ts';
+import { mayCancel } from './may-cancel.ts';
+import { StreamMode } from './run-body.ts';
+import { idsOf, runPath, ThreadRunParams } from './run-paths.ts';
+
+const query = Type.Object({
+  stream_mode: Type.Optional(Type.Array(StreamMode, { description: 'Leaves out events of other modes.' })),
+  cancel_on_disconnect: Type.Boolean({ default: false }),
+  last_event_id: LastEventId,
+});
+
+const shared = {
+  method: 'GET',
+  access: reads,
+  errors: ['RUN_NOT_FOUND'],
+  description:
+    'Server-sent events from now on; of a run with `stream_resumable`, with `Last-Event-ID`, also those after that event. The body ends when the final state is stored.',
+} as const;
+const response = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
+
+export const joinRunStream = defineAgentOperation({
+  ...shared,
+  operationId: 'joinRunStream',
+  path: '/threads/:thread_id/runs/:run_id/stream',
+  tag: 'thread runs',
+  summary: 'Stream what a run gives',
+  schema: { params: ThreadRunParams, query, ...response },
+  handler: async (input) => join(input, idsOf(input.params), false),
+});
+
+export const joinStatelessRunStream = defineAgentOperation({
+  ...shared,
+  operationId: 'joinStatelessRunStream',
+  path: '/runs/:run_id/stream',
+  tag: 'stateless runs',
+  summary: 'Stream what a run gives, by its id alone',
+  schema: { params: Type.Object({ run_id: Uuid() }), query, ...response },
+  handler: async (input) => {
+    const { agents } = input.services;
+    const runId = input.params.run_id.toLowerCase();
+    const threadId = await findThreadOfRun(agents.database, agents.organizationId, runId);
+    return join(input, { threadId, runId }, true);
+  },
+});
+
+interface JoinInput {
+  readonly caller: Caller;
+  readonly query: {
+    readonly stream_mode?: readonly string[];
+    readonly cancel_on_disconnect: boolean;
+    readonly last_event_id?: string;
+  };
+  readonly services: AgentServices;
+  readonly request: FastifyRequest;
+}
+
+async function join(
+  input: JoinInput,
+  ids: { readonly threadId: string; readonly runId: string },
+  byItself: boolean,
+): Promise<Answer> {
+  const { query, caller, services, request } = input;
+  mayCancel(caller, query.cancel_on_disconnect);
+  const { reader, run } = await followRun(services.agents, ids, readRunFrom(request, query));
+  const path = runPath(run, byItself);
+  const followed = {
+    ...{ organizationId: services.agents.organizationId, ...ids, path },
+    cancelOnDisconnect: query.cancel_on_disconnect,
+    comesBackTo: run.kwargs.resumable ? `${path}/stream` : undefined,
+  };
+  return streamOfRun(input, followed, { reader, modes: query.stream_mode });
+}

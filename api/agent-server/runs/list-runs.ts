@@ -1,0 +1,35 @@
+import { Type } from 'typebox';
+import { listRuns as list } from '../../../pipelines/agents/runs/list-runs.ts';
+import { runStatuses } from '../../../pipelines/agents/runs/run.ts';
+import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { chosen, words } from '../agent-schema.ts';
+import { runFields, SelectedRun } from './run-body.ts';
+import { ThreadParams } from './run-paths.ts';
+
+export const listRuns = defineAgentOperation({
+  operationId: 'listRuns',
+  method: 'GET',
+  path: '/threads/:thread_id/runs',
+  tag: 'thread runs',
+  summary: 'The runs of a thread, newest first',
+  access: reads,
+  errors: ['THREAD_NOT_FOUND'],
+  schema: {
+    params: ThreadParams,
+    query: Type.Object({
+      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
+      offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+      status: Type.Optional(words(runStatuses)),
+      select: Type.Optional(Type.Array(words(runFields))),
+    }),
+    response: { 200: Type.Array(SelectedRun) },
+  },
+  handler: async ({ params, query, services: { agents } }) => {
+    const { database, organizationId } = agents;
+    const { limit, offset, status, select } = query;
+    const { thread_id: threadId } = await readThread(database, organizationId, params.thread_id);
+    const rows = await list(database, organizationId, threadId, { limit, offset, ...(status && { status }) });
+    return rows.map((run) => chosen(run, select));
+  },
+});

@@ -1,0 +1,108 @@
+import { type Static, Type } from 'typebox';
+import { multitaskStrategies, type RunCommand, type Run as RunRecord } from '../../../pipelines/agents/runs/run.ts';
+import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
+import { maxNameLength } from '../../../pipelines/projects/project-name.ts';
+import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
+import { Checkpoint, JsonValue, words } from '../agent-schema.ts';
+import { GraphConfigBody } from '../assistants/assistant-schema.ts';
+
+export const StreamMode = words(streamModes);
+const nodes = () =>
+  optional(Type.Union([Type.Literal('*'), Type.Array(Type.String())]), { description: 'Names of nodes, or `*`.' });
+
+const fields = {
+  assistant_id: Type.String({ minLength: 1, maxLength: 1_000, description: 'Id of the assistant or of its graph.' }),
+  input: Type.Optional(JsonValue({ description: 'Null goes on from where the thread stands.' })),
+  command: optional(
+    Type.Unsafe<RunCommand>(
+      Type.Object({
+        update: Type.Optional(JsonValue()),
+        resume: Type.Optional(JsonValue({ description: 'The answer to an interrupt, or answers by its id.' })),
+        goto: Type.Optional(JsonValue({ description: 'A node, or {node, input}, or a list of them.' })),
+      }),
+    ),
+  ),
+  config: optional(GraphConfigBody),
+  context: Type.Optional(JsonValue()),
+  metadata: optional(JsonObject()),
+  stream_mode: optional(Type.Union([StreamMode, Type.Array(StreamMode)]), { description: 'Default: values.' }),
+  stream_subgraphs: optional(Type.Boolean()),
+  stream_resumable: optional(Type.Boolean(), {
+    description: 'Keep the events, so that a reader that comes back with Last-Event-ID misses none.',
+  }),
+  feedback_keys: optional(Type.Array(Type.String()), { description: 'Not supported yet.' }),
+  interrupt_before: nodes(),
+  interrupt_after: nodes(),
+  checkpoint: optional(Checkpoint),
+  checkpoint_id: optional(Type.String({ minLength: 1, maxLength: 1_000 })),
+  webhook: optional(Type.String({ minLength: 1, maxLength: 65_536 }), {
+    description: 'Told of the end of the run: an address, or a path of this server.',
+  }),
+  multitask_strategy: optional(words(multitaskStrategies), {
+    description: 'What happens while another run of the thread is under way. Default: enqueue.',
+  }),
+  on_disconnect: optional(words(['cancel', 'continue']), {
+    description: 'What a run does whose request streams or waits when that connection ends. Default: continue.',
+  }),
+  on_completion: optional(words(['delete', 'keep']), {
+    description: 'What becomes of the thread of a run without one. Default: delete.',
+  }),
+  after_seconds: optional(Type.Number({ minimum: 0, maximum: 315_360_000 })),
+  if_not_exists: optional(words(['create', 'reject']), {
+    description: 'What happens where there is no such thread. Default: reject.',
+  }),
+  durability: optional(words(['sync', 'async', 'exit']), {
+    description: 'When state is stored: before the next step, beside it, or at the end. Default: async.',
+  }),
+  checkpoint_during: optional(Type.Boolean(), { description: 'Older form of durability: false is exit.' }),
+  langsmith_tracer: optional(
+    Type.Object({
+      project_name: optional(Text({ minLength: 1, maxLength: maxNameLength })),
+      example_id: optional(Uuid()),
+    }),
+  ),
+} as const;
+
+/** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
+export const RunBody = Type.Object(fields);
+
+/** The JavaScript client sends the bodies of a batch with the names that its caller wrote. */
+const camelFields = Object.fromEntries(
+  Object.entries(fields)
+    .filter(([name]) => name.includes('_') && name !== 'assistant_id')
+    .map(([name, schema]) => [camelCase(name), schema]),
+);
+
+export const BatchBody = Type.Array(Type.Unsafe<Static<typeof RunBody>>(Type.Object({ ...camelFields, ...fields })), {
+  minItems: 1,
+  maxItems: 1_000,
+});
+
+/** A body of a batch with the names of all others. */
+export function snakeCased(body: Static<typeof RunBody>): RunRequest {
+  const values: Readonly<Record<string, unknown>> = { ...body };
+  const renamed = Object.keys(fields)
+    .filter((name) => values[name] === undefined && values[camelCase(name)] !== undefined)
+    .map((name) => [name, values[camelCase(name)]]);
+  return { ...body, ...Object.fromEntries(renamed) };
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+const shownFields = Type.Object({
+  run_id: Type.String(),
+  thread_id: Type.String(),
+  assistant_id: Type.String(),
+  created_at: Type.String(),
+  updated_at: Type.String(),
+  status: Type.String(),
+  metadata: JsonObject(),
+  kwargs: JsonObject({ description: 'What was asked for.' }),
+  multitask_strategy: nullable(Type.String()),
+});
+export const Run = Type.Unsafe<RunRecord>(shownFields);
+/** With `select` only some fields. */
+export const SelectedRun = Type.Unsafe<Partial<RunRecord>>(Type.Partial(shownFields));
+export const runFields = Object.keys(shownFields.properties);

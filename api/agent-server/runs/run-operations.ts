@@ -1,0 +1,33 @@
+import type { Operation } from '../../server/operation.ts';
+import { streamThread } from '../streaming/stream-thread.ts';
+import { cancelAgentRun } from './cancel-run.ts';
+import { cancelAgentRuns } from './cancel-runs.ts';
+import { createRun, createStatelessRun } from './create-run.ts';
+import { createRunBatch } from './create-run-batch.ts';
+import { deleteAgentRun } from './delete-run.ts';
+import { getAgentRun } from './get-run.ts';
+import { joinRun } from './join-run.ts';
+import { joinRunStream, joinStatelessRunStream } from './join-run-stream.ts';
+import { listRuns } from './list-runs.ts';
+import { streamRun, streamStatelessRun } from './stream-run.ts';
+import { waitForRun, waitForStatelessRun } from './wait-for-run.ts';
+
+/** Those that start, follow and stop runs. */
+export const runOperations: readonly Operation[] = [
+  createRun,
+  streamRun,
+  waitForRun,
+  listRuns,
+  getAgentRun,
+  deleteAgentRun,
+  cancelAgentRun,
+  cancelAgentRuns,
+  joinRun,
+  joinRunStream,
+  createStatelessRun,
+  streamStatelessRun,
+  waitForStatelessRun,
+  createRunBatch,
+  joinStatelessRunStream,
+  streamThread,
+];

@@ -1,0 +1,33 @@
+import type { FastifyRequest } from 'fastify';
+import type { RequestedRun } from '../../../pipelines/agents/runs/request-run.ts';
+import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import '../access/agent-access.ts';
+
+/** What operations that make a run can fail with. */
+export const runErrors = [
+  'ASSISTANT_NOT_FOUND',
+  'THREAD_NOT_FOUND',
+  'THREAD_BUSY',
+  'CHECKPOINT_NOT_FOUND',
+  'FIELD_NOT_BUILT',
+  'WEBHOOK_INVALID',
+] as const;
+
+/** A request for a run, as the pipeline takes it. */
+export function runRequestOf(input: {
+  readonly caller: Caller;
+  readonly body: RunRequest;
+  readonly request: FastifyRequest;
+  readonly params?: { readonly thread_id?: string } | undefined;
+}): RequestedRun {
+  const { userId, keyId, workspaceId } = input.caller;
+  return {
+    request: input.body,
+    threadId: input.params?.thread_id?.toLowerCase(),
+    sender: { userId, keyId, workspaceId },
+    headers: input.request.headers,
+    user: input.request.agentAccess?.user,
+    threadAccess: input.request.agentAccess?.threads,
+  };
+}

@@ -1,0 +1,24 @@
+import { Type } from 'typebox';
+import { deleteItems } from '../../../pipelines/agents/store/delete-items.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Key, Labels } from './item-schema.ts';
+
+export const deleteStoreItem = defineAgentOperation({
+  operationId: 'deleteStoreItem',
+  method: 'DELETE',
+  path: '/store/items',
+  tag: 'store',
+  summary: 'Forget what is under a key of a namespace',
+  description: 'A key under which there is nothing is no error.',
+  access: runs,
+  schema: {
+    body: Type.Object({ namespace: Type.Optional(Labels('Its labels.')), key: Key() }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { namespace = [], key } = body;
+    await deleteItems(agents.database, agents.organizationId, [{ namespace, key }]);
+    return new Answer({ status: 204 });
+  },
+});

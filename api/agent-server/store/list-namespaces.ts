@@ -1,0 +1,38 @@
+import { Type } from 'typebox';
+import { listNamespaces } from '../../../pipelines/agents/store/list-namespaces.ts';
+import { optional } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { Limit, Offset } from '../agent-schema.ts';
+import { Labels } from './item-schema.ts';
+
+export const listStoreNamespaces = defineAgentOperation({
+  operationId: 'listStoreNamespaces',
+  method: 'POST',
+  path: '/store/namespaces',
+  tag: 'store',
+  summary: 'Namespaces that have items, each once',
+  access: reads,
+  schema: {
+    body: Type.Object({
+      prefix: optional(Labels('First labels; `*` is any.')),
+      suffix: optional(Labels('Last labels; `*` is any.')),
+      max_depth: optional(
+        Type.Integer({ minimum: 1, maximum: 100, description: 'Longer ones are cut to so many labels.' }),
+      ),
+      limit: Limit(),
+      offset: Offset(),
+    }),
+    response: { 200: Type.Object({ namespaces: Type.Array(Type.Array(Type.String())) }) },
+  },
+  handler: async ({ body, services: { agents } }) => ({
+    namespaces: await listNamespaces(agents.database, agents.organizationId, {
+      matches: [
+        { side: 'prefix', labels: body.prefix ?? [] },
+        { side: 'suffix', labels: body.suffix ?? [] },
+      ],
+      maxDepth: body.max_depth ?? undefined,
+      limit: body.limit ?? 100,
+      offset: body.offset ?? 0,
+    }),
+  }),
+});

@@ -1,0 +1,49 @@
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { putItems } from '../../../pipelines/agents/store/put-items.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Key, Labels, rulesOf } from './item-schema.ts';
+
+export const putStoreItem = defineAgentOperation({
+  operationId: 'putStoreItem',
+  method: 'PUT',
+  path: '/store/items',
+  tag: 'store',
+  summary: 'Remember a value under a key of a namespace',
+  access: runs,
+  errors: [
+    'STORE_NAMESPACE_INVALID',
+    'STORE_KEY_INVALID',
+    'STORE_WITHOUT_INDEX',
+    'STORE_EMBEDDER_UNUSABLE',
+    'GRAPH_WORKER_BUSY',
+  ],
+  schema: {
+    body: Type.Object({
+      namespace: Labels('Labels that are not empty and have no dot.'),
+      key: Key(),
+      value: JsonObject({ description: 'Takes the place of what was there.' }),
+      index: optional(
+        Type.Union([
+          Type.Literal(false),
+          Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), { maxItems: 100 }),
+        ]),
+        { description: 'Paths of texts to find it by, instead of the usual ones; false: none.' },
+      ),
+      ttl: optional(Type.Number({ exclusiveMinimum: 0, maximum: 525_600_000 }), {
+        description: 'Minutes until it is gone. Default: as the langgraph.json says, else never.',
+      }),
+    }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { index, ttl, ...item } = body;
+    const rules = rulesOf(agents);
+    if (Array.isArray(index) && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'index' });
+    const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
+    await putItems(agents.database, agents.organizationId, rules, [put]);
+    return new Answer({ status: 204 });
+  },
+});

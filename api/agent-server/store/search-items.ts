@@ -1,0 +1,49 @@
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { searchItems } from '../../../pipelines/agents/store/search-items.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { Limit, Offset } from '../agent-schema.ts';
+import { FoundItem, Labels, RefreshTtl, rulesOf } from './item-schema.ts';
+
+export const searchStoreItems = defineAgentOperation({
+  operationId: 'searchStoreItems',
+  method: 'POST',
+  path: '/store/items/search',
+  tag: 'store',
+  summary: 'Items below a prefix, last changed first, or nearest to a query first',
+  access: reads,
+  errors: [
+    'STORE_FILTER_INVALID',
+    'STORE_WITHOUT_INDEX',
+    'STORE_TOO_MANY_VECTORS',
+    'STORE_EMBEDDER_UNUSABLE',
+    'GRAPH_WORKER_BUSY',
+  ],
+  schema: {
+    body: Type.Object({
+      namespace_prefix: optional(Labels('First labels of their namespaces; none: all items.')),
+      filter: optional(
+        JsonObject({ description: 'Fields of the value that are equal, or as $eq, $ne, $gt, $gte, $lt, $lte say.' }),
+      ),
+      limit: Limit(),
+      offset: Offset(),
+      query: optional(Type.String({ maxLength: 100_000, description: 'What it is to be near to in meaning.' })),
+      refresh_ttl: RefreshTtl(),
+    }),
+    response: { 200: Type.Object({ items: Type.Array(FoundItem) }) },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const rules = rulesOf(agents);
+    if (body.query && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'query' });
+    const items = await searchItems(agents.database, agents.organizationId, rules, {
+      namespacePrefix: body.namespace_prefix ?? [],
+      filter: body.filter ?? undefined,
+      query: body.query ?? undefined,
+      limit: body.limit ?? 10,
+      offset: body.offset ?? 0,
+      refresh: body.refresh_ttl ?? rules.refreshOnRead,
+    });
+    return { items };
+  },
+});

@@ -1,0 +1,48 @@
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-ports.ts';
+
+/** For clients that cannot send the header of the same meaning; that goes before. */
+export const LastEventId = Type.Optional(
+  Type.String({ description: 'As the header Last-Event-ID: the last event that was received, `-1` for none.' }),
+);
+type LastEventQuery = { readonly last_event_id?: string };
+
+/** The name under which a run's event is known to its readers, who take it as it is. */
+export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>): string {
+  return `${attempt}-${seq}`;
+}
+
+/** Where a reader of a run goes on: without the header with what comes now, with `-` or `-1` at the beginning. @throws INVALID_REQUEST */
+export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
+  const id = lastEventId(request) ?? query.last_event_id;
+  if (id === undefined) return 'now';
+  if (isBeginning(id)) return 'start';
+  const [, attempt, seq] = /^(\d{1,9})-(\d{1,15})$/.exec(id) ?? [];
+  if (attempt === undefined) throw unknownId('must be the id of an event of this run');
+  return { attempt: Number(attempt), seq: Number(seq) };
+}
+
+/** The same for readers of a thread. @throws INVALID_REQUEST */
+export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): ThreadReadFrom {
+  const id = lastEventId(request) ?? query.last_event_id;
+  if (id === undefined) return 'now';
+  if (isBeginning(id)) return 'start';
+  if (!/^\d{1,15}$/.test(id)) throw unknownId('must be the id of an event of this thread');
+  return { threadSeq: Number(id) };
+}
+
+function lastEventId({ headers }: FastifyRequest): string | undefined {
+  const id = headers['last-event-id'];
+  return (Array.isArray(id) ? id[0] : id)?.trim() || undefined;
+}
+
+function isBeginning(id: string): boolean {
+  return id === '-' || id === '-1';
+}
+
+function unknownId(msg: string) {
+  const fields = [{ loc: ['header', 'last-event-id'], msg: `${msg}, \`-\` or \`-1\``, type: 'event_id' }];
+  return fault('INVALID_REQUEST', {}, { fields });
+}

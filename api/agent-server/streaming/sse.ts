@@ -1,0 +1,83 @@
+import type { Readable } from 'node:stream';
+import type { FastifyBaseLogger } from 'fastify';
+import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type LiveSource, liveBody } from './live-body.ts';
+
+/** Server-sent events. Source: HTML standard, "Server-sent events". */
+export interface SseFrame {
+  readonly event?: string;
+  /** Text in UTF-8; each of its lines becomes one of the frame. */
+  readonly data: Uint8Array;
+  /** Without line ends. */
+  readonly id?: string;
+}
+
+export interface SseOptions<Item> {
+  readonly source: LiveSource<Item>;
+  /** Undefined leaves the item out. */
+  frame(item: Item): SseFrame | undefined;
+  readonly heartbeatMs: number;
+  /** Of the server. */
+  readonly stopping: AbortSignal;
+  /** Whether the client comes back by itself when the connection breaks, without having missed anything. */
+  readonly comesBack: boolean;
+  readonly logger: Pick<FastifyBaseLogger, 'warn'>;
+  /** Called once if the client went before the end. */
+  left?(): void;
+}
+
+/** No empty line follows: clients that have seen an id take one for an event. */
+const heartbeat = ': heartbeat\n';
+const lineFeed = 10;
+
+/**
+ * A body of server-sent events: one for each item of `source`, a comment at once and each `heartbeatMs`. Where the source fails, the
+ * last event is `error` with {error: the code of the catalogue, message}.
+ */
+export function eventStream<Item>({ source, frame, comesBack, logger, ...options }: SseOptions<Item>): Readable {
+  return liveBody({
+    ...options,
+    source,
+    heartbeat,
+    encode: (item) => {
+      const framed = frame(item);
+      return framed === undefined ? [] : frameBytes(framed);
+    },
+    failed: (err) => {
+      logger.warn({ err }, 'a stream broke off');
+      return errorFrame(err);
+    },
+    stopped: comesBack ? undefined : errorFrame(fault('DRAINING')),
+  });
+}
+
+/** The headers of its answer; no proxy between may hold it back. */
+export const eventStreamHeaders = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' } as const;
+
+function frameBytes({ event, data, id }: SseFrame): Uint8Array[] {
+  const parts: Uint8Array[] = [headOf(event)];
+  let start = 0;
+  for (let end = data.indexOf(lineFeed); end >= 0; end = data.indexOf(lineFeed, start)) {
+    parts.push(data.subarray(start, end), nextLine);
+    start = end + 1;
+  }
+  parts.push(start === 0 ? data : data.subarray(start), Buffer.from(id === undefined ? '\n\n' : `\nid: ${id}\n\n`));
+  return parts;
+}
+
+const nextLine = Buffer.from('\ndata: ');
+
+function headOf(event: string | undefined): Uint8Array {
+  return Buffer.from(event === undefined ? 'data: ' : `event: ${event.replace(/[\r\n]/g, ' ')}\ndata: `);
+}
+
+/** What a client that reads a body is told of a failure, since the status has gone out. */
+export function errorOfStream(error: unknown): { readonly error: string; readonly message: string } {
+  const { code, message } = isRunlakeError(error) ? error : fault('INTERNAL');
+  return { error: code, message };
+}
+
+function errorFrame(error: unknown): Buffer {
+  const data = Buffer.from(JSON.stringify(errorOfStream(error)));
+  return Buffer.concat(frameBytes({ event: 'error', data }));
+}

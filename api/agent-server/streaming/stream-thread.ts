@@ -1,0 +1,66 @@
+import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
+import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { Uuid } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { words } from '../agent-schema.ts';
+import { nameOf } from './answer-of-run.ts';
+import { LastEventId, readThreadFrom } from './last-event-id.ts';
+import { eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
+
+const Modes = Type.Optional(Type.Array(words(['run_modes', 'lifecycle', 'state_update'])));
+
+export const streamThread = defineAgentOperation({
+  operationId: 'streamThread',
+  method: 'GET',
+  path: '/threads/:thread_id/stream',
+  tag: 'threads',
+  summary: 'Stream what all runs of a thread give',
+  description:
+    'Server-sent events, over all its runs, until the client goes. Mode `run_modes` (the default) has what the runs stream, `lifecycle` only their beginnings and ends: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` is not supported yet.',
+  access: reads,
+  errors: ['THREAD_NOT_FOUND', 'FIELD_NOT_BUILT'],
+  schema: {
+    params: Type.Object({ thread_id: Uuid() }),
+    query: Type.Object({ stream_mode: Modes, stream_modes: Modes, last_event_id: LastEventId }),
+    response: { 200: Type.String() },
+    produces: 'text/event-stream',
+  },
+  handler: async ({ params, query, services: { agents }, request }) => {
+    const modes = [...(query.stream_mode ?? []), ...(query.stream_modes ?? [])];
+    if (modes.includes('state_update')) throw fault('FIELD_NOT_BUILT', { field: 'state_update' });
+    const everything = modes.length === 0 || modes.includes('run_modes');
+    const isTold = ({ isEnd, event, mode }: StreamedEvent) =>
+      mode !== protocolMode && (isEnd || event === 'metadata' || everything);
+    const { organizationId, database, hub, config } = agents;
+    const threadId = params.thread_id.toLowerCase();
+    const source = await hub.readThread({ organizationId, threadId }, readThreadFrom(request, query));
+    try {
+      await readThread(database, organizationId, threadId);
+    } catch (error) {
+      source.close();
+      throw error;
+    }
+    const path = `/threads/${threadId}`;
+    const body = eventStream<StreamedEvent>({
+      source,
+      frame: (event) => (isTold(event) ? frameOf(event) : undefined),
+      heartbeatMs: config.agentsHeartbeatMs,
+      stopping: request.server.drainStarted,
+      comesBack: true,
+      logger: request.log,
+    });
+    const headers = { 'content-type': 'text/event-stream', ...eventStreamHeaders };
+    return new Answer({ headers: { ...headers, 'content-location': path, location: `${path}/stream` }, body });
+  },
+});
+
+function frameOf(event: StreamedEvent): SseFrame {
+  const id = String(event.threadSeq);
+  if (!event.isEnd) return { event: nameOf(event), data: event.data, id };
+  const data = Buffer.from(JSON.stringify({ status: 'run_done', run_id: event.runId }));
+  return { event: 'metadata', data, id };
+}

@@ -1,0 +1,27 @@
+import { Type } from 'typebox';
+import { registry } from '../../../infra/telemetry/metrics.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation } from '../agent-operation.ts';
+import { words } from '../agent-schema.ts';
+
+const prometheus = 'text/plain; version=0.0.4; charset=utf-8';
+
+export const getAgentMetrics = defineAgentOperation({
+  operationId: 'getAgentMetrics',
+  method: 'GET',
+  path: '/metrics',
+  tag: 'system',
+  summary: 'Metrics of the process, for Prometheus or as JSON',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: {
+    query: Type.Object({ format: words(['prometheus', 'json'], { default: 'prometheus' }) }),
+    response: { 200: Type.String() },
+    produces: prometheus,
+  },
+  handler: async ({ query }) => {
+    if (query.format === 'prometheus') return new Answer({ body: Buffer.from(await registry.metrics()) });
+    const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));
+    return new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body });
+  },
+});

@@ -1,0 +1,16 @@
+import { copyThread as copy } from '../../../pipelines/agents/threads/copy-thread.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { showThread, Thread, ThreadParams } from './thread-schema.ts';
+
+export const copyThread = defineAgentOperation({
+  operationId: 'copyThread',
+  method: 'POST',
+  path: '/threads/:thread_id/copy',
+  tag: 'threads',
+  summary: 'Make a thread with the state and history of another, without its runs',
+  access: runs,
+  errors: ['THREAD_NOT_FOUND'],
+  schema: { params: ThreadParams, response: { 200: Thread } },
+  handler: async ({ params, services: { agents } }) =>
+    showThread(await copy(agents.database, agents.organizationId, params.thread_id)),
+});

@@ -1,0 +1,17 @@
+import { Type } from 'typebox';
+import { countThreads as count } from '../../../pipelines/agents/threads/count-threads.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { given } from '../agent-schema.ts';
+import { threadFilter } from './search-threads.ts';
+
+export const countThreads = defineAgentOperation({
+  operationId: 'countThreads',
+  method: 'POST',
+  path: '/threads/count',
+  tag: 'threads',
+  summary: 'How many threads match',
+  access: reads,
+  schema: { body: Type.Object(threadFilter), response: { 200: Type.Integer() } },
+  handler: async ({ body: { metadata, values, status }, services: { agents } }) =>
+    count(agents.database, agents.organizationId, given({ metadata, values, status })),
+});

@@ -1,0 +1,85 @@
+import { Type } from 'typebox';
+import { Check } from 'typebox/value';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { CheckpointChoice } from '../../../pipelines/agents/runs/run.ts';
+import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { Checkpoint, checkpointOf, given, jsonText, Limit } from '../agent-schema.ts';
+import { graphErrors } from '../graph-errors.ts';
+import { ThreadHistory, ThreadParams } from './thread-schema.ts';
+
+const described = {
+  tag: 'threads',
+  access: reads,
+  path: '/threads/:thread_id/history',
+  errors: ['THREAD_NOT_FOUND', ...graphErrors],
+} as const;
+const response = { 200: ThreadHistory };
+
+/** As clients of different ages send it: an id, a checkpoint, or the configuration that holds one. */
+const Before = Type.Union([
+  Type.String({ maxLength: 1_000 }),
+  Type.Object({ configurable: Checkpoint }, { description: 'A configuration.' }),
+  Checkpoint,
+]);
+
+export const getThreadHistory = defineAgentOperation({
+  ...described,
+  operationId: 'getThreadHistory',
+  method: 'GET',
+  summary: 'States of a thread, newest first',
+  schema: {
+    params: ThreadParams,
+    query: Type.Object({
+      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
+      before: Type.Optional(Type.String({ description: 'Id of a checkpoint: only older ones. JSON of one will do.' })),
+    }),
+    response,
+  },
+  handler: async ({ params, query: { limit, before: text }, services: { agents } }) => {
+    const before = text === undefined ? undefined : olderThan(text.startsWith('{') ? parse(text) : text);
+    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...given({ before }) }));
+  },
+});
+
+export const searchThreadHistory = defineAgentOperation({
+  ...described,
+  operationId: 'searchThreadHistory',
+  method: 'POST',
+  summary: 'States of a thread or of a subgraph of it, newest first',
+  schema: {
+    params: ThreadParams,
+    body: Type.Object({
+      limit: Limit(),
+      before: optional(Before),
+      checkpoint: optional(Checkpoint, { description: 'Whose `checkpoint_ns` names the subgraph.' }),
+      metadata: optional(JsonObject({ description: 'Only states whose metadata holds all of it.' })),
+    }),
+    response,
+  },
+  handler: async ({ params, body: { limit, before, checkpoint, metadata }, services: { agents } }) =>
+    jsonText(
+      await readThreadHistory(agents, params.thread_id, {
+        limit: limit ?? 10,
+        ...given({ before: before ? olderThan(before) : null, metadata }),
+        ...(checkpoint && { checkpoint: checkpointOf(checkpoint) }),
+      }),
+    ),
+});
+
+function olderThan(before: Type.Static<typeof Before>): CheckpointChoice {
+  if (typeof before === 'string') return { checkpoint_id: before };
+  return checkpointOf('configurable' in before ? (before.configurable as Type.Static<typeof Checkpoint>) : before);
+}
+
+function parse(text: string): Type.Static<typeof Before> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (Check(Before, value)) return value;
+  } catch {
+    // Not JSON: the same fault as JSON that names no checkpoint.
+  }
+  const field = { loc: ['query', 'before'], msg: 'must be the id of a checkpoint, or JSON of one', type: 'json' };
+  throw fault('INVALID_REQUEST', {}, { fields: [field] });
+}

@@ -1,0 +1,62 @@
+import { Type } from 'typebox';
+import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
+import { optional } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { Checkpoint, checkpointOf, jsonText } from '../agent-schema.ts';
+import { graphErrors } from '../graph-errors.ts';
+import { ThreadParams, ThreadState } from './thread-schema.ts';
+
+const query = Type.Object({
+  subgraphs: Type.Boolean({ default: false, description: 'Also the states of subgraphs that wait.' }),
+});
+const response = { 200: ThreadState };
+const described = { tag: 'threads', access: reads } as const;
+const errors = ['THREAD_NOT_FOUND', ...graphErrors] as const;
+
+export const getThreadState = defineAgentOperation({
+  ...described,
+  operationId: 'getThreadState',
+  method: 'GET',
+  path: '/threads/:thread_id/state',
+  summary: 'The state of a thread',
+  errors,
+  schema: { params: ThreadParams, query, response },
+  handler: async ({ params: { thread_id: id }, query: { subgraphs }, services: { agents } }) =>
+    jsonText(await readThreadState(agents, id, { subgraphs })),
+});
+
+export const getThreadStateAt = defineAgentOperation({
+  ...described,
+  operationId: 'getThreadStateAt',
+  method: 'GET',
+  path: '/threads/:thread_id/state/:checkpoint_id',
+  summary: 'The state of a thread at a checkpoint',
+  errors: ['CHECKPOINT_NOT_FOUND', ...errors],
+  schema: {
+    params: Type.Object({ ...ThreadParams.properties, checkpoint_id: Type.String({ maxLength: 1_000 }) }),
+    query,
+    response,
+  },
+  handler: async ({ params, query: { subgraphs }, services: { agents } }) => {
+    const checkpoint = { checkpoint_id: params.checkpoint_id };
+    return jsonText(await readThreadState(agents, params.thread_id, { checkpoint, subgraphs }));
+  },
+});
+
+export const getThreadStateOf = defineAgentOperation({
+  ...described,
+  operationId: 'getThreadStateOf',
+  method: 'POST',
+  path: '/threads/:thread_id/state/checkpoint',
+  summary: 'The state of a thread at a checkpoint, or of a subgraph of it',
+  errors: ['CHECKPOINT_NOT_FOUND', ...errors],
+  schema: {
+    params: ThreadParams,
+    body: Type.Object({ checkpoint: Checkpoint, subgraphs: optional(Type.Boolean()) }),
+    response,
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const question = { checkpoint: checkpointOf(body.checkpoint), subgraphs: body.subgraphs ?? false };
+    return jsonText(await readThreadState(agents, params.thread_id, question));
+  },
+});

@@ -1,0 +1,22 @@
+import { Type } from 'typebox';
+import { updateThread } from '../../../pipelines/agents/threads/update-thread.ts';
+import { JsonObject } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { ThreadParams } from './thread-schema.ts';
+
+export const patchThreadState = defineAgentOperation({
+  operationId: 'patchThreadState',
+  method: 'PATCH',
+  path: '/threads/:thread_id/state',
+  tag: 'threads',
+  summary: 'Merge metadata into that of a thread',
+  description: 'An older form of changing the thread itself.',
+  access: runs,
+  errors: ['THREAD_NOT_FOUND'],
+  schema: { params: ThreadParams, body: Type.Object({ metadata: JsonObject() }), response: { 204: Type.Null() } },
+  handler: async ({ params, body: { metadata }, services: { agents } }) => {
+    await updateThread(agents.database, agents.organizationId, params.thread_id, { metadata });
+    return new Answer({ status: 204 });
+  },
+});

@@ -1,0 +1,58 @@
+import { Type } from 'typebox';
+import { checkPaths, extractPaths } from '../../../pipelines/agents/threads/extract-paths.ts';
+import { searchThreads as search } from '../../../pipelines/agents/threads/search-threads.ts';
+import { threadStatuses } from '../../../pipelines/agents/threads/thread.ts';
+import { JsonObject, optional, Uuid } from '../../server/formats.ts';
+import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
+import { SelectedThread, showThread, threadFields } from './thread-schema.ts';
+
+export const threadFilter = {
+  metadata: optional(JsonObject({ description: 'Threads whose metadata holds all of it.' })),
+  values: optional(JsonObject({ description: 'Threads whose state holds all of it.' })),
+  status: optional(words(threadStatuses)),
+};
+
+export const searchThreads = defineAgentOperation({
+  operationId: 'searchThreads',
+  method: 'POST',
+  path: '/threads/search',
+  tag: 'threads',
+  summary: 'Threads that match, newest first',
+  description:
+    'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
+  access: reads,
+  schema: {
+    body: Type.Object({
+      ...threadFilter,
+      ids: optional(Type.Array(Uuid(), { maxItems: 10_000 })),
+      limit: Limit(),
+      offset: Offset(),
+      sort_by: optional(words(['thread_id', 'status', 'created_at', 'updated_at', 'state_updated_at'])),
+      sort_order: SortOrder(),
+      select: optional(Type.Array(words(threadFields), { description: 'Fields to answer with.' })),
+      extract: optional(Type.Record(Type.String(), Type.String({ maxLength: 1_000 }), { maxProperties: 10 }), {
+        description: 'Parts to answer with as `extracted`: names to paths such as `values.messages[-1].content`.',
+      }),
+    }),
+    response: { 200: Type.Array(SelectedThread) },
+  },
+  handler: async ({ body, services: { agents } }) => {
+    const { offset, select, extract } = { ...body, offset: body.offset ?? 0 };
+    if (extract) checkPaths(extract);
+    const { threads, total } = await search(agents.database, agents.organizationId, {
+      ...given({ ids: body.ids, metadata: body.metadata, values: body.values, status: body.status }),
+      sortBy: body.sort_by ?? 'created_at',
+      sortOrder: body.sort_order ?? 'desc',
+      limit: body.limit ?? 10,
+      offset,
+    });
+    return pageOf(
+      threads.map((thread) => ({
+        ...chosen(showThread(thread), select),
+        ...(extract && { extracted: extractPaths(thread, extract) }),
+      })),
+      { total, offset },
+    );
+  },
+});

@@ -1,0 +1,43 @@
+import { Type } from 'typebox';
+import { updateThreadState as update } from '../../../pipelines/agents/threads/update-thread-state.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Checkpoint, checkpointOf, given, JsonValue } from '../agent-schema.ts';
+import { graphErrors } from '../graph-errors.ts';
+import { ThreadParams } from './thread-schema.ts';
+
+export const updateThreadState = defineAgentOperation({
+  operationId: 'updateThreadState',
+  method: 'POST',
+  path: '/threads/:thread_id/state',
+  tag: 'threads',
+  summary: 'Write to the state of a thread, as if a node had answered it',
+  access: runs,
+  errors: [
+    'THREAD_NOT_FOUND',
+    'THREAD_WITHOUT_GRAPH',
+    'THREAD_BUSY',
+    'CHECKPOINT_NOT_FOUND',
+    'STATE_UPDATE_INVALID',
+    ...graphErrors,
+  ],
+  schema: {
+    params: ThreadParams,
+    body: Type.Object({
+      values: Type.Optional(JsonValue({ description: 'What the node answered; null: nothing.' })),
+      as_node: optional(Type.String({ description: 'Unset: the node that answered last.' })),
+      checkpoint: optional(Checkpoint, { description: 'Which state it goes on from. Unset: the latest.' }),
+      checkpoint_id: optional(Type.String({ maxLength: 1_000 })),
+    }),
+    response: { 200: Type.Object({ checkpoint: JsonObject({ description: 'Of the new state.' }) }) },
+  },
+  handler: async ({ params, body, services: { agents } }) => {
+    const { values, as_node, checkpoint, checkpoint_id } = body;
+    const from = { ...given({ checkpoint_id }), ...(checkpoint && checkpointOf(checkpoint)) };
+    const made = await update(agents, params.thread_id, {
+      updates: [[{ values: values ?? null, ...given({ as_node }) }]],
+      ...(Object.keys(from).length > 0 && { checkpoint: from }),
+    });
+    return { checkpoint: { ...made } };
+  },
+});

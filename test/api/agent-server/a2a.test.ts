@@ -1,0 +1,191 @@
+import { type Message, Role, type StreamResponse, type Task, TaskState } from '@a2a-js/sdk';
+import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from '@a2a-js/sdk/compat/v0_3/client';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { addOrganization } from '../start-api.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+let agent: AgentServerUnderTest;
+beforeAll(async () => {
+  agent = await startAgentServer();
+});
+afterAll(() => agent.close());
+
+/** The official client, with its form of 0.3. */
+function clientOf(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcTransport {
+  return new LegacyJsonRpcTransport({
+    endpoint: `${agent.url}/a2a/${assistant}`,
+    fetchImpl: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, 'x-api-key': key } }),
+  });
+}
+
+const text = (value: string) => ({ content: { $case: 'text', value } });
+const data = (value: object) => ({ content: { $case: 'data', value } });
+
+function saying(parts: object[], more: object = {}): Parameters<LegacyJsonRpcTransport['sendMessage']>[0] {
+  const message = { messageId: 'm1', role: Role.ROLE_USER, parts, contextId: '', taskId: '', extensions: [], ...more };
+  return { tenant: '', message: message as unknown as Message, configuration: undefined, metadata: undefined };
+}
+
+/** Tells what the protocol itself says, where the client has a form of its own. */
+async function rpc(assistant: string, method: string, params: unknown, headers: Record<string, string> = {}) {
+  const body = { jsonrpc: '2.0', id: 'one', method, params };
+  const answer = await agent.ask('POST', `/a2a/${assistant}`, body, headers);
+  return (await answer.json()) as { id: string; result: Wire; error: { code: number; message: string } };
+}
+interface Wire {
+  readonly id: string;
+  readonly contextId: string;
+  readonly status: { readonly state: string; readonly message?: { readonly parts: unknown[] } };
+  readonly artifacts: readonly { readonly name: string; readonly parts: unknown[] }[];
+  readonly history: unknown[];
+}
+const message = (parts: object[], more: object = {}) => ({ message: { role: 'user', messageId: 'm', parts, ...more } });
+const words = (value: string) => [{ kind: 'text', text: value }];
+
+describe('message/send', () => {
+  it('answers with the task and keeps the context', async () => {
+    const client = clientOf('echo');
+    const first = (await client.sendMessage(saying([text('hello')]))) as Task;
+    expect(first.status?.state).toBe(TaskState.TASK_STATE_COMPLETED);
+    expect(first.artifacts).toMatchObject([{ name: 'Assistant Response', parts: [text('echo: hello')] }]);
+    const second = (await client.sendMessage(saying([text('more')], { contextId: first.contextId }))) as Task;
+    expect([second.contextId, second.id === first.id]).toEqual([first.contextId, false]);
+    expect(second.history.map(({ parts }) => parts[0]?.content?.value)).toEqual([
+      'hello',
+      'echo: hello',
+      'more',
+      'echo: more',
+    ]);
+    const { values } = await agent.client.threads.getState<{ messages: unknown[] }>(first.contextId);
+    expect(values.messages).toHaveLength(4);
+    // The task is as it was, although its context has gone on.
+    const again = await client.getTask({ tenant: '', id: first.id, historyLength: 1 });
+    expect(again).toMatchObject({
+      id: first.id,
+      artifacts: first.artifacts,
+      history: [{ parts: [text('echo: hello')] }],
+    });
+  });
+
+  it('gives data to the graph as it is, and its state back', async () => {
+    const { result } = await rpc('steps', 'message/send', message([{ kind: 'data', data: { steps: 1, text: 'hop' } }]));
+    expect(result.status.state).toBe('completed');
+    expect(result.artifacts).toMatchObject([{ parts: [{ kind: 'data', data: { log: ['hop 1'] } }] }]);
+  });
+
+  it('stops for an answer and goes on with it', async () => {
+    const client = clientOf('ask');
+    for (const answer of [() => text('yes'), (id: string) => data({ resume: [{ id, value: 'yes' }] })]) {
+      const asked = (await client.sendMessage(saying([data({ question: 'Sure?' })]))) as Task;
+      expect(asked.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
+      const question = asked.status?.message?.parts[0]?.content?.value as { interrupts: { id: string }[] };
+      expect(question).toMatchObject({ interrupts: [{ value: { question: 'Sure?' } }] });
+      const place = { contextId: asked.contextId, taskId: asked.id };
+      const done = (await client.sendMessage(saying([answer(question.interrupts[0]?.id ?? '')], place))) as Task;
+      expect(done.status?.state).toBe(TaskState.TASK_STATE_COMPLETED);
+      expect(done.artifacts[0]?.parts).toMatchObject([data({ result: 'answered: yes' })]);
+      await expect(client.sendMessage(saying([text('again')], place))).rejects.toThrow('waits for no message');
+    }
+  });
+
+  it('answers at once where that is asked for', async () => {
+    const params = {
+      ...message([{ kind: 'data', data: { steps: 1, pauseMs: 300 } }]),
+      configuration: { blocking: false },
+    };
+    const { result } = await rpc('steps', 'message/send', params);
+    expect(['submitted', 'working']).toContain(result.status.state);
+    const { id, contextId } = result;
+    await vi.waitFor(async () => {
+      expect((await rpc('steps', 'tasks/get', { id, contextId })).result.status.state).toBe('completed');
+    });
+  });
+
+  it('says why a task failed', async () => {
+    const { result } = await rpc('misbehave', 'message/send', message([{ kind: 'data', data: { how: 'fail' } }]));
+    expect(result.status).toMatchObject({
+      state: 'failed',
+      message: { parts: [{ text: 'TypeError: the node failed on purpose' }] },
+    });
+  });
+});
+
+it('message/stream tells a task as it comes', async () => {
+  const events: StreamResponse['payload'][] = [];
+  for await (const { payload } of clientOf('chat').sendMessageStream(saying([text('hello')]))) events.push(payload);
+  const kinds = events.map((event) => event?.$case);
+  expect([kinds[0], kinds.at(-2), kinds.at(-1)]).toEqual(['task', 'artifactUpdate', 'statusUpdate']);
+  const said = events.flatMap((event) =>
+    event?.$case === 'statusUpdate' ? (event.value.status?.message?.parts ?? []) : [],
+  );
+  expect(said.map(({ content }) => content?.value).join('')).toContain('Good day.');
+  expect(events.at(-2)).toMatchObject({ value: { artifact: { parts: [text('Good day.')] } } });
+  expect(events.at(-1)).toMatchObject({ value: { status: { state: TaskState.TASK_STATE_COMPLETED } } });
+});
+
+describe('what cannot be followed', () => {
+  const absent = '01890000-0000-7000-8000-000000000000';
+  it.each<[string, string, string, unknown, number]>([
+    ['an unknown method', 'echo', 'message/shout', {}, -32601],
+    ['a message without parts', 'echo', 'message/send', message([]), -32602],
+    ['a file', 'echo', 'message/send', message([{ kind: 'file', file: { uri: 'https://example.com' } }]), -32005],
+    ['a context that is no id', 'echo', 'message/send', message(words('x'), { contextId: 'here' }), -32602],
+    ['text for a graph that takes no messages', 'typed', 'message/send', message(words('x')), -32602],
+    ['a task that is not there', 'echo', 'message/send', message(words('x'), { taskId: absent }), -32001],
+    ['no task', 'echo', 'tasks/get', {}, -32602],
+    ['an unknown task', 'echo', 'tasks/get', { id: absent, contextId: absent }, -32001],
+    ['too much history', 'echo', 'tasks/get', { id: absent, contextId: absent, historyLength: 11 }, -32602],
+    ['a cancel', 'echo', 'tasks/cancel', { id: absent }, -32004],
+    ['a push', 'echo', 'tasks/pushNotificationConfig/set', {}, -32003],
+  ])('%s', async (_, assistant, method, params, code) => {
+    const { id, error } = await rpc(assistant, method, params);
+    expect([id, error.code]).toEqual(['one', code]);
+  });
+
+  it('a task of another assistant', async () => {
+    const { result } = await rpc('echo', 'message/send', message(words('x')));
+    const { id, contextId } = result;
+    expect((await rpc('chat', 'tasks/get', { id, contextId })).error.code).toBe(-32001);
+  });
+
+  it('has its status', async () => {
+    const post = (path: string, body: unknown) => agent.ask('POST', path, body);
+    expect((await post('/a2a/nobody', {})).status).toBe(404);
+    expect((await post('/a2a/echo', { id: 1, method: 'message/send' })).status).toBe(400);
+    expect((await post('/a2a/echo', 'x'.repeat(17 * 1024 * 1024))).status).toBe(413);
+    const headers = { 'x-api-key': agent.owner.adminKey };
+    const payload = { jsonrpc: '2.0', id: 1, method: 'tasks/get' };
+    const silent = await agent.server.inject({ method: 'POST', url: '/a2a/echo', headers, payload });
+    expect([silent.statusCode, silent.json().error.code]).toEqual([400, -32600]);
+  });
+
+  it('the key of another organisation', async () => {
+    const other = await addOrganization(agent.database, 'other');
+    await expect(clientOf('echo', other.adminKey).sendMessage(saying([text('x')]))).rejects.toThrow('403');
+  });
+});
+
+describe('the card', () => {
+  it('says where the assistant is and what it takes', async () => {
+    const answer = await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=typed');
+    const raw = (await answer.json()) as { url: string; skills: { metadata: object }[] };
+    expect(isLegacyAgentCard(raw)).toBe(true);
+    const card = parseLegacyAgentCard(raw);
+    expect(card).toMatchObject({ name: 'typed', capabilities: { streaming: true, pushNotifications: false } });
+    expect(card.supportedInterfaces).toMatchObject([{ url: raw.url, protocolBinding: 'JSONRPC' }]);
+    expect(raw.skills[0]?.metadata).toMatchObject({ inputSchema: { properties: { topic: { type: 'string' } } } });
+    expect(new URL(raw.url).pathname).toMatch(/^\/a2a\/[\da-f-]{36}$/);
+    expect((await agent.ask('GET', '/.well-known/agent-card.json')).status).toBe(422);
+  });
+
+  it('is not there where the langgraph.json says so', async () => {
+    const { agents } = agent.services;
+    Object.assign(agents, { protocols: { mcp: true, a2a: false } });
+    try {
+      expect((await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=echo')).status).toBe(404);
+      expect((await agent.ask('POST', '/a2a/echo', {})).status).toBe(404);
+    } finally {
+      Object.assign(agents, { protocols: undefined });
+    }
+  });
+});

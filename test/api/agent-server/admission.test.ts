@@ -1,0 +1,81 @@
+import { randomUUID } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { buildServer } from '../../../api/server/build-server.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
+
+/** What every operation of the agent server passes before its handler: key, organisation, permission, origin. */
+
+let stores: FreshStores;
+let server: FastifyInstance;
+let owner: OrganizationUnderTest;
+let other: OrganizationUnderTest;
+let powerless: string;
+let close: () => Promise<void>;
+
+beforeAll(async () => {
+  stores = await freshStores();
+  const { database } = stores;
+  owner = await addOrganization(database, 'owner');
+  other = await addOrganization(database, 'other');
+  powerless = await addKey({ database, organizationId: owner.id, userId: owner.userId, permissions: ['runs:read'] });
+  const logger = createLogger('silent', 'test');
+  const authenticator = createAuthenticator({ database, logger });
+  const { config } = loadConfig({ RUNLAKE_AGENTS_CORS_ORIGINS: 'https://a.example, https://b.example' });
+  const agents = { organizationId: owner.id, config, database, graphs: {} };
+  const services = { authenticator, agents } as unknown as AgentServices;
+  const form = agentApi(config, owner.id);
+  server = await buildServer({ config, services, logger, operations: agentOperations, form });
+  close = async () => {
+    await server.close();
+    await authenticator.close();
+    await stores.close();
+  };
+});
+afterAll(() => close());
+
+const get = (url: string, headers: Record<string, string>) => server.inject({ method: 'GET', url, headers });
+
+it('lets keys of the organisation in, those of its workspaces too, and nobody else', async () => {
+  for (const key of [owner.adminKey, owner.workspaceKeys[1]]) {
+    const answer = await get('/info', { 'x-api-key': key });
+    expect(answer.json()).toMatchObject({ context: 'js', flags: { assistants: true } });
+    expect(answer.statusCode).toBe(200);
+  }
+  const refused = async (headers: Record<string, string>) => {
+    const { statusCode, body } = await get('/info', headers);
+    return [statusCode, JSON.parse(body).code];
+  };
+  expect(await refused({})).toEqual([401, 'API_KEY_MISSING']);
+  expect(await refused({ 'x-api-key': randomUUID() })).toEqual([401, 'API_KEY_INVALID']);
+  expect(await refused({ 'x-api-key': other.adminKey })).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
+  expect(await refused({ 'x-api-key': powerless })).toEqual([403, 'FORBIDDEN']);
+});
+
+it('has no prefix', async () => {
+  expect((await get('/api/v1/info', { 'x-api-key': owner.adminKey })).statusCode).toBe(404);
+});
+
+it('lets pages of the origins that are set read answers and errors, and no others', async () => {
+  const origin = 'https://b.example';
+  const allowed = await get('/info', { origin });
+  expect(allowed.statusCode).toBe(401);
+  expect(allowed.headers).toMatchObject({ 'access-control-allow-origin': origin, vary: 'origin' });
+  expect(allowed.headers['access-control-expose-headers']).toContain('content-location');
+  const foreign = await get('/info', { origin: 'https://c.example', 'x-api-key': owner.adminKey });
+  expect(foreign.headers).not.toHaveProperty('access-control-allow-origin');
+
+  const ask = (headers: Record<string, string>) => server.inject({ method: 'OPTIONS', url: '/info', headers });
+  const wish = { 'access-control-request-method': 'GET', 'access-control-request-headers': 'x-api-key,content-type' };
+  const answer = await ask({ origin, ...wish });
+  expect(answer.statusCode).toBe(204);
+  expect(answer.headers['access-control-allow-headers']).toBe('x-api-key,content-type');
+  expect((await ask({ origin: 'https://c.example', ...wish })).statusCode).toBe(405);
+});

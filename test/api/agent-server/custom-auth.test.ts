@@ -1,0 +1,288 @@
+import { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/**
+ * A project with an `Auth` of its own, through the stock client. Ada and Ben are users of it; both may do everything with what is
+ * theirs. All that is Ada's holds the word `okapi`.
+ */
+let it_: AgentServerUnderTest;
+let ada: Client;
+let ben: Client;
+const server = () => it_;
+
+const clientOf = (name: string) =>
+  new Client({
+    apiUrl: server().url,
+    apiKey: null as never,
+    defaultHeaders: { authorization: `Bearer secret-${name}` },
+    callerOptions: { maxRetries: 0 },
+  });
+
+/** As `name`, without a key of Runlake. */
+async function as(name: string, method: string, path: string, body?: unknown) {
+  const response = await fetch(`${server().url}${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer secret-${name}`,
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+beforeAll(async () => {
+  it_ = await startAgentServer({ project: 'auth' });
+  ada = clientOf('ada');
+  ben = clientOf('ben');
+}, 120_000);
+afterAll(() => it_?.close());
+
+describe('who asks', () => {
+  it.each([
+    ['unknown', 401, 'no such token', 'Bearer nothing'],
+    ['a status of the handler', 451, 'not for you', 'Bearer secret-banned'],
+    ['a handler that throws', 401, 'The request is not authenticated.', 'Bearer secret-broken'],
+  ])('is turned away: %s', async (_name, status, detail, authorization) => {
+    const response = await fetch(`${server().url}/threads`, { method: 'POST', headers: { authorization } });
+    expect([response.status, await response.json()]).toMatchObject([status, { detail }]);
+  });
+
+  it('is not known by a key of Runlake', async () => {
+    expect((await server().ask('POST', '/threads/search', {})).status).toBe(401);
+  });
+
+  it('is not asked where nobody is', async () => {
+    const statuses = ['/ok', '/openapi.json', '/docs'].map(async (path) => (await fetch(server().url + path)).status);
+    expect(await Promise.all(statuses)).toEqual([200, 200, 200]);
+  });
+
+  it('waits two seconds for the handler, then gets 503', async () => {
+    expect((await as('slow', 'GET', '/info')).status).toBe(503);
+  });
+
+  it('gets 503 where the process of the handler ends, and an answer from the next', async () => {
+    expect((await as('dying', 'GET', '/info')).status).toBe(503);
+    await expect.poll(async () => (await as('ada', 'GET', '/info')).status, { timeout: 20_000 }).toBe(200);
+  });
+
+  it('is whom the graph runs for, whatever the request says', async () => {
+    const thread = await ada.threads.create();
+    const config = { configurable: { langgraph_auth_user_id: 'ben', user_id: 'ben' } };
+    const identity = { identity: 'ada', display_name: 'ADA', plan: 'free', permissions: ['is:ada'] };
+    for (const id of [thread.thread_id, null]) {
+      const { user } = (await ada.runs.wait(id as string, 'echo', { input: {}, config })) as { user: object };
+      expect(user).toMatchObject({ user: identity, id: 'ada', user_id: 'ada', permissions: ['is:ada'] });
+    }
+  });
+});
+
+describe('handlers', () => {
+  it('forbid, and what they answer wrongly lets nobody in', async () => {
+    expect(await as('nobody', 'POST', '/threads', {})).toMatchObject({ status: 403 });
+    expect(await as('confused', 'POST', '/threads', {})).toMatchObject({ status: 500 });
+  });
+
+  it('put their filter, and what they change, into the metadata of what is made', async () => {
+    const thread = await ada.threads.create({ metadata: { a: 1, owner: 'ben' } });
+    expect(thread.metadata).toEqual({ a: 1, owner: 'ada', by: 'threads:create' });
+    const changed = await ada.threads.update(thread.thread_id, { metadata: { owner: 'ben', b: 2 } });
+    expect(changed.metadata).toMatchObject({ owner: 'ada', b: 2 });
+    const run = await ada.runs.create(thread.thread_id, 'echo', { input: {} });
+    expect(run.metadata).toMatchObject({ by: 'threads:create_run' });
+    const id = crypto.randomUUID();
+    await ada.runs.wait(id, 'echo', { input: {}, ifNotExists: 'create' });
+    expect((await ada.threads.get(id)).metadata).toMatchObject({ owner: 'ada', graph_id: 'echo' });
+  });
+
+  it('put another namespace in the place of that of an item', async () => {
+    await ada.store.putItem(['notes'], 'k', { v: 1 });
+    expect(await ada.store.getItem(['notes'], 'k')).toMatchObject({ namespace: ['ada', 'notes'], value: { v: 1 } });
+    expect((await clientOf('root').store.getItem(['ada', 'notes'], 'k'))?.value).toEqual({ v: 1 });
+  });
+
+  it('let through what they answer true for', async () => {
+    const thread = await ada.threads.create();
+    expect((await clientOf('root').threads.get(thread.thread_id)).metadata?.owner).toBe('ada');
+  });
+});
+
+interface Victim {
+  readonly threadId: string;
+  readonly assistantId: string;
+  readonly runId: string;
+  readonly cronId: string;
+}
+
+interface Attempt {
+  readonly path: string;
+  readonly body?: unknown;
+  readonly status: number;
+}
+
+const at = (path: string, status: number, body?: unknown): Attempt => ({ path, status, body });
+const echo = { assistant_id: 'echo', input: {} };
+const schedule = '0 0 1 1 *';
+
+/** What Ben tries on each operation that needs somebody. An operation without an entry fails the test. */
+const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
+  getAgentInfo: () => at('/info', 200),
+  createAssistant: ({ assistantId: assistant_id }) =>
+    at('/assistants', 409, { assistant_id, graph_id: 'echo', if_exists: 'do_nothing' }),
+  searchAssistants: () => at('/assistants/search', 200, { metadata: { owner: 'ada' } }),
+  countAssistants: () => at('/assistants/count', 200, {}),
+  getAssistant: ({ assistantId }) => at(`/assistants/${assistantId}`, 404),
+  updateAssistant: ({ assistantId }) => at(`/assistants/${assistantId}`, 404, { name: 'stolen' }),
+  deleteAssistant: ({ assistantId }) => at(`/assistants/${assistantId}?delete_threads=true`, 404),
+  getAssistantGraph: ({ assistantId }) => at(`/assistants/${assistantId}/graph`, 404),
+  getAssistantSchemas: ({ assistantId }) => at(`/assistants/${assistantId}/schemas`, 404),
+  getAssistantSubgraphs: ({ assistantId }) => at(`/assistants/${assistantId}/subgraphs`, 404),
+  getAssistantSubgraph: ({ assistantId }) => at(`/assistants/${assistantId}/subgraphs/x`, 404),
+  listAssistantVersions: ({ assistantId }) => at(`/assistants/${assistantId}/versions`, 404, {}),
+  setAssistantVersion: ({ assistantId }) => at(`/assistants/${assistantId}/latest`, 404, { version: 1 }),
+  createThread: ({ threadId: thread_id }) => at('/threads', 409, { thread_id, if_exists: 'do_nothing' }),
+  searchThreads: ({ threadId }) => at('/threads/search', 200, { ids: [threadId] }),
+  countThreads: () => at('/threads/count', 200, { metadata: { animal: 'okapi' } }),
+  pruneThreads: ({ threadId }) => at('/threads/prune', 200, { thread_ids: [threadId] }),
+  getThread: ({ threadId }) => at(`/threads/${threadId}`, 404),
+  updateThread: ({ threadId }) => at(`/threads/${threadId}`, 404, { metadata: { owner: 'ben' } }),
+  patchThreadState: ({ threadId }) => at(`/threads/${threadId}/state`, 404, { metadata: { owner: 'ben' } }),
+  deleteThread: ({ threadId }) => at(`/threads/${threadId}`, 404),
+  copyThread: ({ threadId }) => at(`/threads/${threadId}/copy`, 404),
+  getThreadState: ({ threadId }) => at(`/threads/${threadId}/state`, 404),
+  getThreadStateAt: ({ threadId }) => at(`/threads/${threadId}/state/1ef`, 404),
+  getThreadStateOf: ({ threadId }) => at(`/threads/${threadId}/state/checkpoint`, 404, { checkpoint: {} }),
+  updateThreadState: ({ threadId }) => at(`/threads/${threadId}/state`, 404, { values: { text: 'stolen' } }),
+  getThreadHistory: ({ threadId }) => at(`/threads/${threadId}/history`, 404),
+  searchThreadHistory: ({ threadId }) => at(`/threads/${threadId}/history`, 404, {}),
+  streamThread: ({ threadId }) => at(`/threads/${threadId}/stream`, 404),
+  createRun: ({ threadId }) => at(`/threads/${threadId}/runs`, 403, echo),
+  streamRun: ({ threadId }) => at(`/threads/${threadId}/runs/stream`, 403, { ...echo, if_not_exists: 'create' }),
+  waitForRun: ({ threadId }) => at(`/threads/${threadId}/runs/wait`, 403, { ...echo, multitask_strategy: 'rollback' }),
+  listRuns: ({ threadId }) => at(`/threads/${threadId}/runs`, 404),
+  getAgentRun: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}`, 404),
+  deleteAgentRun: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}`, 404),
+  cancelAgentRun: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}/cancel`, 404),
+  cancelAgentRuns: () => at('/runs/cancel?action=rollback', 204, { status: 'all' }),
+  joinRun: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}/join`, 404),
+  joinRunStream: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}/stream`, 404),
+  joinStatelessRunStream: ({ runId }) => at(`/runs/${runId}/stream?cancel_on_disconnect=true`, 404),
+  createStatelessRun: ({ assistantId: assistant_id }) => at('/runs', 404, { assistant_id }),
+  streamStatelessRun: ({ assistantId: assistant_id }) => at('/runs/stream', 404, { assistant_id }),
+  waitForStatelessRun: ({ assistantId: assistant_id }) => at('/runs/wait', 404, { assistant_id }),
+  createRunBatch: ({ assistantId: assistant_id }) => at('/runs/batch', 404, [{ assistant_id }]),
+  createCron: ({ assistantId: assistant_id }) => at('/runs/crons', 404, { assistant_id, schedule }),
+  createThreadCron: ({ threadId }) => at(`/threads/${threadId}/runs/crons`, 404, { assistant_id: 'echo', schedule }),
+  searchCrons: ({ threadId }) => at('/runs/crons/search', 200, { thread_id: threadId }),
+  countCrons: ({ threadId }) => at('/runs/crons/count', 200, { thread_id: threadId }),
+  getCron: ({ cronId }) => at(`/runs/crons/${cronId}`, 404),
+  updateCron: ({ cronId }) => at(`/runs/crons/${cronId}`, 404, { enabled: false }),
+  deleteCron: ({ cronId }) => at(`/runs/crons/${cronId}`, 404),
+  putStoreItem: () => at('/store/items', 204, { namespace: ['secrets'], key: 'k', value: { by: 'ben' } }),
+  getStoreItem: () => at('/store/items?namespace=secrets&key=okey', 200),
+  deleteStoreItem: () => at('/store/items', 204, { namespace: ['secrets'], key: 'okey' }),
+  searchStoreItems: () => at('/store/items/search', 200, {}),
+  postThreadCommand: ({ threadId }) =>
+    at(`/threads/${threadId}/commands`, 403, {
+      id: 1,
+      method: 'run.start',
+      params: { assistant_id: 'echo', input: {} },
+    }),
+  streamThreadEvents: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 403, { channels: ['values'] }),
+  listStoreNamespaces: () => at('/store/namespaces', 200, { prefix: ['*'] }),
+};
+
+/** Not for users: a switch of the operator's. */
+const notForUsers = new Set(['truncate']);
+const closed = agentOperations.filter(
+  ({ access, operationId }) => !('public' in access) && !notForUsers.has(operationId),
+);
+
+describe('what is of another user', () => {
+  let victim: Victim;
+  const metadata = { animal: 'okapi' };
+
+  beforeAll(async () => {
+    const { assistant_id } = await ada.assistants.create({ graphId: 'echo', metadata, name: 'okapi' });
+    const { thread_id } = await ada.threads.create({ metadata });
+    await ada.runs.wait(thread_id, assistant_id, { input: { text: 'okapi' } });
+    // One that waits, for those who would cancel it.
+    const run = await ada.runs.create(thread_id, assistant_id, { input: {}, metadata, afterSeconds: 3_000 });
+    const cron = await ada.crons.createForThread(thread_id, assistant_id, { schedule, metadata, input: {} });
+    await ada.store.putItem(['secrets'], 'okey', { animal: 'okapi' });
+    const { cron_id } = cron as unknown as { cron_id: string };
+    victim = { threadId: thread_id, assistantId: assistant_id, runId: run.run_id, cronId: cron_id };
+  }, 30_000);
+
+  const victimNow = async () => {
+    const { threadId, assistantId, runId, cronId } = victim;
+    const paths = [
+      `/threads/${threadId}`,
+      `/threads/${threadId}/state`,
+      `/threads/${threadId}/runs/${runId}`,
+      `/assistants/${assistantId}`,
+      `/runs/crons/${cronId}`,
+      '/store/items?namespace=secrets&key=okey',
+    ];
+    return Promise.all(paths.map(async (path) => (await as('ada', 'GET', path)).text));
+  };
+
+  it('every operation has an entry', () => {
+    expect(
+      closed.map(({ operationId }) => operationId).filter((id) => !(id in attempts) && !closedToAll.has(id)),
+    ).toEqual([]);
+  });
+
+  it.each(closed.filter(({ operationId }) => operationId in attempts).map((one) => [one.operationId, one] as const))(
+    '%s',
+    async (id, { method }) => {
+      const before = await victimNow();
+      for (const text of before) expect(text).toContain('okapi');
+      const { path, body, status } = attempts[id]!(victim);
+      const answer = await as('ben', method, path, body);
+      expect(answer).toMatchObject({ status });
+      expect(answer.text).not.toContain('okapi');
+      expect(await victimNow()).toEqual(before);
+    },
+  );
+
+  it.each(
+    closed.filter(({ operationId }) => closedToAll.has(operationId)).map((one) => [one.operationId, one] as const),
+  )('%s is open to nobody', async (_id, { method, path }) => {
+    const { status } = await as(
+      'ada',
+      method,
+      `${path.replace(/:\w+/, victim.threadId)}?assistant_id=echo`,
+      method === 'POST' ? {} : undefined,
+    );
+    expect(status).toBe(403);
+  });
+
+  it('is found by its owner, and by nobody else', async () => {
+    for (const [client, found] of [
+      [ada, 1],
+      [ben, 0],
+    ] as const) {
+      expect(await client.threads.search({ metadata })).toHaveLength(found);
+      expect(await client.assistants.search({ metadata })).toHaveLength(found);
+      expect(await client.crons.search({ threadId: victim.threadId })).toHaveLength(found);
+      expect((await client.store.searchItems(['secrets'])).items.filter(({ key }) => key === 'okey')).toHaveLength(
+        found,
+      );
+    }
+  });
+
+  it('a stateless run is followed by its owner alone', async () => {
+    const run = (await ada.runs.create(null, 'echo', { input: {}, afterSeconds: 3_000 })) as {
+      run_id: string;
+      thread_id: string;
+    };
+    expect((await as('ben', 'GET', `/threads/${run.thread_id}/runs/${run.run_id}`)).status).toBe(404);
+    expect((await as('ada', 'GET', `/threads/${run.thread_id}/runs/${run.run_id}`)).status).toBe(200);
+  });
+});
+
+/** Under custom authentication these are open to nobody yet. */
+const closedToAll = new Set(['postMcp', 'deleteMcp', 'postA2a', 'getAgentCard', 'openThreadSocket']);

@@ -1,0 +1,156 @@
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { createAssistant } from '../../../pipelines/agents/assistants/create-assistant.ts';
+import { addOrganization } from '../start-api.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+let agent: AgentServerUnderTest;
+beforeAll(async () => {
+  agent = await startAgentServer();
+});
+afterAll(() => agent.close());
+
+/** The official client, connected; closed at the end of the test. */
+async function connect(path = '/mcp', key = agent.owner.adminKey): Promise<Client> {
+  const client = new Client({ name: 'test', version: '1' });
+  const transport = new StreamableHTTPClientTransport(new URL(`${agent.url}${path}`), {
+    requestInit: { headers: { 'x-api-key': key } },
+  });
+  await client.connect(transport as Parameters<Client['connect']>[0]);
+  return client;
+}
+
+const both = { accept: 'application/json, text/event-stream' };
+const post = (body: unknown, headers: Record<string, string> = both) => agent.ask('POST', '/mcp', body, headers);
+const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+
+describe('tools', () => {
+  it('are the assistants, with what they take', async () => {
+    const name = 'Zoo guide (näht)';
+    const [first, second] = await Promise.all(
+      ['first', 'second'].map((description) => agent.client.assistants.create({ graphId: 'typed', name, description })),
+    );
+    const client = await connect();
+    const { tools } = await client.listTools();
+    const named = (wanted: string) => tools.find((tool) => tool.name === wanted);
+    expect(named('echo')).toMatchObject({
+      description: 'Answers with what it was told',
+      inputSchema: { type: 'object' },
+    });
+    expect(named('typed')?.inputSchema).toMatchObject({
+      properties: { topic: { type: 'string' } },
+    });
+    const [later] = [first, second].filter(
+      (one) =>
+        tools.find((tool) => tool.name.startsWith('Zoo') && tool.description === one?.description)?.name !==
+        'Zoo_guide__n_ht_',
+    );
+    expect(
+      tools
+        .filter((tool) => tool.name.startsWith('Zoo'))
+        .map((tool) => tool.name)
+        .sort(),
+    ).toEqual(['Zoo_guide__n_ht_', `Zoo_guide__n_ht_-${later?.assistant_id.slice(-12)}`]);
+    await client.close();
+  });
+
+  it('come in pages', async () => {
+    const { database, owner } = agent;
+    for (let number = 0; number < 100; number += 1) {
+      await createAssistant(database, owner.id, {
+        graphId: 'typed',
+        name: `page ${number}`,
+        metadata: {},
+        ifExists: 'raise',
+      });
+    }
+    const client = await connect('/mcp/');
+    const first = await client.listTools();
+    const second = await client.listTools({ cursor: first.nextCursor });
+    expect([first.tools.length, second.nextCursor]).toEqual([100, undefined]);
+    const names = [...first.tools, ...second.tools].map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).toContain('page_99');
+    await expect(client.listTools({ cursor: 'elsewhere' })).rejects.toMatchObject({ code: -32602 });
+    await client.close();
+  });
+});
+
+describe('a call', () => {
+  it('answers with the output of a run that leaves nothing behind', async () => {
+    const client = await connect('/mcp/');
+    expect(await client.ping()).toEqual({});
+    const messages = [{ role: 'user', content: 'hello' }];
+    const { content, structuredContent, isError } = await client.callTool({ name: 'echo', arguments: { messages } });
+    expect(isError).toBeUndefined();
+    expect(structuredContent).toMatchObject({ messages: [{ content: 'hello' }, { content: 'echo: hello' }] });
+    const [part] = content as { type: string; text: string }[];
+    expect(JSON.parse(part?.text ?? '')).toEqual(structuredContent);
+    await client.close();
+    expect(await agent.client.threads.search()).toEqual([]);
+  });
+
+  it('says why it failed', async () => {
+    const client = await connect();
+    const failed = await client.callTool({ name: 'misbehave', arguments: { how: 'fail' } });
+    expect(failed).toMatchObject({
+      isError: true,
+      content: [{ type: 'text', text: 'TypeError: the node failed on purpose' }],
+    });
+    await expect(client.callTool({ name: 'no such tool' })).rejects.toMatchObject({ code: -32602 });
+    await client.close();
+  });
+
+  it('stops with its connection', async () => {
+    const { database, owner } = agent;
+    const runs = () =>
+      database.query<{ status: string }>('SELECT status FROM agents.runs WHERE organization_id = $1', [owner.id]);
+    const client = await connect();
+    const call = client.callTool({ name: 'steps', arguments: { steps: 1, pauseMs: 60_000 } }).catch(() => undefined);
+    await vi.waitFor(async () => expect(await runs()).toMatchObject([{ status: 'running' }]), { timeout: 10_000 });
+    await client.close();
+    await call;
+    await vi.waitFor(async () => expect(await runs()).toEqual([]), { timeout: 10_000 });
+  });
+});
+
+describe('what cannot be followed', () => {
+  it.each([
+    ['no word that events are taken', list, { accept: 'application/json' }, 406, -32000],
+    ['what is no message', { hello: 'world' }, both, 400, -32700],
+    ['another protocol', list, { ...both, 'mcp-protocol-version': '1999-01-01' }, 400, -32000],
+    ['an unknown method', { ...list, method: 'animals/list' }, both, 200, -32601],
+  ])('%s', async (_, body, headers, status, code) => {
+    const answer = await post(body, headers);
+    expect([answer.status, ((await answer.json()) as { error: { code: number } }).error.code]).toEqual([status, code]);
+  });
+
+  it('has its status and nothing else', async () => {
+    const noted = await post({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    expect([noted.status, await noted.text()]).toEqual([202, '']);
+    expect((await agent.ask('GET', '/mcp', undefined, both)).status).toBe(405);
+    expect((await agent.ask('DELETE', '/mcp')).status).toBe(404);
+    expect((await post('x'.repeat(17 * 1024 * 1024))).status).toBe(413);
+  });
+
+  it('the key of another organisation', async () => {
+    const other = await addOrganization(agent.database, 'other');
+    await expect(connect('/mcp', other.adminKey)).rejects.toThrow('DEPLOYMENT_FORBIDDEN');
+  });
+});
+
+const flags = async () => ((await (await agent.ask('GET', '/info')).json()) as { flags: object }).flags;
+
+it('is not there where the langgraph.json says so', async () => {
+  const { agents } = agent.services;
+  const original = agents.protocols;
+  Object.assign(agents, { protocols: { mcp: false, a2a: false } });
+  try {
+    expect((await post(list)).status).toBe(404);
+    expect(await flags()).toMatchObject({ mcp: false, a2a: false });
+  } finally {
+    Object.assign(agents, { protocols: original });
+  }
+  expect(await flags()).toMatchObject({ mcp: true, a2a: true });
+});

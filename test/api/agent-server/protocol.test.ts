@@ -1,0 +1,286 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from '@langchain/langgraph-sdk';
+import type { Event } from '@langchain/protocol';
+import { WebSocket } from 'undici';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { addOrganization } from '../start-api.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+let agents: AgentServerUnderTest;
+beforeAll(async () => {
+  agents = await startAgentServer();
+});
+afterAll(() => agents.close());
+
+type Transport = 'sse' | 'websocket';
+
+/** Browsers cannot give a socket headers, so that the stock client leaves it to others where there is a key. */
+const socketTo = (url: string, key = agents.owner.adminKey) => new WebSocket(url, { headers: { 'x-api-key': key } });
+
+function threadOn(transport: Transport, assistantId: string, threadId: string = randomUUID()) {
+  if (transport === 'sse') return agents.client.threads.stream(threadId, { assistantId, transport });
+  const client = new Client({ apiUrl: agents.url, apiKey: null as never });
+  const webSocketFactory = (url: string) => socketTo(url) as never;
+  return client.threads.stream(threadId, { assistantId, transport, webSocketFactory });
+}
+
+const everything = [
+  'values',
+  'updates',
+  'messages',
+  'tools',
+  'lifecycle',
+  'input',
+  'tasks',
+  'checkpoints',
+  'custom',
+] as const;
+
+/** Reads up to the end of a run. */
+async function untilEnd(events: AsyncIterable<Event>): Promise<Event[]> {
+  const seen: Event[] = [];
+  for await (const event of events) {
+    seen.push(event);
+    if (isEnd(event)) break;
+  }
+  return seen;
+}
+
+function isEnd({ method, params }: Event): boolean {
+  const ends = ['completed', 'failed', 'interrupted'];
+  return method === 'lifecycle' && params.namespace.length === 0 && ends.includes(params.data.event);
+}
+
+const ask = async (threadId: string, command: unknown) => {
+  const answer = await agents.ask('POST', `/threads/${threadId}/commands`, command);
+  return { status: answer.status, body: (await answer.json()) as Record<string, unknown> };
+};
+
+describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
+  it('starts a run on a thread that was not there, and streams its messages and its end', async () => {
+    const thread = threadOn(transport, 'chat');
+    const started = (await thread.run.start({ input: { messages: [{ role: 'user', content: 'Hello' }] } })) as object;
+    expect(started).toEqual({ run_id: expect.any(String) });
+    const texts: string[] = [];
+    for await (const message of thread.messages) {
+      texts.push(await message.text);
+      break;
+    }
+    expect(texts).toEqual(['Good day.']);
+    const output = (await thread.output) as { messages: { text: string }[] };
+    expect(output.messages.map(({ text }) => text)).toEqual(['Hello', 'Good day.']);
+    await thread.close();
+  });
+
+  it('tells where in a graph an event is, and what is below', async () => {
+    const thread = threadOn(transport, 'parent');
+    const events = await thread.subscribe({ channels: [...everything] });
+    await thread.run.start({ input: { ask: false } });
+    const seen = await untilEnd(events);
+    const below = seen.filter(({ params }) => params.namespace[0]?.startsWith('child:'));
+    expect(new Set(below.map(({ method }) => method))).toEqual(
+      new Set(['lifecycle', 'tasks', 'values', 'updates', 'checkpoints', 'custom']),
+    );
+    expect(below.filter(({ method }) => method === 'lifecycle').map(({ params }) => params.data)).toEqual([
+      { event: 'started', graph_name: 'child' },
+      { event: 'completed', graph_name: 'child' },
+    ]);
+    expect(seen[0]).toMatchObject({ method: 'lifecycle', params: { namespace: [], data: { event: 'running' } } });
+    expect(seen.at(-1)).toMatchObject({ method: 'lifecycle', params: { data: { event: 'completed' } } });
+    expect(seen.find(({ method }) => method === 'custom')?.params.data).toEqual({ payload: { from: 'inner' } });
+    const outer = seen.find(({ method, params }) => method === 'updates' && params.namespace.length === 0);
+    expect(outer?.params).toMatchObject({ node: 'outer', data: { node: 'outer', values: { path: ['outer'] } } });
+    await thread.close();
+  });
+
+  it('asks, and goes on with the answer', async () => {
+    const thread = threadOn(transport, 'parent');
+    const events = await thread.subscribe({ channels: [...everything] });
+    await thread.run.start({ input: { ask: true } });
+    const before = await untilEnd(events);
+    expect(before.at(-1)?.params.data).toEqual({ event: 'interrupted', graph_name: 'root' });
+    const [question] = thread.interrupts;
+    expect(question).toMatchObject({ payload: 'inside?' });
+    const { interruptId: id = '', namespace = [] } = question ?? {};
+    await expect(thread.input.respond({ namespace, interrupt_id: 'no', response: 1 })).rejects.toMatchObject({
+      code: 'no_such_interrupt',
+    });
+    const after = await thread.subscribe({ channels: ['values', 'lifecycle'] });
+    await thread.input.respond({ namespace, interrupt_id: id, response: 'yes' });
+    const seen: Event[] = [];
+    for await (const event of after) {
+      if (Number(event.seq) <= Number(before.at(-1)?.seq)) continue;
+      seen.push(event);
+      if (isEnd(event)) break;
+    }
+    const values = seen.filter(({ method, params }) => method === 'values' && params.namespace.length === 0);
+    expect(values.at(-1)?.params.data).toMatchObject({ path: ['outer', 'outer', 'inner', 'yes'] });
+    const { values: state } = await thread.state.get({ namespace: [], keys: ['path'] });
+    expect(state).toEqual({ path: ['outer', 'outer', 'inner', 'yes'] });
+    await thread.close();
+  });
+
+  it('tells that a run failed, and what a tool did', async () => {
+    const thread = threadOn(transport, 'tools');
+    const events = await thread.subscribe(['tools', 'lifecycle']);
+    await thread.run.start({ input: { messages: [] } });
+    const seen = await untilEnd(events);
+    expect(seen.filter(({ method }) => method === 'tools').map(({ params }) => params.data)).toMatchObject([
+      { event: 'tool-started', tool_call_id: 'call-1', tool_name: 'add' },
+      { event: 'tool-finished', tool_call_id: 'call-1' },
+    ]);
+    await thread.close();
+    const failing = threadOn(transport, 'misbehave');
+    const ends = await failing.subscribe(['lifecycle']);
+    await failing.run.start({ input: { how: 'throw' } });
+    expect((await untilEnd(ends)).at(-1)?.params.data).toMatchObject({ event: 'failed', error: expect.any(String) });
+    await failing.close();
+  });
+});
+
+describe('a stream of events', () => {
+  const read = async (threadId: string, body: object, count: number) => {
+    const cut = new AbortController();
+    const answer = await fetch(`${agents.url}/threads/${threadId}/stream/events`, {
+      method: 'POST',
+      headers: { 'x-api-key': agents.owner.adminKey, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+      signal: cut.signal,
+    });
+    expect(answer.status).toBe(200);
+    const seen: { event_id: string; seq: number; method: string }[] = [];
+    let text = '';
+    for await (const piece of answer.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(piece).toString('utf8');
+      const frames = text.split('\n\n');
+      text = frames.pop() ?? '';
+      for (const frame of frames) {
+        const fields = Object.fromEntries(frame.split('\n').map((line) => [line.split(': ', 1)[0], line]));
+        const data = JSON.parse(String(fields.data).slice('data: '.length));
+        expect([fields.event, fields.id]).toEqual([`event: ${data.method}`, `id: ${data.event_id}`]);
+        seen.push(data);
+      }
+      if (seen.length >= count) break;
+    }
+    cut.abort();
+    return seen.slice(0, count);
+  };
+
+  it('gives the same ids when it is read again, goes on after `since`, and shows runs of the older way', async () => {
+    const threadId = randomUUID();
+    await ask(threadId, { id: 1, method: 'run.start', params: { assistant_id: 'steps', input: { steps: 2 } } });
+    const body = { channels: ['values', 'updates', 'lifecycle', 'custom:no'] };
+    const first = await read(threadId, body, 7);
+    expect(first.map(({ method }) => method).sort()).toEqual(
+      ['lifecycle', 'lifecycle', 'updates', 'updates', 'values', 'values', 'values'].sort(),
+    );
+    const again = await read(threadId, body, 7);
+    expect(again).toEqual(first);
+    expect(await read(threadId, { ...body, since: first[2]?.seq }, 4)).toEqual(first.slice(3));
+
+    const older = { assistant_id: 'steps', input: { steps: 1 }, stream_mode: ['updates'], stream_resumable: true };
+    await agents.ask('POST', `/threads/${threadId}/runs/wait`, older);
+    const shown = await read(threadId, body, 3);
+    expect(shown.map(({ method }) => method)).toEqual(['lifecycle', 'updates', 'lifecycle']);
+    expect(shown[0]?.seq).toBeGreaterThan(first[6]?.seq ?? 0);
+  });
+
+  it('is refused for channels that there are not', async () => {
+    const answer = await agents.ask('POST', `/threads/${randomUUID()}/stream/events`, { channels: ['nonsense'] });
+    expect(answer.status).toBe(422);
+  });
+});
+
+describe('a command', () => {
+  it.each([
+    ['text', '"hello"', null],
+    ['no id', '{"method":"run.start"}', null],
+    ['no method', '{"id":7}', 7],
+    ['a negative id', '{"id":-1,"method":"run.start"}', null],
+  ])('is refused with 400 where the envelope is wrong: %s', async (_what, text, id) => {
+    const { status, body } = await ask(randomUUID(), JSON.parse(text));
+    expect([status, body]).toEqual([
+      400,
+      { type: 'error', id, error: 'invalid_argument', message: expect.any(String) },
+    ]);
+  });
+
+  it.each([
+    ['no.such', {}, 'unknown_command'],
+    ['constructor', {}, 'unknown_command'],
+    ['state.fork', { checkpoint_id: 'a' }, 'not_supported'],
+    ['subscription.subscribe', { channels: ['values'] }, 'not_supported'],
+    ['run.start', {}, 'invalid_argument'],
+    ['run.start', { assistant_id: 'no-such-graph' }, 'invalid_argument'],
+    ['run.start', { assistant_id: 'echo', config: { configurable: { checkpoint_id: '1ef' } } }, 'no_such_checkpoint'],
+    ['state.get', { namespace: [] }, 'invalid_argument'],
+    ['input.respond', { interrupt_id: 'a', response: 1 }, 'invalid_argument'],
+  ])('%s %o is an error %s', async (method, params, error) => {
+    const { status, body } = await ask(randomUUID(), { id: 3, method, params });
+    expect([status, body]).toEqual([200, { type: 'error', id: 3, error, message: expect.any(String) }]);
+  });
+
+  it('shows the tree of a graph, and its state', async () => {
+    const threadId = randomUUID();
+    const { body } = await ask(threadId, { id: 1, method: 'run.start', params: { assistant_id: 'parent', input: {} } });
+    expect(body).toMatchObject({ type: 'success', id: 1, meta: { thread_id: threadId } });
+    const { run_id: runId } = body.result as { run_id: string };
+    await agents.client.runs.join(threadId, runId);
+    const tree = await ask(threadId, { id: 2, method: 'agent.getTree' });
+    expect(tree.body).toMatchObject({
+      result: { tree: { status: 'completed', children: [{ graph_name: 'child', status: 'completed' }] } },
+    });
+  });
+});
+
+describe('a WebSocket', () => {
+  /** What comes, and how it ended. */
+  function open(key?: string, threadId: string = randomUUID()) {
+    const socket = socketTo(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, key);
+    const seen: Record<string, unknown>[] = [];
+    socket.addEventListener('message', ({ data }) => seen.push(JSON.parse(String(data))));
+    const opened = new Promise<boolean>((resolve) => {
+      socket.addEventListener('open', () => resolve(true));
+      socket.addEventListener('error', () => resolve(false));
+    });
+    const closed = new Promise<number>((resolve) => socket.addEventListener('close', ({ code }) => resolve(code)));
+    return { socket, seen, opened, closed };
+  }
+
+  it('is for those who may ask', async () => {
+    const other = await addOrganization(agents.database, 'other');
+    for (const key of ['rlk_wrong', other.adminKey]) expect(await open(key).opened).toBe(false);
+  });
+
+  it('answers rubbish with errors and goes on; what is too long ends it with a code', async () => {
+    const { socket, seen, opened, closed } = open();
+    expect(await opened).toBe(true);
+    for (const text of ['rubbish', '', '[]', '{"id":1}']) socket.send(text);
+    socket.send(new Uint8Array([1, 2, 3]));
+    socket.send(JSON.stringify({ id: 9, method: 'subscription.unsubscribe', params: { subscription_id: 'no' } }));
+    await vi.waitFor(() => expect(seen).toHaveLength(6), 10_000);
+    expect(seen.map(({ type, id, error }) => [type, id, error])).toEqual([
+      ...Array(3).fill(['error', null, 'invalid_argument']),
+      ['error', 1, 'invalid_argument'],
+      ['error', null, 'invalid_argument'],
+      ['error', 9, 'no_such_subscription'],
+    ]);
+    socket.send(JSON.stringify({ id: 10, method: 'run.start', params: { text: 'x'.repeat(1024 * 1024) } }));
+    expect(await closed).toBe(1009);
+  });
+
+  it('has as many subscriptions as may be, and ends them with itself', async () => {
+    const { socket, seen, opened, closed } = open();
+    await opened;
+    const subscribe = (id: number) =>
+      socket.send(JSON.stringify({ id, method: 'subscription.subscribe', params: { channels: ['values'] } }));
+    for (let id = 1; id <= 60; id++) subscribe(id);
+    await vi.waitFor(() => expect(seen).toHaveLength(60), 20_000);
+    for (let id = 61; id <= 101; id++) subscribe(id);
+    await vi.waitFor(() => expect(seen).toHaveLength(101), 20_000);
+    expect(seen.filter(({ type }) => type === 'success')).toHaveLength(100);
+    expect(seen.at(-1)).toMatchObject({ type: 'error', id: 101, error: 'invalid_argument' });
+    socket.close();
+    expect(await closed).toBe(1005);
+  });
+});

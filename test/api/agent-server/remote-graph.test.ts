@@ -1,0 +1,59 @@
+import { Command } from '@langchain/langgraph';
+import { RemoteGraph } from '@langchain/langgraph/remote';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** The library's own view of a graph that runs elsewhere, as one graph has another one in it. */
+
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer();
+}, 60_000);
+afterAll(() => server?.close());
+
+const remote = (graphId: string) =>
+  new RemoteGraph({ graphId, url: server.url, apiKey: server.owner.adminKey, streamResumable: true });
+const onThread = async () => ({ configurable: { thread_id: (await server.client.threads.create()).thread_id } });
+
+it('invokes, streams, stops for a question, goes on with its answer, and shows state and history', async () => {
+  const graph = remote('ask');
+  const config = await onThread();
+  const parts: unknown[] = [];
+  const streaming = async () => {
+    for await (const part of await graph.stream({ question: 'Go?' }, { ...config, streamMode: 'updates' })) {
+      parts.push(part);
+    }
+  };
+  // So that a graph which has it as a node stops there too.
+  await expect(streaming()).rejects.toMatchObject({ interrupts: [{ value: { question: 'Go?' } }] });
+  expect(parts).toMatchObject([{ prepare: { question: 'Go?' } }]);
+
+  const before = await graph.getState(config);
+  expect(before).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });
+  expect(before.tasks[0]?.interrupts).toMatchObject([{ value: { question: 'Go?' } }]);
+
+  expect(await graph.invoke(new Command({ resume: 'yes' }), config)).toMatchObject({ result: 'answered: yes' });
+  const states = [];
+  for await (const state of graph.getStateHistory(config)) states.push(state);
+  expect(states.map(({ next }) => next[0])).toEqual([undefined, 'finish', 'ask', 'prepare', '__start__']);
+
+  await graph.updateState(config, { result: 'changed' }, 'finish');
+  expect(await graph.getState(config)).toMatchObject({ values: { result: 'changed' } });
+});
+
+it('streams several modes, parts of subgraphs, and raises what the graph failed with', async () => {
+  const modes = new Set<unknown>();
+  const stream = await remote('parent').stream({}, { streamMode: ['updates', 'custom'], subgraphs: true });
+  for await (const [namespace, mode] of stream as AsyncIterable<[string[], string]>) {
+    modes.add(`${namespace.length} ${mode}`);
+  }
+  expect(modes).toContain('0 updates');
+  expect(modes).toContain('1 custom');
+  await expect(remote('misbehave').invoke({ how: 'fail' })).rejects.toThrow('the node failed on purpose');
+});
+
+it('draws its graph', async () => {
+  const { nodes, edges } = await remote('ask').getGraphAsync();
+  expect(Object.keys(nodes)).toEqual(expect.arrayContaining(['__start__', 'prepare', 'ask', 'finish']));
+  expect(edges).toContainEqual(expect.objectContaining({ source: 'prepare', target: 'ask' }));
+});

@@ -1,0 +1,347 @@
+import { randomUUID } from 'node:crypto';
+import type { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Runs on threads, through the stock client. */
+
+let server: AgentServerUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  server = await startAgentServer();
+  client = server.client;
+}, 60_000);
+afterAll(() => server?.close());
+
+const newThread = async () => (await client.threads.create()).thread_id;
+const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;
+/** A run that takes seconds and hears a cancel. */
+const slow = (text: string, pauseMs = 60_000) => ({ input: { steps: 1, pauseMs, text } });
+const running = (threadId: string, runId: string) =>
+  expect.poll(() => statusOf(threadId, runId), { timeout: 10_000 }).toBe('running');
+
+describe('a run on a thread', () => {
+  it('is made, run and read; its state stays on the thread', async () => {
+    const threadId = await newThread();
+    const made = await client.runs.create(threadId, 'steps', {
+      input: { steps: 2, text: 'a' },
+      metadata: { colour: 'red' },
+      config: { tags: ['one'], recursion_limit: 30, configurable: { mine: 1 } },
+    });
+    expect(made).toMatchObject({
+      thread_id: threadId,
+      status: 'pending',
+      multitask_strategy: 'enqueue',
+      metadata: { colour: 'red' },
+      kwargs: {
+        input: { steps: 2, text: 'a' },
+        stream_mode: ['values'],
+        durability: 'async',
+        temporary: false,
+        config: {
+          tags: ['one'],
+          recursion_limit: 30,
+          configurable: {
+            mine: 1,
+            run_id: made.run_id,
+            thread_id: threadId,
+            graph_id: 'steps',
+            user_id: server.owner.userId,
+          },
+        },
+      },
+    });
+    expect(await client.runs.join(threadId, made.run_id)).toMatchObject({ log: ['a 1', 'a 2'] });
+    expect(await client.runs.get(threadId, made.run_id)).toMatchObject({ status: 'success' });
+    expect(await client.threads.get(threadId)).toMatchObject({
+      status: 'idle',
+      metadata: { graph_id: 'steps' },
+      values: { log: ['a 1', 'a 2'] },
+    });
+    // A join after the end answers from what is stored.
+    expect(await client.runs.join(threadId, made.run_id)).toMatchObject({ count: 2 });
+  });
+
+  it('takes the config of its assistant with its own over it, and headers but no keys', async () => {
+    const assistant = await client.assistants.create({
+      graphId: 'tailored',
+      config: { tags: ['base'], configurable: { style: 'dry', node: 'speak' } },
+    });
+    const answer = await server.ask('POST', '/runs/wait', {
+      assistant_id: assistant.assistant_id,
+      input: { text: 'hello' },
+      config: { tags: ['more'], configurable: { style: 'warm' } },
+    });
+    expect(await answer.json()).toMatchObject({ answer: 'warm: hello' });
+    const threadId = await newThread();
+    const body = { assistant_id: assistant.assistant_id, input: {}, after_seconds: 600, config: { tags: ['more'] } };
+    const headers = { 'x-colour': 'blue', 'x-tenant-id': server.owner.workspaceIds[0] };
+    const answered = await server.ask('POST', `/threads/${threadId}/runs`, body, headers);
+    const run = (await answered.json()) as { kwargs: { config: { configurable: object } } };
+    expect(run.kwargs.config).toMatchObject({
+      tags: ['base', 'more'],
+      configurable: { 'x-colour': 'blue', style: 'dry' },
+    });
+    expect(Object.keys(run.kwargs.config.configurable)).not.toContain('x-api-key');
+    expect(Object.keys(run.kwargs.config.configurable)).not.toContain('x-tenant-id');
+  });
+
+  it('is waited for; a failure is raised by the client, and the thread says so', async () => {
+    const threadId = await newThread();
+    expect(
+      await client.runs.wait(threadId, 'echo', { input: { messages: [{ role: 'user', content: 'hi' }] } }),
+    ).toMatchObject({ messages: [{ type: 'human' }, { type: 'ai', content: 'echo: hi' }] });
+    await expect(client.runs.wait(threadId, 'misbehave', { input: { how: 'fail' } })).rejects.toThrow(
+      'TypeError: the node failed on purpose',
+    );
+    const [run] = await client.runs.list(threadId);
+    expect(run).toMatchObject({ status: 'error' });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'error' });
+    // Who joins a run that failed before is told the same.
+    expect(await client.runs.join(threadId, run!.run_id)).toMatchObject({ __error__: { error: 'TypeError' } });
+  });
+
+  it('tells where it is, before it is done', async () => {
+    const threadId = await newThread();
+    const body = { assistant_id: 'steps', ...slow('x') };
+    const leaving = new AbortController();
+    const response = await fetch(`${server.url}/threads/${threadId}/runs/wait`, {
+      method: 'POST',
+      headers: { 'x-api-key': server.owner.adminKey, 'content-type': 'application/json' },
+      body: JSON.stringify({ ...body, on_disconnect: 'cancel' }),
+      signal: leaving.signal,
+    });
+    const [, runId] = /^\/threads\/[^/]+\/runs\/([^/]+)$/.exec(response.headers.get('content-location') ?? '') ?? [];
+    await running(threadId, runId!);
+    leaving.abort();
+    await expect.poll(() => statusOf(threadId, runId!)).toBe('interrupted');
+  });
+
+  it('is listed newest first, by status, in pages, with some fields', async () => {
+    const threadId = await newThread();
+    const ids: string[] = [];
+    for (const text of ['1', '2', '3']) {
+      const { run_id } = await client.runs.create(threadId, 'steps', { input: { text, steps: 1 } });
+      ids.unshift(run_id);
+    }
+    const later = await client.runs.create(threadId, 'steps', { afterSeconds: 600 });
+    expect((await client.runs.list(threadId)).map((run) => run.run_id)).toEqual([later.run_id, ...ids]);
+    expect((await client.runs.list(threadId, { limit: 2, offset: 1 })).map((run) => run.run_id)).toEqual(
+      ids.slice(0, 2),
+    );
+    await client.runs.join(threadId, ids[0]!);
+    expect((await client.runs.list(threadId, { status: 'success' })).map((run) => run.run_id)).toEqual(ids);
+    const [chosen] = await client.runs.list(threadId, { select: ['run_id', 'status'] });
+    expect(chosen).toEqual({ run_id: later.run_id, status: 'pending' });
+    await client.runs.delete(threadId, later.run_id);
+    await expect(client.runs.get(threadId, later.run_id)).rejects.toThrow('404');
+  });
+
+  it('waits for after_seconds', async () => {
+    const threadId = await newThread();
+    const startedAtMs = Date.now();
+    const run = await client.runs.create(threadId, 'steps', { input: { steps: 1 }, afterSeconds: 1 });
+    expect(Date.parse(run.created_at)).toBeLessThan(startedAtMs + 900);
+    expect(await client.runs.join(threadId, run.run_id)).toMatchObject({ count: 1 });
+    expect(Date.now() - startedAtMs).toBeGreaterThanOrEqual(1_000);
+  });
+});
+
+describe('a missing thread', () => {
+  it('is not found, or made where that is asked for', async () => {
+    const threadId = randomUUID();
+    const input = { steps: 1 };
+    await expect(client.runs.wait(threadId, 'steps', { input })).rejects.toThrow('404');
+    expect(await client.runs.wait(threadId, 'steps', { input, ifNotExists: 'create' })).toMatchObject({ count: 1 });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
+  });
+});
+
+describe('a thread that is busy', () => {
+  it('rejects', async () => {
+    const threadId = await newThread();
+    const first = await client.runs.create(threadId, 'steps', slow('first'));
+    await expect(client.runs.create(threadId, 'steps', { multitaskStrategy: 'reject' })).rejects.toThrow('409');
+    await client.runs.cancel(threadId, first.run_id, true);
+    const after = await client.runs.wait(threadId, 'steps', {
+      input: { steps: 1, pauseMs: 0 },
+      multitaskStrategy: 'reject',
+    });
+    expect(after).toMatchObject({ count: 1 });
+  });
+
+  it('enqueues, in order', async () => {
+    const threadId = await newThread();
+    const runs = [];
+    for (const text of ['a', 'b', 'c'])
+      runs.push(await client.runs.create(threadId, 'steps', { input: { steps: 1, text } }));
+    const last = await client.runs.join(threadId, runs[2]!.run_id);
+    expect(last).toMatchObject({ log: ['a 1', 'b 2', 'c 3'] });
+  });
+
+  it('interrupts: what was stored stays, the next goes on from there', async () => {
+    const threadId = await newThread();
+    const first = await client.runs.create(threadId, 'steps', { input: { steps: 3, pauseMs: 600, text: 'a' } });
+    await expect
+      .poll(async () => (await client.threads.getState<{ log?: string[] }>(threadId)).values?.log?.length ?? 0, {
+        timeout: 10_000,
+      })
+      .toBeGreaterThan(0);
+    const input = { steps: 1, pauseMs: 0, text: 'b' };
+    const values = (await client.runs.wait(threadId, 'steps', { input, multitaskStrategy: 'interrupt' })) as {
+      log: string[];
+    };
+    expect(await statusOf(threadId, first.run_id)).toBe('interrupted');
+    expect(values.log[0]).toBe('a 1');
+    expect(values.log.at(-1)).toMatch(/^b /);
+  });
+
+  it('rolls back: the run goes with what it stored', async () => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'kept' } });
+    const before = await client.threads.getHistory(threadId);
+    const second = await client.runs.create(threadId, 'steps', { input: { steps: 3, pauseMs: 600, text: 'gone' } });
+    await expect
+      .poll(async () => JSON.stringify((await client.threads.getState(threadId)).values), { timeout: 10_000 })
+      .toContain('gone');
+    const input = { steps: 1, pauseMs: 0, text: 'new' };
+    const values = await client.runs.wait(threadId, 'steps', { input, multitaskStrategy: 'rollback' });
+    expect(values).toMatchObject({ log: ['kept 1', 'new 2'] });
+    await expect.poll(() => client.runs.get(threadId, second.run_id).catch(String)).toContain('404');
+    const history = await client.threads.getHistory(threadId, { limit: 100 });
+    expect(history.slice(-before.length)).toEqual(before);
+    expect(JSON.stringify(history)).not.toContain('gone 2');
+  });
+});
+
+describe('cancel', () => {
+  it('is taken at once, or waits for the end', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'steps', slow('a'));
+    await running(threadId, run.run_id);
+    const path = `/threads/${threadId}/runs/${run.run_id}/cancel`;
+    expect((await server.ask('POST', `${path}?wait=0`)).status).toBe(202);
+    expect((await server.ask('POST', `${path}?wait=1`)).status).toBe(204);
+    expect(await statusOf(threadId, run.run_id)).toBe('interrupted');
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
+  });
+
+  it('rolls back', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'steps', slow('a'));
+    await running(threadId, run.run_id);
+    await client.runs.cancel(threadId, run.run_id, true, 'rollback');
+    await expect.poll(() => client.runs.get(threadId, run.run_id).catch(String)).toContain('404');
+    expect((await client.threads.getState(threadId)).values ?? {}).toEqual({});
+  });
+
+  it('ends runs that wait, and many at once', async () => {
+    const threadId = await newThread();
+    const runs = [];
+    for (const text of ['a', 'b', 'c']) runs.push(await client.runs.create(threadId, 'steps', slow(text)));
+    const [first, second, third] = runs.map((run) => run.run_id) as [string, string, string];
+    await running(threadId, first);
+    await client.runs.cancelMany({ threadId, runIds: [second] });
+    expect(await statusOf(threadId, second)).toBe('interrupted');
+    expect(await client.runs.join(threadId, second)).toEqual({});
+    await client.runs.cancelMany({ status: 'pending' });
+    expect(await statusOf(threadId, third)).toBe('interrupted');
+    expect(await statusOf(threadId, first)).toBe('running');
+    await client.runs.cancelMany({ status: 'all' });
+    await expect.poll(() => statusOf(threadId, first)).toBe('interrupted');
+    const bad = await server.ask('POST', '/runs/cancel', { status: 'all', thread_id: threadId });
+    expect(bad.status).toBe(422);
+  });
+});
+
+describe('interrupts', () => {
+  it('stop a run that succeeds and a thread that waits; an answer goes on', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'ask', { input: { question: 'Really?' } });
+    await client.runs.join(threadId, run.run_id);
+    expect(await statusOf(threadId, run.run_id)).toBe('success');
+    const thread = await client.threads.get(threadId);
+    expect(thread.status).toBe('interrupted');
+    expect(Object.values(thread.interrupts).flat()).toMatchObject([{ value: { question: 'Really?' } }]);
+    expect(await client.threads.getState(threadId)).toMatchObject({
+      next: ['ask'],
+      tasks: [{ name: 'ask', interrupts: [{ value: { question: 'Really?' } }] }],
+    });
+    const values = await client.runs.wait(threadId, 'ask', { command: { resume: 'yes' } });
+    expect(values).toMatchObject({ result: 'answered: yes' });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
+  });
+
+  it('are asked for by node, without a question; null goes on', async () => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, interruptBefore: '*' });
+    expect(await client.threads.getState(threadId)).toMatchObject({ next: ['step'], values: { count: 0 } });
+    await client.runs.wait(threadId, 'steps', { input: null, interruptAfter: ['step'] });
+    expect(await client.threads.get(threadId)).toMatchObject({
+      status: 'interrupted',
+      interrupts: {},
+      values: { count: 1 },
+    });
+    expect(await client.runs.wait(threadId, 'steps', { input: null })).toMatchObject({ count: 2 });
+  });
+
+  it('fork from a checkpoint; one that is not there is not found', async () => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'steps', { input: { steps: 2, text: 'a' } });
+    const history = await client.threads.getHistory(threadId, { limit: 100 });
+    const first = history.find((state) => (state.values as { count: number }).count === 1)!;
+    const checkpointId = first.checkpoint.checkpoint_id!;
+    const values = await client.runs.wait(threadId, 'steps', { input: { text: 'b' }, checkpointId });
+    expect(values).toMatchObject({ log: ['a 1', 'b 2'] });
+    await expect(client.runs.wait(threadId, 'steps', { checkpointId: randomUUID() })).rejects.toThrow('404');
+  });
+});
+
+describe('durability', () => {
+  it.each([
+    ['exit', 1],
+    ['async', 4],
+    ['sync', 4],
+  ] as const)('%s stores %i states', async (durability, states) => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, durability });
+    expect(await client.threads.getHistory(threadId, { limit: 100 })).toHaveLength(states);
+  });
+});
+
+describe('a bad request', () => {
+  it.each<[string, string, object, number, unknown]>([
+    ['no assistant', '/runs', {}, 422, ['body', 'assistant_id']],
+    ['an unknown graph', '/runs', { assistant_id: 'nowhere' }, 404, undefined],
+    [
+      'an unknown mode',
+      '/runs/stream',
+      { assistant_id: 'echo', stream_mode: ['values', 'sound'] },
+      422,
+      ['body', 'stream_mode'],
+    ],
+    [
+      'an unknown strategy',
+      '/runs/wait',
+      { assistant_id: 'echo', multitask_strategy: 'shout' },
+      422,
+      ['body', 'multitask_strategy'],
+    ],
+    ['a time before now', '/runs', { assistant_id: 'echo', after_seconds: -1 }, 422, ['body', 'after_seconds']],
+    ['what is not built', '/runs', { assistant_id: 'echo', feedback_keys: ['a'] }, 422, ['body', 'feedback_keys']],
+    ['a malformed id', '/threads/nothing/runs', { assistant_id: 'echo' }, 422, ['path', 'thread_id']],
+    [
+      'one bad of a batch',
+      '/runs/batch',
+      [{ assistant_id: 'echo' }, { assistant_id: 'echo', streamMode: 1 }],
+      422,
+      ['body', 1, 'streamMode'],
+    ],
+  ] as [string, string, object, number, unknown][])('%s is refused', async (_what, path, body, status, loc) => {
+    const answer = await server.ask('POST', path, body);
+    expect(answer.status).toBe(status);
+    const { detail } = (await answer.json()) as { detail: { loc: unknown[] }[] };
+    if (loc) expect(detail.map((each) => each.loc.slice(0, (loc as unknown[]).length))).toContainEqual(loc);
+  });
+});

@@ -1,0 +1,117 @@
+import { fileURLToPath } from 'node:url';
+import { Client } from '@langchain/langgraph-sdk';
+import type { FastifyInstance } from 'fastify';
+import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { answeringServices } from '../../../api/command-line/answering-services.ts';
+import { Ends } from '../../../api/command-line/ends.ts';
+import { openEventLog } from '../../../api/command-line/open-event-log.ts';
+import { followAgents, openAgents } from '../../../api/command-line/start-agents.ts';
+import { startSink } from '../../../api/command-line/start-sink.ts';
+import { buildServer } from '../../../api/server/build-server.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import type { Executor } from '../../../pipelines/agents/execute/executor.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { watchErrors } from '../declared-errors.ts';
+import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
+
+export interface AgentServerUnderTest {
+  readonly url: string;
+  /** The stock client, with a key of the owner that may do everything. It tries nothing twice. */
+  readonly client: Client;
+  readonly server: FastifyInstance;
+  readonly services: AgentServices;
+  readonly executor: Executor;
+  readonly database: Database;
+  readonly owner: OrganizationUnderTest;
+  clientOf(key: string): Client;
+  /** Asks as the owner. */
+  ask(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Response>;
+  close(): Promise<void>;
+}
+
+export interface AgentServerOptions {
+  readonly config?: Partial<Omit<Config, 'agentsFile'>>;
+  /** Folder below `test/agents/projects`. */
+  readonly project?: string;
+}
+
+const projects = fileURLToPath(new URL('../../agents/projects/', import.meta.url));
+
+/** An agent server with everything behind it, on stores of its own and a free port. */
+export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
+  const ends = new Ends();
+  const logger = createLogger('silent', 'test');
+  const stores = await freshStores();
+  ends.add('stores', () => stores.close());
+  const { database, databaseUrl } = stores;
+  const owner = await addOrganization(database, 'owner');
+  const config = {
+    ...loadConfig(stores.environment).config,
+    agentsFile: `${projects}${options.project ?? 'basic'}/langgraph.json`,
+    agentsOrganization: owner.id,
+    agentsWorkers: 1,
+    agentsHeartbeatMs: 200,
+    agentsAllowTruncate: true,
+    drainTimeoutMs: 0,
+    ...options.config,
+  };
+  const secretKey = 'secret of the tests';
+
+  const { log } = await openEventLog({ config, logger, stores }, ends);
+  await startSink({ config, logger, stores, log, onHoursNoted: () => undefined }, ends);
+  const answering = answeringServices(
+    {
+      config,
+      logger,
+      stores,
+      log,
+      secretKey,
+      healthChecks: [],
+      jobs: { enqueue: async () => undefined },
+      enqueueProjectDeletion: async () => undefined,
+      countRuns: () => undefined,
+    },
+    ends,
+  );
+  const parts = { config, logger, databaseUrl, stores, log, secretKey, accept: answering.accept };
+  const opened = await openAgents(parts, ends);
+  const { agents, executor } = opened;
+
+  const errors = watchErrors(agentOperations);
+  const services: AgentServices = { authenticator: answering.authenticator, agents };
+  const form = agentApi(config, agents.organizationId, opened.ownAccess);
+  const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
+  const url = await server.listen({ host: '127.0.0.1', port: 0 });
+  await followAgents(parts, opened, url, ends);
+  const clientOf = (apiKey: string) => new Client({ apiUrl: url, apiKey, callerOptions: { maxRetries: 0 } });
+  return {
+    url,
+    client: clientOf(owner.adminKey),
+    server,
+    services,
+    executor,
+    database,
+    owner,
+    clientOf,
+    ask: (method, path, body, headers = {}) =>
+      fetch(`${url}${path}`, {
+        method,
+        headers: {
+          'x-api-key': owner.adminKey,
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      }),
+    async close() {
+      await server.drain();
+      await ends.run(logger);
+      errors.check();
+    },
+  };
+}

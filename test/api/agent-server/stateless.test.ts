@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto';
+import type { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Runs without a thread, through the stock client. */
+
+let server: AgentServerUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  server = await startAgentServer();
+  client = server.client;
+}, 60_000);
+afterAll(() => server?.close());
+
+async function all<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const item of stream) items.push(item);
+  return items;
+}
+
+async function rowsOf(table: 'runs' | 'threads', threadId: string): Promise<number> {
+  const [row] = await server.database.query<{ rows: number }>(
+    `SELECT count(*)::int AS rows FROM agents.${table} WHERE organization_id = $1 AND thread_id = $2`,
+    [server.owner.id, threadId],
+  );
+  return row!.rows;
+}
+
+it('are waited for and leave nothing behind', async () => {
+  expect(await client.runs.wait(null, 'steps', { input: { steps: 2, text: 'a' } })).toMatchObject({
+    log: ['a 1', 'a 2'],
+  });
+  await expect(client.runs.wait(null, 'misbehave', { input: { how: 'fail' } })).rejects.toThrow('TypeError');
+  const rows = () => server.database.query('SELECT FROM agents.threads WHERE hidden');
+  await expect.poll(async () => (await rows()).length).toBe(0);
+  expect(await server.database.query('SELECT FROM agents.checkpoints')).toEqual([]);
+});
+
+it('stream, and say where they are', async () => {
+  let made: { run_id: string; thread_id?: string } | undefined;
+  const stream = client.runs.stream(null, 'burst', {
+    input: { n: 3 },
+    streamMode: 'custom',
+    onRunCreated: (run) => {
+      made = run;
+    },
+  });
+  const events = await all(stream);
+  expect(events.map(({ event, data }) => [event, data])).toEqual([
+    ['metadata', { run_id: made!.run_id, attempt: 1 }],
+    ...[0, 1, 2].map((i) => ['custom', { i }]),
+  ]);
+  expect(made!.thread_id).toBeUndefined();
+});
+
+it('in the background can be joined on the thread that is theirs, which is kept where that is asked for', async () => {
+  const run = await client.runs.create(null, 'burst', {
+    input: { n: 30, pauseMs: 20 },
+    streamMode: 'custom',
+    onCompletion: 'keep' as never,
+  });
+  expect(run).toMatchObject({ kwargs: { temporary: false } });
+  const joined = all(client.runs.joinStream(null, run.run_id));
+  expect(await client.runs.join(run.thread_id, run.run_id)).toMatchObject({ done: 30 });
+  expect((await joined).map(({ event }) => event)).toContain('custom');
+  expect(await client.runs.get(run.thread_id, run.run_id)).toMatchObject({ status: 'success' });
+  expect(await client.threads.get(run.thread_id)).toMatchObject({ values: { done: 30 } });
+
+  const gone = await client.runs.create(null, 'steps', { input: { steps: 1 } });
+  await client.runs.join(gone.thread_id, gone.run_id).catch(() => undefined);
+  await expect.poll(() => rowsOf('threads', gone.thread_id)).toBe(0);
+  await expect(client.threads.get(gone.thread_id)).rejects.toThrow('404');
+});
+
+it('are stopped when their client goes, where that is asked for', async () => {
+  const started = async (onDisconnect: 'cancel' | 'continue') => {
+    const leave = new AbortController();
+    let runId = '';
+    const stream = client.runs.stream(null, 'steps', {
+      input: { steps: 1, pauseMs: 1_500 },
+      ...({ onCompletion: 'keep' } as object),
+      onDisconnect,
+      signal: leave.signal,
+      onRunCreated: (run) => {
+        runId = run.run_id;
+      },
+    });
+    for await (const { event } of stream) if (event === 'metadata') break;
+    leave.abort();
+    return runId;
+  };
+  const [cancelled, continued] = [await started('cancel'), await started('continue')];
+  const statusOf = async (runId: string) => {
+    const [row] = await server.database.query<{ status: string }>('SELECT status FROM agents.runs WHERE run_id = $1', [
+      runId,
+    ]);
+    return row!.status;
+  };
+  await expect.poll(() => statusOf(cancelled)).toBe('interrupted');
+  await expect.poll(() => statusOf(continued), { timeout: 5_000 }).toBe('success');
+});
+
+it('come in batches, with the names that the client leaves as they are', async () => {
+  const runs = await client.runs.createBatch([
+    { assistantId: 'steps', input: { steps: 1, text: 'a' }, onCompletion: 'keep' as never, streamMode: 'updates' },
+    { assistantId: 'steps', input: { steps: 1, text: 'b' }, onCompletion: 'keep' as never, ifNotExists: 'create' },
+  ]);
+  expect(runs).toMatchObject([{ kwargs: { stream_mode: ['updates'] } }, { kwargs: { stream_mode: ['values'] } }]);
+  const values = await Promise.all(runs.map((run) => client.runs.join(run.thread_id, run.run_id)));
+  expect(values).toMatchObject([{ log: ['a 1'] }, { log: ['b 1'] }]);
+});
+
+it('have no checkpoints to begin at', async () => {
+  await expect(client.runs.wait(null, 'steps', { checkpointId: randomUUID() })).rejects.toThrow('404');
+});
+
+it('that are resumable can be come back to for two minutes after their end, then go with all that is theirs', async () => {
+  const input = { input: { n: 3 }, stream_mode: 'custom', stream_resumable: true, assistant_id: 'burst' };
+  const first = await server.ask('POST', '/runs/stream', input);
+  const told = await first.text();
+  const path = first.headers.get('location')!.split('?')[0]!;
+  const runId = path.split('/').at(-2)!;
+  const thread = async () => {
+    const [row] = await server.database.query<{ thread_id: string; due: boolean }>(
+      `SELECT thread_id, expires_at BETWEEN now() + interval '100 s' AND now() + interval '120 s' AS due
+       FROM agents.threads JOIN agents.runs USING (organization_id, thread_id) WHERE run_id = $1 AND hidden`,
+      [runId],
+    );
+    return row;
+  };
+  await expect.poll(async () => (await thread())?.due).toBe(true);
+  const frames = (text: string) =>
+    text
+      .replaceAll(/^:.*\r?\n/gm, '')
+      .split(/\r?\n\r?\n/)
+      .filter((frame) => frame.includes('event: '));
+  const [metadata, ...rest] = frames(told);
+  expect(rest).toHaveLength(3);
+  const again = await server.ask('GET', path, undefined, { 'last-event-id': /^id: (.*)$/m.exec(metadata!)![1]! });
+  expect([again.status, frames(await again.text())]).toEqual([200, rest]);
+  const { thread_id: threadId } = (await thread())!;
+  await server.database.execute('UPDATE agents.threads SET expires_at = now() WHERE thread_id = $1', [threadId]);
+  expect(await expireThreads(server.database, server.owner.id)).toBe(1);
+  expect(await Promise.all([rowsOf('runs', threadId), rowsOf('threads', threadId)])).toEqual([0, 0]);
+  expect((await server.ask('GET', path)).status).toBe(404);
+});

@@ -1,0 +1,261 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openTcpProxy } from '../../infra/tcp-proxy.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Streams of runs, through the stock client and, for what it hides, as bytes. */
+
+let server: AgentServerUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  server = await startAgentServer();
+  client = server.client;
+}, 60_000);
+afterAll(() => server?.close());
+
+interface Part {
+  readonly id?: string | undefined;
+  readonly event: string;
+  readonly data: unknown;
+}
+
+async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
+  const parts: Part[] = [];
+  for await (const part of stream) parts.push(part as Part);
+  return parts;
+}
+
+const newThread = async () => (await client.threads.create()).thread_id;
+const names = (parts: readonly Part[]) => parts.map(({ event }) => event);
+const numbers = (parts: readonly Part[]) =>
+  parts.filter(({ event }) => event === 'custom').map(({ data }) => (data as { i: number }).i);
+const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
+const burst = (n: number, pauseMs?: number) => ({
+  input: { n, ...(pauseMs && { pauseMs }) },
+  streamMode: 'custom' as const,
+});
+
+describe('a stream', () => {
+  it('has frames of event, data and id, and says where it is', async () => {
+    const threadId = await newThread();
+    const body = { assistant_id: 'burst', input: { n: 2 }, stream_mode: ['custom', 'values'] };
+    const response = await server.ask('POST', `/threads/${threadId}/runs/stream`, body);
+    expect(response.headers.get('content-type')).toMatch(/^text\/event-stream/);
+    expect(response.headers.get('location')).toBeNull();
+    const [, runId] = /^\/threads\/[^/]+\/runs\/([^/]+)$/.exec(response.headers.get('content-location')!)!;
+    const text = (await response.text()).replaceAll(': heartbeat\n', '');
+    const frames = text.split('\n\n').slice(0, -1);
+    expect(frames[0]).toBe(`event: metadata\ndata: {"run_id":"${runId}","attempt":1}\nid: 1-1`);
+    expect(frames.slice(1).map((frame) => frame.split('\n')[0])).toEqual([
+      'event: values',
+      'event: custom',
+      'event: custom',
+      'event: values',
+    ]);
+    expect(frames.map((frame) => frame.split('\n')[2])).toEqual([1, 2, 3, 4, 5].map((seq) => `id: 1-${seq}`));
+  });
+
+  it('is kept open by comments while nothing happens', async () => {
+    const threadId = await newThread();
+    const body = { assistant_id: 'burst', input: { n: 1, pauseMs: 900 }, stream_mode: 'custom' };
+    const text = await (await server.ask('POST', `/threads/${threadId}/runs/stream`, body)).text();
+    expect(text.match(/^: heartbeat$/gm)!.length).toBeGreaterThanOrEqual(4);
+  });
+
+  it('has the modes that are asked for, and parts of subgraphs under their names', async () => {
+    const threadId = await newThread();
+    const stream = client.runs.stream(threadId, 'parent', {
+      input: {},
+      streamMode: ['updates', 'custom', 'values'],
+      streamSubgraphs: true,
+    });
+    const seen = names(await all(stream));
+    expect(seen[0]).toBe('metadata');
+    expect(seen).toContain('updates');
+    expect(seen.some((name) => /^updates\|child:[0-9a-f-]{36}$/.test(name))).toBe(true);
+    expect(seen.some((name) => /^custom\|child:/.test(name))).toBe(true);
+    const flat = names(
+      await all(client.runs.stream(await newThread(), 'parent', { input: {}, streamMode: 'updates' })),
+    );
+    expect(flat).toEqual(['metadata', 'updates', 'updates']);
+  });
+
+  it('has messages as they grow', async () => {
+    const input = { messages: [{ role: 'user', content: 'hello' }] };
+    const parts = await all(client.runs.stream(await newThread(), 'chat', { input, streamMode: 'messages-tuple' }));
+    const texts = parts
+      .filter(({ event }) => event === 'messages')
+      .map(({ data }) => (data as [{ content: string }])[0].content);
+    expect(texts.length).toBeGreaterThan(3);
+    expect(texts.join('')).toContain('Good day.');
+  });
+
+  it('tells an interrupt and a failure, and ends when the state is stored', async () => {
+    const threadId = await newThread();
+    const parts = await all(client.runs.stream(threadId, 'ask', { input: { question: 'Go?' }, streamMode: 'updates' }));
+    expect(parts.at(-1)).toMatchObject({
+      event: 'updates',
+      data: { __interrupt__: [{ value: { question: 'Go?' } }] },
+    });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'interrupted' });
+    const failed = await all(
+      client.runs.stream(threadId, 'misbehave', { input: { how: 'fail' }, streamMode: 'custom' }),
+    );
+    expect(failed.at(-1)).toMatchObject({
+      event: 'error',
+      data: { error: 'TypeError', message: 'the node failed on purpose' },
+    });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'error' });
+  });
+
+  it('ends without an error when the run is cancelled', async () => {
+    const threadId = await newThread();
+    let runId = '';
+    const stream = client.runs.stream(threadId, 'steps', {
+      input: { steps: 1, pauseMs: 60_000 },
+      streamMode: 'custom',
+      onRunCreated: (run) => {
+        runId = run.run_id;
+      },
+    });
+    const parts: string[] = [];
+    for await (const { event } of stream) {
+      parts.push(event);
+      await client.runs.cancel(threadId, runId);
+    }
+    expect(parts).toEqual(['metadata']);
+    expect((await client.runs.get(threadId, runId)).status).toBe('interrupted');
+  });
+});
+
+describe('joining', () => {
+  it('gives each reader all that comes from then on', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'burst', { ...burst(30, 20), afterSeconds: 0.5 });
+    const joins = [1, 2].map(() => all(client.runs.joinStream(threadId, run.run_id)));
+    for (const parts of await Promise.all(joins)) {
+      expect(names(parts)[0]).toBe('metadata');
+      expect(numbers(parts)).toEqual(upTo(30));
+    }
+    expect(await all(client.runs.joinStream(threadId, run.run_id))).toEqual([]);
+    await expect(all(client.runs.joinStream(threadId, randomUUID()))).rejects.toThrow('404');
+  });
+
+  it('leaves out other modes, by the first part of the name', async () => {
+    const threadId = await newThread();
+    const made = { input: {}, streamMode: ['updates', 'custom'] as ('updates' | 'custom')[], streamSubgraphs: true };
+    const run = await client.runs.create(threadId, 'parent', { ...made, streamResumable: true });
+    const wanted = { streamMode: 'updates' as const, lastEventId: '-1' };
+    const seen = names(await all(client.runs.joinStream(threadId, run.run_id, wanted)));
+    expect(seen.some((name) => name.startsWith('updates|child:'))).toBe(true);
+    expect(seen.filter((name) => name.startsWith('custom'))).toEqual([]);
+    expect(seen[0]).toBe('metadata');
+  });
+
+  it('takes the run with it when the reader goes, where that is asked for', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'steps', { input: { steps: 1, pauseMs: 60_000 } });
+    const leaving = new AbortController();
+    const path = `${server.url}/threads/${threadId}/runs/${run.run_id}/stream?cancel_on_disconnect=1`;
+    await fetch(path, { headers: { 'x-api-key': server.owner.adminKey }, signal: leaving.signal });
+    leaving.abort();
+    await expect.poll(async () => (await client.runs.get(threadId, run.run_id)).status).toBe('interrupted');
+  });
+});
+
+describe('a resumable stream', () => {
+  it('goes on after the event that is named, while it runs and when it has ended', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'burst', { ...burst(40, 15), streamResumable: true });
+    const whole = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+    expect(numbers(whole)).toEqual(upTo(40));
+    for (const from of [0, 17, 40]) {
+      const lastEventId = whole[from]!.id!;
+      const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId }));
+      expect(rest).toEqual(whole.slice(from + 1));
+    }
+    expect(await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-' }))).toEqual(whole);
+    const bad = await server.ask('GET', `/threads/${threadId}/runs/${run.run_id}/stream`, undefined, {
+      'last-event-id': 'nonsense',
+    });
+    expect(bad.status).toBe(422);
+  });
+
+  it('is taken up again by the client when the connection breaks, with each event once', async () => {
+    const { hostname, port } = new URL(server.url);
+    const proxy = await openTcpProxy(hostname, Number(port));
+    try {
+      const apiUrl = `http://127.0.0.1:${proxy.port}`;
+      const through = new Client({ apiUrl, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 0 } });
+      const threadId = await newThread();
+      const parts: Part[] = [];
+      let breaks = 0;
+      for await (const part of through.runs.stream(threadId, 'burst', { ...burst(150, 10), streamResumable: true })) {
+        parts.push(part as Part);
+        if (parts.length === 20) {
+          breaks += 1;
+          proxy.breakAll();
+        }
+      }
+      expect(breaks).toBe(1);
+      expect(proxy.connections()).toBeGreaterThan(1);
+      expect(numbers(parts)).toEqual(upTo(150));
+    } finally {
+      await proxy.close();
+    }
+  });
+
+  it('is had from its beginning by a client that got nothing', async () => {
+    const threadId = await newThread();
+    const body = { assistant_id: 'burst', input: { n: 3 }, stream_mode: 'custom', stream_resumable: true };
+    const response = await server.ask('POST', `/threads/${threadId}/runs/stream`, body);
+    const location = response.headers.get('location')!;
+    expect(location.startsWith(`${response.headers.get('content-location')}/stream`)).toBe(true);
+    const [first, again] = [await response.text(), await (await server.ask('GET', location)).text()];
+    expect(again.replaceAll(': heartbeat\n', '')).toBe(first.replaceAll(': heartbeat\n', ''));
+  });
+});
+
+describe('the stream of a thread', () => {
+  it('goes over its runs, with all that they give or with their beginnings and ends', async () => {
+    const threadId = await newThread();
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const collect = (streamMode: 'run_modes' | 'lifecycle') => {
+      const parts: Part[] = [];
+      const ended = (async () => {
+        for await (const part of client.threads.joinStream(threadId, { streamMode, signal })) parts.push(part as Part);
+      })().catch(() => undefined);
+      return { parts, ended };
+    };
+    const [everything, lifecycle] = [collect('run_modes'), collect('lifecycle')];
+    // Until both are attached they see nothing of the runs.
+    const runIds: string[] = [];
+    const ends = (parts: readonly Part[]) =>
+      parts.filter(({ data }) => (data as { status?: string }).status === 'run_done').length;
+    await expect
+      .poll(
+        async () => {
+          if (runIds.length < 2 || ends(lifecycle.parts) === 0 || ends(everything.parts) === 0) {
+            const run = await client.runs.create(threadId, 'burst', burst(2));
+            runIds.push(run.run_id);
+            await client.runs.join(threadId, run.run_id);
+          }
+          return Math.min(ends(everything.parts), ends(lifecycle.parts));
+        },
+        { timeout: 10_000 },
+      )
+      .toBeGreaterThanOrEqual(2);
+    leaving.abort();
+    await Promise.all([everything.ended, lifecycle.ended]);
+    expect(new Set(names(lifecycle.parts))).toEqual(new Set(['metadata']));
+    expect(names(everything.parts).slice(-4)).toEqual(['metadata', 'custom', 'custom', 'metadata']);
+    expect(lifecycle.parts.at(-1)!.data).toEqual({ status: 'run_done', run_id: runIds.at(-1) });
+    const ids = everything.parts.map(({ id }) => Number(id));
+    expect(ids).toEqual([...ids].sort((a, b) => a - b));
+    expect((await server.ask('GET', `/threads/${randomUUID()}/stream`)).status).toBe(404);
+    expect((await server.ask('GET', `/threads/${threadId}/stream?stream_mode=state_update`)).status).toBe(422);
+  });
+});

@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+let agent: AgentServerUnderTest;
+beforeAll(async () => {
+  agent = await startAgentServer({ project: 'faulty' });
+}, 120_000);
+afterAll(() => agent.close());
+
+it('says that it lives to everybody, and whether its database does', async () => {
+  for (const path of ['/ok', '/ok?check_db=1', '/ok/']) {
+    const answer = await fetch(`${agent.url}${path}`);
+    expect([answer.status, await answer.json()]).toEqual([200, { ok: true }]);
+  }
+});
+
+it('says what it can, and what is wrong with graphs that cannot be used', async () => {
+  const info = (await (await agent.ask('GET', '/info')).json()) as {
+    metadata: { graphs: Record<string, { fault: string }> };
+  };
+  expect(info).toMatchObject({ context: 'js', version: expect.any(String), flags: { assistants: true } });
+  expect(info.metadata.graphs.good).toEqual({ fault: null });
+  expect(info.metadata.graphs.missing?.fault).toEqual(expect.any(String));
+  const answer = await agent.ask('GET', '/assistants/missing/schemas');
+  expect([answer.status, await answer.json()]).toMatchObject([422, { code: 'GRAPH_UNUSABLE' }]);
+});
+
+it('tells metrics in either form', async () => {
+  const text = await fetch(`${agent.url}/metrics`);
+  expect(text.headers.get('content-type')).toContain('text/plain');
+  expect(await text.text()).toContain('runlake_http_request_duration_seconds');
+  const json = await fetch(`${agent.url}/metrics?format=json`);
+  expect(json.headers.get('content-type')).toContain('application/json');
+  expect(await json.json()).toContainEqual(expect.objectContaining({ name: 'runlake_http_request_duration_seconds' }));
+  expect((await fetch(`${agent.url}/metrics?format=xml`)).status).toBe(422);
+});
+
+it('describes itself', async () => {
+  const description = (await (await fetch(`${agent.url}/openapi.json`)).json()) as { info: object; paths: object };
+  expect(description.info).toMatchObject({ title: 'Runlake agent server' });
+  expect(Object.keys(description.paths)).toContain('/threads/{thread_id}/state');
+  expect((await fetch(`${agent.url}/docs`)).status).toBe(200);
+});
+
+it('forgets everything only where that is allowed', async () => {
+  const { client, services } = agent;
+  const { thread_id: id } = await client.threads.create();
+  const { assistant_id: assistantId } = await client.assistants.create({ graphId: 'good' });
+  const answer = await agent.ask('POST', '/internal/truncate', { threads: true, runs: true, assistants: true });
+  expect(answer.status).toBe(204);
+  for (const path of [`/threads/${id}`, `/assistants/${assistantId}`]) {
+    expect((await agent.ask('GET', path)).status).toBe(404);
+  }
+  expect(await client.assistants.get('good')).toMatchObject({ graph_id: 'good' });
+
+  const { config } = services.agents;
+  Object.assign(config, { agentsAllowTruncate: false });
+  expect((await agent.ask('POST', '/internal/truncate', {})).status).toBe(404);
+});
+
+it('takes large bodies up to its own limit, and names it', async () => {
+  const most = agent.services.agents.config.agentsMaxBodyBytes;
+  const body = (bytes: number) => ({ metadata: {}, filler: 'x'.repeat(bytes) });
+  expect((await agent.ask('POST', '/threads/count', body(10_000_000))).status).toBe(200);
+  const answer = await agent.ask('POST', '/threads/count', body(most));
+  expect([answer.status, await answer.text()]).toEqual([413, expect.stringContaining('RUNLAKE_AGENTS_MAX_BODY_BYTES')]);
+});

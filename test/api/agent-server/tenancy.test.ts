@@ -1,0 +1,321 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { Ends } from '../../../api/command-line/ends.ts';
+import { openEventLog } from '../../../api/command-line/open-event-log.ts';
+import { buildServer } from '../../../api/server/build-server.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createAssistant } from '../../../pipelines/agents/assistants/create-assistant.ts';
+import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/ensure-system-assistants.ts';
+import { createCron } from '../../../pipelines/agents/crons/create-cron.ts';
+import { createRun } from '../../../pipelines/agents/runs/create-run.ts';
+import { putItems } from '../../../pipelines/agents/store/put-items.ts';
+import { openStreamHub } from '../../../pipelines/agents/streams/stream-hub.ts';
+import { createThread } from '../../../pipelines/agents/threads/create-thread.ts';
+import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { watchErrors } from '../declared-errors.ts';
+import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
+
+/**
+ * Nobody reaches what belongs to another organisation, on any operation of the agent server.
+ *
+ * Zebra's assistants and threads stand in the same tables, and all of them carry the word `okapi`. The deployment is that of the
+ * stranger. Zebra's key is turned away by every operation; the stranger's own key asks for zebra's ids on every operation, and no
+ * answer may hold the word, and at the end zebra has what it had.
+ */
+interface Victim {
+  readonly threadId: string;
+  readonly assistantId: string;
+  readonly runId: string;
+  readonly cronId: string;
+}
+
+interface Attempt {
+  readonly url: string;
+  readonly payload?: object;
+  /** What the stranger may be answered. */
+  readonly answers: readonly number[];
+}
+
+const gone = [404];
+const own = [200];
+/** Zebra has one of that name. */
+const item = { namespace: ['animals'], key: 'striped' };
+/** On a thread of zebra's, with a graph that the stranger may run. */
+const ownGraph = { assistant_id: 'echo', input: {} };
+const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {} });
+
+/** One entry an operation that needs a key. An operation without one fails the test. */
+const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
+  getAgentInfo: () => ({ url: '/info', answers: own }),
+  truncate: () => ({ url: '/internal/truncate', payload: { threads: true, assistants: true }, answers: [204] }),
+  createAssistant: ({ assistantId }) => ({
+    url: '/assistants',
+    payload: { assistant_id: assistantId, graph_id: 'echo', if_exists: 'do_nothing' },
+    answers: own,
+  }),
+  searchAssistants: () => ({ url: '/assistants/search', payload: { metadata: { animal: 'okapi' } }, answers: own }),
+  countAssistants: () => ({ url: '/assistants/count', payload: {}, answers: own }),
+  getAssistant: ({ assistantId }) => ({ url: `/assistants/${assistantId}`, answers: gone }),
+  updateAssistant: ({ assistantId }) => ({
+    url: `/assistants/${assistantId}`,
+    payload: { name: 'stolen' },
+    answers: gone,
+  }),
+  deleteAssistant: ({ assistantId }) => ({ url: `/assistants/${assistantId}?delete_threads=true`, answers: gone }),
+  getAssistantGraph: ({ assistantId }) => ({ url: `/assistants/${assistantId}/graph`, answers: gone }),
+  getAssistantSchemas: ({ assistantId }) => ({ url: `/assistants/${assistantId}/schemas`, answers: gone }),
+  getAssistantSubgraphs: ({ assistantId }) => ({ url: `/assistants/${assistantId}/subgraphs`, answers: gone }),
+  getAssistantSubgraph: ({ assistantId }) => ({ url: `/assistants/${assistantId}/subgraphs/child`, answers: gone }),
+  listAssistantVersions: ({ assistantId }) => ({
+    url: `/assistants/${assistantId}/versions`,
+    payload: {},
+    answers: gone,
+  }),
+  setAssistantVersion: ({ assistantId }) => ({
+    url: `/assistants/${assistantId}/latest`,
+    payload: { version: 1 },
+    answers: gone,
+  }),
+  createThread: ({ threadId }) => ({
+    url: '/threads',
+    payload: { thread_id: threadId, if_exists: 'do_nothing' },
+    answers: own,
+  }),
+  searchThreads: ({ threadId }) => ({ url: '/threads/search', payload: { ids: [threadId] }, answers: own }),
+  countThreads: () => ({ url: '/threads/count', payload: {}, answers: own }),
+  pruneThreads: ({ threadId }) => ({ url: '/threads/prune', payload: { thread_ids: [threadId] }, answers: own }),
+  getThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: gone }),
+  updateThread: ({ threadId }) => ({ url: `/threads/${threadId}`, payload: { metadata: { a: 1 } }, answers: gone }),
+  deleteThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: gone }),
+  copyThread: ({ threadId }) => ({ url: `/threads/${threadId}/copy`, answers: gone }),
+  getThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, answers: gone }),
+  getThreadStateAt: ({ threadId }) => ({ url: `/threads/${threadId}/state/1ef`, answers: gone }),
+  getThreadStateOf: ({ threadId }) => ({
+    url: `/threads/${threadId}/state/checkpoint`,
+    payload: { checkpoint: { thread_id: threadId, checkpoint_id: '1ef' } },
+    answers: gone,
+  }),
+  updateThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, payload: { values: {} }, answers: gone }),
+  patchThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, payload: { metadata: {} }, answers: gone }),
+  getThreadHistory: ({ threadId }) => ({ url: `/threads/${threadId}/history`, answers: gone }),
+  searchThreadHistory: ({ threadId }) => ({ url: `/threads/${threadId}/history`, payload: {}, answers: gone }),
+  createCron: ({ assistantId }) => ({
+    url: '/runs/crons',
+    payload: { assistant_id: assistantId, schedule: '0 0 1 1 *' },
+    answers: gone,
+  }),
+  createThreadCron: ({ threadId, assistantId }) => ({
+    url: `/threads/${threadId}/runs/crons`,
+    payload: { assistant_id: assistantId, schedule: '0 0 1 1 *' },
+    answers: gone,
+  }),
+  searchCrons: ({ threadId }) => ({ url: '/runs/crons/search', payload: { thread_id: threadId }, answers: own }),
+  countCrons: ({ assistantId }) => ({ url: '/runs/crons/count', payload: { assistant_id: assistantId }, answers: own }),
+  getCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: gone }),
+  updateCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, payload: { enabled: false }, answers: gone }),
+  deleteCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: gone }),
+  streamThread: ({ threadId }) => ({ url: `/threads/${threadId}/stream`, answers: gone }),
+  createRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, payload: ownGraph, answers: gone }),
+  streamRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/stream`, payload: ownGraph, answers: gone }),
+  waitForRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/wait`, payload: ownGraph, answers: gone }),
+  listRuns: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, answers: gone }),
+  getAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: gone }),
+  deleteAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: gone }),
+  cancelAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/cancel`, answers: gone }),
+  joinRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/join`, answers: gone }),
+  joinRunStream: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}/stream`, answers: gone }),
+  createStatelessRun: (victim) => ({ url: '/runs', payload: run(victim), answers: gone }),
+  streamStatelessRun: (victim) => ({ url: '/runs/stream', payload: run(victim), answers: gone }),
+  waitForStatelessRun: (victim) => ({ url: '/runs/wait', payload: run(victim), answers: gone }),
+  joinStatelessRunStream: ({ runId }) => ({ url: `/runs/${runId}/stream`, answers: gone }),
+  createRunBatch: (victim) => ({ url: '/runs/batch', payload: [run(victim)], answers: gone }),
+  cancelAgentRuns: ({ threadId, runId }) => ({
+    url: '/runs/cancel',
+    payload: { thread_id: threadId, run_ids: [runId] },
+    answers: [204, 404],
+  }),
+  // Other tests of them: protocol.test.ts. What they answer goes by 200, or does not end.
+  postThreadCommand: ({ threadId }) => ({
+    url: `/threads/${threadId}/commands`,
+    payload: { id: 1, method: 'state.get' },
+    answers: own,
+  }),
+  streamThreadEvents: ({ threadId }) => ({
+    url: `/threads/${threadId}/stream/events`,
+    payload: { channels: ['nonsense'] },
+    answers: [422],
+  }),
+  openThreadSocket: ({ threadId }) => ({ url: `/threads/${threadId}/stream/events`, answers: [426] }),
+  putStoreItem: () => ({ url: '/store/items', payload: { ...item, value: { stolen: true } }, answers: [204] }),
+  getStoreItem: () => ({ url: '/store/items?namespace=animals&key=striped', answers: own }),
+  deleteStoreItem: () => ({ url: '/store/items', payload: item, answers: [204] }),
+  searchStoreItems: () => ({ url: '/store/items/search', payload: { namespace_prefix: [] }, answers: own }),
+  listStoreNamespaces: () => ({ url: '/store/namespaces', payload: {}, answers: own }),
+  // Without `Accept` it is refused before it is read; mcp.test.ts asks for tools of others.
+  postMcp: () => ({ url: '/mcp', payload: { jsonrpc: '2.0', id: 1, method: 'tools/list' }, answers: [406] }),
+  deleteMcp: () => ({ url: '/mcp', answers: gone }),
+  postA2a: ({ assistantId, threadId, runId }) => ({
+    url: `/a2a/${assistantId}`,
+    payload: { jsonrpc: '2.0', id: 1, method: 'tasks/get', params: { id: runId, contextId: threadId } },
+    answers: gone,
+  }),
+  getAgentCard: ({ assistantId }) => ({
+    url: `/.well-known/agent-card.json?assistant_id=${assistantId}`,
+    answers: gone,
+  }),
+};
+
+let server: FastifyInstance;
+let zebra: OrganizationUnderTest;
+let stranger: OrganizationUnderTest;
+let victim: Victim;
+let powerless: Readonly<Record<'agents:read' | 'agents:run', string>>;
+let victimNow: () => Promise<unknown>;
+let before: unknown;
+/** Under the same ids it may have made its own, which the next attempt is not to find. */
+let forgetStranger: () => Promise<unknown>;
+let close: () => Promise<void>;
+
+beforeAll(async () => {
+  const stores = await freshStores();
+  const { database } = stores;
+  zebra = await addOrganization(database, 'zebra');
+  stranger = await addOrganization(database, 'stranger');
+  const metadata = { animal: 'okapi' };
+  const zoo = [{ namespace: ['zoo'], key: 'animal', value: metadata }];
+  await putItems(stores.database, zebra.id, { refreshOnRead: true }, zoo);
+  const assistant = await createAssistant(database, zebra.id, {
+    graphId: 'echo',
+    name: 'okapi',
+    metadata,
+    ifExists: 'raise',
+  });
+  const thread = await createThread(database, zebra.id, {
+    metadata: { ...metadata, graph_id: 'echo' },
+    ifExists: 'raise',
+  });
+  const { run_id: runId } = await createRun(database, zebra.id, {
+    assistant,
+    threadId: thread.thread_id,
+    ifNotExists: 'reject',
+    kwargs: {
+      input: { animal: 'okapi' },
+      config: {},
+      stream_mode: ['values'],
+      subgraphs: false,
+      resumable: false,
+      durability: 'async',
+      temporary: false,
+    },
+    metadata,
+    multitaskStrategy: 'enqueue',
+    afterSeconds: 0,
+    temporary: false,
+  });
+  const cron = await createCron(
+    database,
+    zebra.id,
+    {
+      assistant_id: assistant.assistant_id,
+      thread_id: thread.thread_id,
+      schedule: '0 0 1 1 *',
+      timezone: null,
+      end_time: null,
+      on_run_completed: null,
+      enabled: true,
+      payload: {},
+      metadata,
+      user_id: null,
+    },
+    { maxCrons: 1, nowMs: Date.now() },
+  );
+  victim = { threadId: thread.thread_id, assistantId: assistant.assistant_id, runId, cronId: cron.cron_id };
+  await database.execute(
+    'INSERT INTO agents.store_items (organization_id, namespace, key, value, searchable) VALUES ($1, $2, $3, $4, $5)',
+    [zebra.id, item.namespace, item.key, metadata, metadata],
+  );
+  victimNow = () =>
+    Promise.all(
+      ['assistants', 'threads', 'runs', 'crons', 'store_items'].map((table) =>
+        database.query(`SELECT * FROM agents.${table} WHERE organization_id = $1`, [zebra.id]),
+      ),
+    );
+  before = await victimNow();
+  forgetStranger = () =>
+    Promise.all(
+      ['threads', 'assistants'].map((table) =>
+        database.execute(
+          `DELETE FROM agents.${table} WHERE organization_id = $1 AND NOT metadata @> '{"created_by": "system"}'`,
+          [stranger.id],
+        ),
+      ),
+    );
+  await ensureSystemAssistants(database, stranger.id, [{ graphId: 'echo', name: 'echo', description: null }]);
+  const keyOf = (permission: string) =>
+    addKey({ database, organizationId: stranger.id, userId: stranger.userId, permissions: [permission] });
+  powerless = { 'agents:read': await keyOf('agents:run'), 'agents:run': await keyOf('agents:read') };
+
+  const errors = watchErrors(agentOperations);
+  const { config } = loadConfig({ ...stores.environment, RUNLAKE_AGENTS_ALLOW_TRUNCATE: 'true' });
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+  const { log } = await openEventLog({ config, logger: errors.logger, stores }, ends);
+  const hub = await openStreamHub({ log, warehouse: stores.warehouse });
+  ends.add('stream hub', () => hub.close());
+  const authenticator = createAuthenticator({ database, logger: errors.logger });
+  const graphs = { echo: { name: 'echo', description: null } };
+  const agents = { organizationId: stranger.id, config, database, hub, graphs, wake: () => undefined };
+  const services = { authenticator, agents } as unknown as AgentServices;
+  const form = agentApi(config, stranger.id);
+  server = await buildServer({ config, services, logger: errors.logger, operations: agentOperations, form });
+  close = async () => {
+    await server.close();
+    await authenticator.close();
+    await ends.run(errors.logger);
+    errors.check();
+  };
+});
+afterAll(() => close());
+
+const table = agentOperations
+  .filter(({ access }) => !('public' in access))
+  .map((operation) => [operation.operationId, operation] as const);
+
+it('tries every operation that needs a key, and no other', () => {
+  expect(Object.keys(attempts).sort()).toEqual(table.map(([id]) => id).sort());
+});
+
+describe.each(table)('%s', (id, { method, access }) => {
+  const ask = (key: string) => {
+    const attempt = attempts[id];
+    if (attempt === undefined) throw new Error(`no attempt at ${id}`);
+    const { url, payload } = attempt(victim);
+    return server.inject({ method, url, headers: { 'x-api-key': key }, ...(payload && { payload }) });
+  };
+
+  it('asks for a key that is valid, and for one of its organisation', async () => {
+    expect((await ask('rlk_wrong')).statusCode).toBe(401);
+    for (const key of [zebra.adminKey, ...zebra.workspaceKeys]) {
+      const answer = await ask(key);
+      expect([answer.statusCode, answer.json().code]).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
+    }
+  });
+
+  it('asks for its permission', async () => {
+    if ('public' in access) return;
+    const answer = await ask(powerless[access.permission as 'agents:read' | 'agents:run']);
+    expect([answer.statusCode, answer.json().code]).toEqual([403, 'FORBIDDEN']);
+  });
+
+  it('tells and changes nothing of another organisation', async () => {
+    const { statusCode, body } = await ask(stranger.adminKey);
+    expect(attempts[id]?.(victim).answers).toContain(statusCode);
+    expect(body).not.toContain('okapi');
+    expect(await victimNow()).toEqual(before);
+    await forgetStranger();
+  });
+});

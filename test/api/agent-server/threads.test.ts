@@ -1,0 +1,246 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+let agent: AgentServerUnderTest;
+let threads: AgentServerUnderTest['client']['threads'];
+beforeAll(async () => {
+  agent = await startAgentServer();
+  ({ threads } = agent.client);
+}, 120_000);
+afterAll(() => agent.close());
+
+const statusOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => 'none',
+    (error: { status?: number }) => error.status,
+  );
+const nobody = randomUUID();
+
+/** A thread whose state two nodes seem to have made. */
+const started = (metadata: object = {}) =>
+  threads.create({
+    graphId: 'steps',
+    metadata: { ...metadata },
+    supersteps: [
+      { updates: [{ values: { text: 'a', steps: 3 }, asNode: '__input__' }] },
+      { updates: [{ values: { count: 1, log: ['a 1'] }, asNode: 'step' }] },
+    ],
+  });
+
+describe('threads', () => {
+  it('are made, changed and deleted', async () => {
+    const threadId = randomUUID();
+    const made = await threads.create({ threadId, metadata: { a: 1, b: { c: 2 } } });
+    expect(made).toMatchObject({
+      thread_id: threadId,
+      status: 'idle',
+      metadata: { a: 1, b: { c: 2 } },
+      interrupts: {},
+    });
+    expect(made).not.toHaveProperty('ttl');
+    for (const name of ['created_at', 'updated_at', 'state_updated_at'] as const) {
+      expect(new Date(String(made[name])).getTime()).toBeGreaterThan(Date.now() - 60_000);
+    }
+    expect(await threads.get(threadId)).toEqual(made);
+    expect((await threads.update(threadId, { metadata: { b: 3 } })).metadata).toEqual({ a: 1, b: 3 });
+    await threads.patchState(threadId, { d: 4 });
+    expect((await threads.get(threadId)).metadata).toEqual({ a: 1, b: 3, d: 4 });
+    expect(await threads.update(threadId, { metadata: { e: 5 }, returnMinimal: true })).toBeUndefined();
+
+    const again = await agent.ask('DELETE', `/threads/${threadId}`);
+    expect([again.status, await again.text()]).toEqual([204, '']);
+    expect(await statusOf(threads.get(threadId))).toBe(404);
+  });
+
+  it('of one id are made once, in large letters or in small ones', async () => {
+    const { thread_id: threadId } = await threads.create({ metadata: { first: true } });
+    expect(await statusOf(threads.create({ threadId: threadId.toUpperCase() }))).toBe(409);
+    const same = await threads.create({ threadId, metadata: { first: false }, ifExists: 'do_nothing' });
+    expect(same.metadata).toEqual({ first: true });
+    expect(await threads.get(threadId.toUpperCase())).toMatchObject({ thread_id: threadId });
+  });
+
+  it('tell how long they are kept to those who ask', async () => {
+    const { thread_id: id } = await threads.create({ ttl: 30 });
+    const { ttl } = (await threads.get(id, { include: ['ttl'] })) as unknown as { ttl: Record<string, unknown> };
+    expect(ttl).toMatchObject({ strategy: 'delete', ttl_minutes: 30 });
+    expect(new Date(String(ttl.expires_at)).getTime()).toBeGreaterThan(Date.now() + 29 * 60_000);
+    await threads.update(id, { ttl: { ttl: 60, strategy: 'keep_latest' as never } });
+    const answer = await agent.ask('GET', `/threads/${id}?include=ttl`);
+    expect(await answer.json()).toMatchObject({ ttl: { strategy: 'keep_latest', ttl_minutes: 60 } });
+  });
+
+  it('are searched by metadata, state, status and id, page by page, and counted', async () => {
+    const group = randomUUID();
+    const [a, b] = [await started({ group }), await threads.create({ metadata: { group, more: { x: [1, 2] } } })];
+    const idsOf = async (query: object) =>
+      (await threads.search({ ...query, sortOrder: 'asc' })).map(({ thread_id: id }) => id);
+    expect(await idsOf({ metadata: { group } })).toEqual([a.thread_id, b.thread_id]);
+    expect(await idsOf({ metadata: { group, more: { x: [2] } } })).toEqual([b.thread_id]);
+    expect(await idsOf({ metadata: { group }, values: { log: ['a 1'] } })).toEqual([a.thread_id]);
+    expect(await idsOf({ metadata: { group }, status: 'interrupted' })).toEqual([a.thread_id]);
+    expect(await idsOf({ ids: [b.thread_id, nobody] })).toEqual([b.thread_id]);
+    expect(await threads.count({ metadata: { group }, status: 'idle' })).toBe(1);
+
+    const page = await agent.ask('POST', '/threads/search', { metadata: { group }, limit: 1 });
+    expect([page.headers.get('x-pagination-total'), page.headers.get('x-pagination-next')]).toEqual(['2', '1']);
+    const last = await agent.ask('POST', '/threads/search', { metadata: { group }, limit: 1, offset: 1 });
+    expect(last.headers.get('x-pagination-next')).toBeNull();
+
+    const [picked] = await threads.search({
+      ids: [a.thread_id],
+      select: ['thread_id'],
+      extract: { last: 'values.log[-1]', step: 'values.count', group: 'metadata.group', none: 'values.none[3].x' },
+    });
+    expect(picked).toEqual({
+      thread_id: a.thread_id,
+      extracted: { last: 'a 1', step: 1, group, none: null },
+    });
+  });
+
+  it('are copied with their history, and go their own ways from then on', async () => {
+    const { thread_id: id } = await started({ kept: true });
+    const copy = await threads.copy(id);
+    expect(copy.thread_id).not.toBe(id);
+    expect(copy.metadata).toMatchObject({ kept: true, graph_id: 'steps' });
+    expect(await threads.getHistory(copy.thread_id)).toHaveLength((await threads.getHistory(id)).length);
+    await threads.updateState(copy.thread_id, { values: { log: ['copy'] }, asNode: 'step' });
+    expect((await threads.getState<{ log: string[] }>(copy.thread_id)).values.log).toEqual(['a 1', 'copy']);
+    expect((await threads.getState<{ log: string[] }>(id)).values.log).toEqual(['a 1']);
+  });
+
+  it('are pruned: as a whole, or to their latest state', async () => {
+    const [a, b] = [await started(), await started()];
+    expect(await threads.prune([a.thread_id, nobody])).toEqual({ pruned_count: 1 });
+    expect(await statusOf(threads.get(a.thread_id))).toBe(404);
+    const latest = await threads.getState(b.thread_id);
+    expect(await threads.prune([b.thread_id], { strategy: 'keep_latest' })).toEqual({ pruned_count: 1 });
+    expect(await threads.getHistory(b.thread_id)).toHaveLength(1);
+    expect((await threads.getState(b.thread_id)).values).toEqual(latest.values);
+  });
+});
+
+describe('the state of a thread', () => {
+  it('is empty before anything ran', async () => {
+    const { thread_id: id } = await threads.create();
+    expect(await threads.getState(id)).toMatchObject({ values: {}, next: [], tasks: [], checkpoint: null });
+    expect(await threads.getHistory(id)).toEqual([]);
+    const updated = await agent.ask('POST', `/threads/${id}/state`, { values: {} });
+    expect([updated.status, await updated.json()]).toMatchObject([400, { code: 'THREAD_WITHOUT_GRAPH' }]);
+    const { thread_id: fresh } = await threads.create({ graphId: 'steps' });
+    expect(await threads.getState(fresh)).toMatchObject({ next: [], tasks: [], checkpoint: null });
+  });
+
+  it('is read at its head and at each checkpoint, by either form', async () => {
+    const { thread_id: id } = await started();
+    const head = await threads.getState(id);
+    expect(head).toMatchObject({ values: { count: 1, log: ['a 1'] }, next: ['step'] });
+    expect(head.checkpoint).toMatchObject({ thread_id: id, checkpoint_id: expect.any(String) });
+    const history = await threads.getHistory(id);
+    expect(history[0]).toEqual(head);
+    expect(history.at(-1)?.values).not.toHaveProperty('count', 1);
+    const [, older] = history;
+    const at = older?.checkpoint as { checkpoint_id: string; thread_id: string; checkpoint_ns: string };
+    expect(await threads.getState(id, at.checkpoint_id)).toEqual(older);
+    expect(await threads.getState(id, at as never)).toEqual(older);
+    expect(await threads.getState(id, undefined, { subgraphs: true })).toEqual(head);
+    for (const missing of ['1ef4f797-8335-6428-8001-8a1503f9b875', 'none']) {
+      expect(await statusOf(threads.getState(id, missing))).toBe(404);
+    }
+  });
+
+  it('has a history with a limit, and a place from which it goes back, in every form that clients send', async () => {
+    const { thread_id: id } = await started();
+    const all = await threads.getHistory(id);
+    expect(all.length).toBeGreaterThanOrEqual(2);
+    const newest = all[0]?.checkpoint as { checkpoint_id: string };
+    const rest = all.slice(1);
+    expect(await threads.getHistory(id, { limit: 1 })).toEqual(all.slice(0, 1));
+    for (const before of [newest.checkpoint_id, newest, { configurable: newest }]) {
+      expect(await threads.getHistory(id, { before: before as never })).toEqual(rest);
+      const text = typeof before === 'string' ? before : JSON.stringify(before);
+      const answer = await agent.ask('GET', `/threads/${id}/history?limit=10&before=${encodeURIComponent(text)}`);
+      expect(await answer.json()).toEqual(rest);
+    }
+    expect(await threads.getHistory(id, { metadata: { source: 'none' } })).toEqual([]);
+  });
+
+  it('is written as a node, on the head or on an older checkpoint, and shows in the thread', async () => {
+    const { thread_id: id } = await started();
+    const [, older] = await threads.getHistory(id);
+    const { checkpoint } = (await threads.updateState(id, {
+      values: { count: 2, log: ['by hand'] },
+      asNode: 'step',
+    })) as unknown as { checkpoint: { thread_id: string; checkpoint_id: string } };
+    expect(checkpoint.thread_id).toBe(id);
+    const head = await threads.getState<{ log: string[] }>(id);
+    expect(head.checkpoint?.checkpoint_id).toBe(checkpoint.checkpoint_id);
+    expect(head.values.log).toEqual(['a 1', 'by hand']);
+    expect(await threads.get(id)).toMatchObject({ status: 'interrupted', values: { log: ['a 1', 'by hand'] } });
+
+    await threads.updateState(id, {
+      values: { count: 1, log: ['branch'] },
+      asNode: 'step',
+      checkpointId: older?.checkpoint?.checkpoint_id as string,
+    });
+    expect((await threads.getState<{ log: string[] }>(id)).values.log).toEqual(['branch']);
+    const unknown = await agent.ask('POST', `/threads/${id}/state`, { values: {}, as_node: 'nobody' });
+    expect([unknown.status, await unknown.json()]).toMatchObject([422, { code: 'STATE_UPDATE_INVALID' }]);
+  });
+
+  it('is not made by halves: a thread whose first state is refused is not there', async () => {
+    const threadId = randomUUID();
+    const supersteps = [{ updates: [{ values: {}, as_node: 'nobody' }] }];
+    const body = { thread_id: threadId, metadata: { graph_id: 'steps' }, supersteps };
+    expect((await agent.ask('POST', '/threads', body)).status).toBe(422);
+    expect(await statusOf(threads.get(threadId))).toBe(404);
+    expect((await agent.ask('POST', '/threads', { thread_id: threadId, supersteps })).status).toBe(400);
+    expect(await statusOf(threads.get(threadId))).toBe(404);
+  });
+
+  it('of a thread under way is not written, and of one that ran is read', async () => {
+    const { thread_id: id } = await threads.create();
+    const run = await agent.client.runs.create(id, 'steps', { input: { steps: 2, pauseMs: 300 } });
+    await expect.poll(() => threads.get(id).then(({ status }) => status)).toBe('busy');
+    const answer = await agent.ask('POST', `/threads/${id}/state`, { values: {}, as_node: 'step' });
+    expect([answer.status, await answer.json()]).toMatchObject([409, { code: 'THREAD_BUSY' }]);
+    await agent.client.runs.join(id, run.run_id);
+    const state = await threads.getState<{ log: string[] }>(id);
+    expect(state).toMatchObject({ next: [], values: { log: ['step 1', 'step 2'] }, metadata: { run_id: run.run_id } });
+    await expect.poll(() => threads.get(id)).toMatchObject({ status: 'idle', values: state.values });
+  });
+
+  it('tells what it waits for, inside subgraphs too', async () => {
+    const { thread_id: id } = await threads.create();
+    await agent.client.runs.wait(id, 'parent', { input: { ask: true } });
+    const { tasks } = await threads.getState(id, undefined, { subgraphs: true });
+    expect(tasks[0]).toMatchObject({ name: 'child', interrupts: [{ value: 'inside?' }] });
+    expect(tasks[0]?.state).toMatchObject({ next: ['inner'] });
+    const { interrupts } = await threads.get(id);
+    expect(Object.values(interrupts).flat()).toMatchObject([{ value: 'inside?' }]);
+  });
+});
+
+it.each([
+  ['GET', '/threads/no-uuid', undefined, 422, 'INVALID_REQUEST'],
+  ['GET', `/threads/${nobody}`, undefined, 404, 'THREAD_NOT_FOUND'],
+  ['PATCH', `/threads/${nobody}`, { metadata: {} }, 404, 'THREAD_NOT_FOUND'],
+  ['DELETE', `/threads/${nobody}`, undefined, 404, 'THREAD_NOT_FOUND'],
+  ['POST', `/threads/${nobody}/copy`, undefined, 404, 'THREAD_NOT_FOUND'],
+  ['GET', `/threads/${nobody}/state`, undefined, 404, 'THREAD_NOT_FOUND'],
+  ['GET', `/threads/${nobody}/history`, undefined, 404, 'THREAD_NOT_FOUND'],
+  ['POST', `/threads/${nobody}/history`, {}, 404, 'THREAD_NOT_FOUND'],
+  ['POST', `/threads/${nobody}/history`, { limit: 0 }, 422, 'INVALID_REQUEST'],
+  ['GET', `/threads/${nobody}/history?before=%7Bx`, undefined, 422, 'INVALID_REQUEST'],
+  ['POST', `/threads/${nobody}/state`, { values: {} }, 404, 'THREAD_NOT_FOUND'],
+  ['POST', '/threads', { thread_id: 'x' }, 422, 'INVALID_REQUEST'],
+  ['POST', '/threads', { ttl: { ttl: -1 } }, 422, 'INVALID_REQUEST'],
+  ['POST', '/threads', { metadata: { a: '\0' } }, 422, 'INVALID_REQUEST'],
+  ['POST', '/threads/search', { status: 'asleep' }, 422, 'INVALID_REQUEST'],
+  ['POST', '/threads/search', { extract: { a: 'secrets.x' } }, 422, 'INVALID_REQUEST'],
+  ['POST', '/threads/prune', { thread_ids: ['x'] }, 422, 'INVALID_REQUEST'],
+] as const)('%s %s %j is %i %s', async (method, path, body, status, code) => {
+  const answer = await agent.ask(method, path, body);
+  expect([answer.status, await answer.json()]).toMatchObject([status, { code, detail: expect.anything() }]);
+});
