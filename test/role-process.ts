@@ -9,7 +9,7 @@ let taken = 0;
 
 /** One role in a process of its own, out of the built code. */
 export interface RoleProcess {
-  /** Where the main API answers, or for `ingest` and `exports` their metrics and readiness. */
+  /** Where the main API answers, or for the other roles their metrics and readiness. */
   readonly url: string;
   readonly pid: number;
   /** What it wrote so far. */
@@ -27,7 +27,7 @@ export function startRole(...options: Parameters<typeof start>): Promise<RolePro
 }
 
 async function start(
-  role: 'all' | 'api' | 'ingest' | 'exports',
+  role: 'all' | 'api' | 'ingest' | 'exports' | 'agents',
   environment: Readonly<Record<string, string>>,
 ): Promise<RoleProcess> {
   const env = {

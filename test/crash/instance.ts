@@ -9,10 +9,13 @@ import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 export const deadlineMs = 60_000;
 
 /** One for all tests of a file, each of which looks at what came since it began. A test that failed may have left it killed. */
-export function shareInstance(take: (instance: Instance) => void): void {
+export function shareInstance(
+  take: (instance: Instance) => void,
+  environment?: () => Promise<Readonly<Record<string, string>>>,
+): void {
   let shared: Instance | undefined;
   beforeAll(async () => {
-    shared = await Instance.open();
+    shared = await Instance.open(await environment?.());
     take(shared);
   });
   beforeEach(() => shared?.ensureUp());
@@ -35,8 +38,8 @@ export class Instance {
   }
 
   /** For whoever removes it. */
-  static async open(): Promise<Instance> {
-    return new Instance(await startRunlake());
+  static async open(environment: Readonly<Record<string, string>> = {}): Promise<Instance> {
+    return new Instance(await startRunlake({ environment }));
   }
 
   remove(): Promise<void> {

@@ -56,6 +56,7 @@ describe('the demo', () => {
       expect(said.output).toMatch(new RegExp(`✓ by ${what}: all \\d+ figures equal`));
     expect(said.output).toMatch(/^ {2}project +runs +traces +failed +tokens +cost +seconds$/m);
     expect(said.output).toMatch(/✓ in the Parquet files, value by value: all \d+ rows equal/);
+    expect(said.output).toContain('✓ resumed where it stood; 2 runs of the graph in the usage, project trip');
     expect(said.output).not.toMatch(/✗ (by|in)|warn/i);
     const csv = readFileSync(join(folder, 'demo-usage.csv'), 'utf8');
     expect(csv).toMatch(/^Time Bucket Start,.*,Traces\r\n/);

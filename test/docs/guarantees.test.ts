@@ -1,10 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { agentRows } from '../../docs/pages/agent-crash-table.ts';
 import { embeddedRows, exportRows, serverRows, stepRows } from '../../docs/pages/crash-table.ts';
 
 const root = new URL('../../', import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
-const proofs = [...stepRows, ...serverRows, ...embeddedRows, ...exportRows].flatMap((row) => row.proofs);
+const proofs = [...stepRows, ...serverRows, ...embeddedRows, ...exportRows, ...agentRows].flatMap((row) => row.proofs);
 
 /** Titles of the tests in a file; of a test over a table whose title is its rows' names, those names. */
 function testsOf(file: string): string[] {

@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { operations } from '../../api/main/operations.ts';
+import { agentApi } from '../../api/agent-server/agent-api.ts';
+import { agentOperations } from '../../api/agent-server/operations.ts';
+import { operations as mainOperations } from '../../api/main/operations.ts';
+import { mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import { errorsOf, errorsOfAnyRequest } from '../../api/server/operation-errors.ts';
 import type { Services } from '../../api/server/services.ts';
@@ -24,14 +27,22 @@ interface DescribedOperation {
   readonly responses: Readonly<Record<string, { readonly description: string }>>;
 }
 
+const { config } = loadConfig({});
+const apis = [
+  ['main API', { operations: mainOperations, form: mainApi(config) }],
+  ['agent server', { operations: agentOperations, form: agentApi(config, '') }],
+] as const;
+
 let pages: readonly Page[];
-let description: Description;
+const descriptions = new Map<string, Description>();
 
 beforeAll(async () => {
   const logger = createLogger('silent', 'test');
-  const server = await buildServer({ config: loadConfig({}).config, services: {} as Services, logger, operations });
-  description = (await server.inject('/openapi.json')).json();
-  await server.close();
+  for (const [name, { operations, form }] of apis) {
+    const server = await buildServer({ config, services: {} as Services, logger, operations, form });
+    descriptions.set(name, (await server.inject('/openapi.json')).json());
+    await server.close();
+  }
   pages = await referencePages();
 }, 30_000);
 afterAll(() => {
@@ -74,7 +85,10 @@ describe('the pages of docs/reference', () => {
   it('list every error, setting, operation and permission, and nothing else', () => {
     expect(sorted(firstCells('errors.md'))).toEqual(sorted(Object.keys(catalogue)));
     expect(firstCells('configuration.md')).toEqual(Object.values(settings).map(({ variable }) => variable));
-    expect(sorted(firstCells('operations.md'))).toEqual(sorted(operations.map(({ operationId }) => operationId)));
+    expect(sorted(firstCells('operations.md'))).toEqual(sorted(mainOperations.map(({ operationId }) => operationId)));
+    expect(sorted(firstCells('agent-operations.md'))).toEqual(
+      sorted(agentOperations.map(({ operationId }) => operationId)),
+    );
     expect(firstCells('permissions.md')).toEqual(permissions.map(({ name }) => name));
     expect(sorted(firstCells('metrics.md'))).toEqual(sorted(metricsInCode()));
   });
@@ -84,28 +98,34 @@ describe('errors in the API description', () => {
   const codesOf = ({ responses }: DescribedOperation, status: string) =>
     (responses[status]?.description ?? '').split(', ');
 
-  it('are those of the catalogue, both ways', () => {
-    expect(sorted(description.components.schemas.Error.properties.code.enum)).toEqual(sorted(Object.keys(catalogue)));
+  it.each(apis)('of the %s are those of the catalogue, both ways', (name) => {
+    const { components } = descriptions.get(name) as Description;
+    expect(sorted(components.schemas.Error.properties.code.enum)).toEqual(sorted(Object.keys(catalogue)));
   });
 
-  it('stand under their status in each operation that answers them, and nowhere else', () => {
-    const described = Object.values(description.paths).flatMap((path) => Object.values(path));
-    for (const operation of operations) {
-      const found = described.find(({ operationId }) => operationId === operation.operationId);
-      const listed = Object.keys(found?.responses ?? {})
-        .filter((status) => Number(status) >= 400 && !(status in operation.schema.response))
-        .flatMap((status) => codesOf(found as DescribedOperation, status).map((code) => `${status} ${code}`));
-      const declared = errorsOf(operation)
-        .map((code) => [catalogue[code].status, code] as const)
-        .filter(([status]) => !(status in operation.schema.response));
-      expect(sorted(listed), operation.operationId).toEqual(
-        sorted(declared.map(([status, code]) => `${status} ${code}`)),
-      );
-    }
-  });
+  it.each(apis)(
+    'of the %s stand under their status in each operation that answers them, and nowhere else',
+    (name, { operations }) => {
+      const { paths } = descriptions.get(name) as Description;
+      const described = Object.values(paths).flatMap((path) => Object.values(path));
+      for (const operation of operations) {
+        const found = described.find(({ operationId }) => operationId === operation.operationId);
+        const listed = Object.keys(found?.responses ?? {})
+          .filter((status) => Number(status) >= 400 && !(status in operation.schema.response))
+          .flatMap((status) => codesOf(found as DescribedOperation, status).map((code) => `${status} ${code}`));
+        const declared = errorsOf(operation)
+          .map((code) => [catalogue[code].status, code] as const)
+          .filter(([status]) => !(status in operation.schema.response));
+        expect(sorted(listed), operation.operationId).toEqual(
+          sorted(declared.map(([status, code]) => `${status} ${code}`)),
+        );
+      }
+    },
+  );
 
   it('are missing only where no request can meet them', () => {
-    const answered = new Set<string>([...errorsOfAnyRequest, ...operations.flatMap(errorsOf)]);
+    const answers = apis.flatMap(([, { operations }]) => operations.flatMap(errorsOf));
+    const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
     // What is a caller's fault is somebody's answer, or it is told in the `errors` of a run of an export.
     const callers = unanswered.filter(([, entry]) => entry.class === 'caller').map(([code]) => code);

@@ -8,7 +8,8 @@ const codeRules = [
     rule: 'errors are made by infra/errors alone',
     breaks: (text) => /\bnew (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error \(|\bthrow new\b/.test(text),
     example: "throw new Error ( '' )",
-    exempt: /^infra\/errors\//,
+    // Protocols whose errors have codes of their own.
+    exempt: /^(infra\/errors|api\/agent-server\/(a2a|mcp|protocol))\//,
   },
   {
     rule: 'only infra/config reads the environment',

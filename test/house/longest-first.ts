@@ -15,6 +15,8 @@ const longest = [
   'test/crash/export-servers.test.ts',
   'test/pipelines/exports/in-buckets.stack.ts',
   'test/crash/members.test.ts',
+  'test/crash/agents.test.ts',
+  'test/crash/agent-servers.test.ts',
   'test/crash/kill.test.ts',
   'test/infra/native/stack.test.ts',
   'test/histories/histories.stack.ts',

@@ -28,7 +28,7 @@ let folder: string;
 let variables: Record<string, string>;
 let compose: Compose;
 const services = Object.keys((composeData as Compose).services);
-const roles = ['api', 'ingest', 'exports'] as const satisfies readonly Role[];
+const roles = ['api', 'ingest', 'exports', 'agents'] as const satisfies readonly Role[];
 const service = (name: string) => compose.services[name] as Service;
 
 beforeAll(() => {

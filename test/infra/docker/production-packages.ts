@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { copyFileSync, linkSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { readText, root } from './compose-file.ts';
@@ -8,24 +9,24 @@ interface LockedPackage {
   readonly devOptional?: boolean;
 }
 
-/** DuckDB's library for this machine: optional in the lock file, and installed into the image by name. */
-const named = `node_modules/@duckdb/node-bindings-linux-${process.arch}`;
+/** Libraries for this machine: optional in the lock file, and installed into the image by name. */
+const named = [`@duckdb/node-bindings-linux-${process.arch}`, `@esbuild/linux-${process.arch}`].map(
+  (name) => `node_modules/${name}`,
+);
 
 /** Folders of the packages that the image installs: those of `npm ci --omit=dev --omit=optional`, and {@link named}. */
 export function productionPackages(): readonly string[] {
   const { packages } = JSON.parse(readText('package-lock.json')) as { packages: Record<string, LockedPackage> };
   return Object.entries(packages).flatMap(([place, { dev, optional, devOptional }]) =>
-    place === '' || ((dev || optional || devOptional) && place !== named) ? [] : [place],
+    place === '' || ((dev || optional || devOptional) && !named.includes(place)) ? [] : [place],
   );
 }
 
-/** Puts the production packages of this checkout into `folder`, as npm would. */
+/** Puts the production packages of this checkout into `folder`, as npm would, and removes of them what the image does. */
 export function installProductionPackages(folder: string): void {
   for (const place of productionPackages()) linkTree(new URL(place, root).pathname, join(folder, place));
+  execFileSync(process.execPath, [new URL('infra/docker/prune-packages.mjs', root).pathname, folder]);
 }
-
-/** Endings of the files that the image leaves out. */
-export const leftOut = ['.d.ts', '.d.mts', '.d.cts', '.map', '.md'];
 
 /** As a copy, but quick. Packages inside packages are entries of their own. */
 function linkTree(source: string, target: string): void {
@@ -34,7 +35,7 @@ function linkTree(source: string, target: string): void {
     const [from, to] = [join(source, entry.name), join(target, entry.name)];
     if (entry.isDirectory()) {
       if (entry.name !== 'node_modules') linkTree(from, to);
-    } else if (!leftOut.some((ending) => entry.name.endsWith(ending))) linkOrCopy(from, to);
+    } else linkOrCopy(from, to);
   }
 }
 

@@ -1,0 +1,49 @@
+import { randomUUID } from 'node:crypto';
+import type { CompiledStateGraph } from '@langchain/langgraph';
+import pg from 'pg';
+import { LeasedSaver } from '../../pipelines/agents/checkpoints/leased-saver.ts';
+import { threadKey } from '../../pipelines/agents/checkpoints/thread-key.ts';
+import { type LoadPlan, turns } from './load.ts';
+
+type Graph = CompiledStateGraph<{ events: number }, { events: number }, string>;
+
+/** The graph in one thread, this one, with the product's saver and no server around it. */
+export interface Floor {
+  /** @returns runs a second. */
+  run(plan: LoadPlan): Promise<number>;
+  end(): Promise<void>;
+}
+
+/** @param databaseUrl Postgres of a Runlake, in which threads are made that this process holds. */
+export async function openFloor(databaseUrl: string): Promise<Floor> {
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 10 });
+  const { graph } = (await import(new URL('graphs/burst.js', import.meta.url).href)) as { graph: Graph };
+  const leaseToken = randomUUID();
+  graph.checkpointer = new LeasedSaver(pool, { leaseToken });
+
+  async function holdThreads(count: number): Promise<string[]> {
+    const threadIds = Array.from({ length: count }, () => randomUUID());
+    const { rows } = await pool.query<{ organization_id: string }>(
+      `INSERT INTO agents.threads (organization_id, thread_id, write_token, write_until)
+       SELECT (SELECT id FROM organizations LIMIT 1), thread_id, $2, now() + interval '1 hour'
+       FROM unnest($1::uuid[]) AS thread_id RETURNING organization_id`,
+      [threadIds, leaseToken],
+    );
+    return threadIds.map((threadId) => threadKey(rows[0]?.organization_id ?? '', threadId));
+  }
+
+  return {
+    async run(plan) {
+      const keys = await holdThreads(plan.runs);
+      const began = performance.now();
+      await turns(plan, async (turn) => {
+        const config = { configurable: { thread_id: keys[turn] }, streamMode: 'custom' as const };
+        let seen = 0;
+        for await (const _ of await graph.stream({ events: plan.events }, config)) seen += 1;
+        if (seen !== plan.events) throw new Error(`The floor saw ${seen} of ${plan.events} events.`);
+      });
+      return (plan.runs / (performance.now() - began)) * 1_000;
+    },
+    end: () => pool.end(),
+  };
+}

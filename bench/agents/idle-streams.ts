@@ -1,0 +1,37 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Agent, request } from 'undici';
+import type { AgentServer } from './agent-server.ts';
+import { turns } from './load.ts';
+import { ask, createThread } from './stream-run.ts';
+
+/** Long enough for each open stream to be given two comments that keep it open. */
+const openForMs = 12_000;
+const farAwaySeconds = 86_400;
+
+/** What so many open streams of runs that have not begun take, in MiB. */
+export async function idleStreamsMib(server: AgentServer, streams: number): Promise<number> {
+  const dispatcher = new Agent({ bodyTimeout: 0, headersTimeout: 0 });
+  const plan = { runs: streams, atOnce: 32, events: 0 };
+  const waiting: string[] = [];
+  try {
+    await turns(plan, async () => {
+      const threadId = await createThread(server, dispatcher);
+      const body = { assistant_id: 'burst', input: { events: 1 }, after_seconds: farAwaySeconds };
+      const run = await ask<{ run_id: string }>(server, dispatcher, `/threads/${threadId}/runs`, body);
+      waiting.push(`/threads/${threadId}/runs/${run.run_id}/stream`);
+    });
+    const before = server.memoryMib();
+    await turns(plan, async (turn) => {
+      const { statusCode, body } = await request(`${server.url}${waiting[turn]}`, {
+        headers: server.headers,
+        dispatcher,
+      });
+      if (statusCode !== 200) throw new Error(`GET ${waiting[turn]}: ${statusCode}`);
+      body.on('error', () => undefined).resume();
+    });
+    await pause(openForMs);
+    return server.memoryMib() - before;
+  } finally {
+    await dispatcher.destroy();
+  }
+}

@@ -1,0 +1,42 @@
+import { Agent } from 'undici';
+import type { AgentServer } from './agent-server.ts';
+import { createThread, type StreamedRun, streamRun } from './stream-run.ts';
+
+export interface LoadPlan {
+  readonly runs: number;
+  /** Runs under way at once. */
+  readonly atOnce: number;
+  /** Events that each run writes. */
+  readonly events: number;
+}
+
+export interface LoadResult {
+  readonly runsPerSecond: number;
+  readonly runs: readonly StreamedRun[];
+}
+
+/** Streams so many runs, each on a new thread; the threads are made before the clock starts. */
+export async function loadServer(server: AgentServer, plan: LoadPlan): Promise<LoadResult> {
+  const dispatcher = new Agent({ connections: plan.atOnce, bodyTimeout: 0, headersTimeout: 0 });
+  try {
+    const threads: string[] = [];
+    await turns(plan, async () => void threads.push(await createThread(server, dispatcher)));
+    const runs: StreamedRun[] = [];
+    const began = performance.now();
+    await turns(plan, async (turn) => {
+      runs.push(await streamRun(server, dispatcher, threads[turn]!, plan.events));
+    });
+    return { runsPerSecond: (plan.runs / (performance.now() - began)) * 1_000, runs };
+  } finally {
+    await dispatcher.destroy();
+  }
+}
+
+/** `work` for each run of the plan, so many at once. */
+export async function turns({ runs, atOnce }: LoadPlan, work: (turn: number) => Promise<void>): Promise<void> {
+  let next = 0;
+  const client = async () => {
+    for (let turn = next++; turn < runs; turn = next++) await work(turn);
+  };
+  await Promise.all(Array.from({ length: Math.min(atOnce, runs) }, client));
+}

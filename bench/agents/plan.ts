@@ -1,0 +1,36 @@
+import { parseArgs } from 'node:util';
+
+const full = {
+  rounds: 3,
+  /** Runs in a turn, by who runs them, so that turns are of about the same length. */
+  atOnce: { product: 320, reference: 128 },
+  alone: { product: 60, reference: 15 },
+  large: { product: 64, reference: 32 },
+  largeEvents: 5_000,
+  idleStreams: 1_000,
+  memoryRuns: 20_000,
+};
+
+export type Plan = typeof full;
+
+/** Enough to see that the bench works; its figures say nothing. */
+const quick: Plan = {
+  rounds: 1,
+  atOnce: { product: 64, reference: 32 },
+  alone: { product: 5, reference: 2 },
+  large: { product: 2, reference: 2 },
+  largeEvents: 500,
+  idleStreams: 20,
+  memoryRuns: 100,
+};
+
+/** `npm run bench -- agents [--quick] [--memory-runs 20000]`. */
+export function planOf(words: readonly string[]): Plan {
+  const { values } = parseArgs({
+    args: [...words],
+    options: { quick: { type: 'boolean' }, 'memory-runs': { type: 'string' } },
+  });
+  const plan = values.quick ? quick : full;
+  const { 'memory-runs': memoryRuns = plan.memoryRuns } = values;
+  return { ...plan, memoryRuns: Number(memoryRuns) };
+}

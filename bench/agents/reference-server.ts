@@ -1,0 +1,70 @@
+import { type ChildProcess, execFile, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { memoryMib } from '../ingest-load/process-figures.ts';
+import type { AgentServer } from './agent-server.ts';
+
+const folder = fileURLToPath(new URL('reference/', import.meta.url));
+const graph = fileURLToPath(new URL('graphs/burst.js', import.meta.url));
+const startWithinMs = 60_000;
+
+/** The open reference server with its usual ten workers, in a process of its own. Its first start installs it. */
+export async function startReference(): Promise<AgentServer> {
+  await install();
+  // Inside its folder, for the graph to find the packages that the server has.
+  const cwd = mkdtempSync(join(folder, 'project-'));
+  copyFileSync(graph, join(cwd, 'burst.js'));
+  const child = fork(join(folder, 'serve.js'), [cwd, './burst.js:graph'], {
+    cwd,
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', LOG_LEVEL: 'error' },
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    execArgv: [],
+  });
+  const end = async () => {
+    if (isRunning(child)) {
+      const exited = once(child, 'exit');
+      child.kill('SIGKILL');
+      await exited;
+    }
+    rmSync(cwd, { recursive: true, force: true });
+  };
+  try {
+    const [{ url }] = (await Promise.race([
+      once(child, 'message', { signal: AbortSignal.timeout(startWithinMs) }),
+      once(child, 'exit').then(([code]) => Promise.reject(new Error(`it ended with ${code}`))),
+    ])) as [{ url: string }];
+    return { url, headers: {}, memoryMib: () => memoryMib(child.pid!, 'VmRSS'), end };
+  } catch (error) {
+    await end();
+    throw new Error('The reference server did not start.', { cause: error });
+  }
+}
+
+/**
+ * What its lock file names, once for each state of the lock file. Not by `npm ci`, which asks that the lock file also names the
+ * packages of other platforms; a registry need not have them all.
+ */
+async function install(): Promise<void> {
+  const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8');
+  const mark = join(folder, 'node_modules', '.installed-lock.json');
+  if (existsSync(mark) && readFileSync(mark, 'utf8') === lock) return;
+  console.log('Installing the reference server, once (some 190 packages) ...');
+  const words = [
+    'install',
+    '--no-save',
+    '--no-audit',
+    '--no-fund',
+    '--ignore-scripts',
+    '--prefer-offline',
+    '--loglevel=error',
+  ];
+  await promisify(execFile)('npm', words, { cwd: folder });
+  writeFileSync(mark, lock);
+}
+
+function isRunning({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode === null && signalCode === null;
+}

@@ -1,0 +1,28 @@
+import { startRunlake } from '../../test/runlake-process.ts';
+import type { AgentServer } from './agent-server.ts';
+import { agentsAt, untilItAnswers } from './agents-at.ts';
+import { runlakeMemoryMib } from './process-tree.ts';
+
+export interface RunlakeAgents extends AgentServer {
+  readonly databaseUrl: string;
+}
+
+/** A `runlake all` of its own, on embedded engines, with the graph. */
+export async function startRunlakeAgents(): Promise<RunlakeAgents> {
+  const { environment, url } = await agentsAt();
+  const runlake = await startRunlake({ environment });
+  try {
+    await untilItAnswers(url);
+  } catch (error) {
+    const said = runlake.output();
+    await runlake.remove();
+    throw new Error(`The agent server did not answer. Runlake said:\n${said}`, { cause: error });
+  }
+  return {
+    url,
+    headers: { 'x-api-key': runlake.apiKey },
+    databaseUrl: runlake.stores().databaseUrl,
+    memoryMib: () => runlakeMemoryMib(runlake.pid),
+    end: () => runlake.remove(),
+  };
+}

@@ -1,0 +1,73 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Client } from '@langchain/langgraph-sdk';
+import { expect } from 'vitest';
+
+export interface RunOnThread {
+  readonly threadId: string;
+  readonly runId: string;
+}
+
+export interface Part {
+  readonly id?: string | undefined;
+  readonly event: string;
+  readonly data: unknown;
+}
+
+/** A reader of a resumable run, from its first event to its end. Whenever it is cut off it comes back with what it saw last. */
+export interface AgentReader {
+  readonly parts: readonly Part[];
+  /** Resolves once the stream has ended as streams end, with all that was seen. */
+  readonly ended: Promise<readonly Part[]>;
+}
+
+const againAfterMs = 100;
+
+/** @param clients asked in turn, the next one each time that one breaks off. */
+export function readToEnd(
+  clients: readonly Client[],
+  { threadId, runId }: RunOnThread,
+  deadlineMs: number,
+): AgentReader {
+  const parts: Part[] = [];
+  const read = async () => {
+    const giveUpAtMs = performance.now() + deadlineMs;
+    for (let turn = 0; ; turn += 1) {
+      const client = clients[turn % clients.length] as Client;
+      const lastEventId = parts.at(-1)?.id ?? '-1';
+      try {
+        for await (const part of client.runs.joinStream(threadId, runId, { lastEventId })) parts.push(part as Part);
+        return parts;
+      } catch (error) {
+        if (performance.now() > giveUpAtMs) throw error;
+        await pause(againAfterMs);
+      }
+    }
+  };
+  return { parts, ended: read() };
+}
+
+/**
+ * Checks what a reader saw: of each attempt the events from the first one on, each once and in order, the first one `metadata`, which
+ * says which attempt it is of. @returns the events by attempt.
+ */
+export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): ReadonlyMap<number, readonly Part[]> {
+  const attempts = new Map<number, Part[]>();
+  for (const part of parts) {
+    const attempt = Number(part.id?.split('-')[0]);
+    attempts.set(attempt, [...(attempts.get(attempt) ?? []), part]);
+  }
+  const expected = [...attempts].flatMap(([attempt, seen]) => seen.map((_, place) => `${attempt}-${place + 1}`));
+  expect(parts.map(({ id }) => id)).toEqual(expected);
+  expect([...attempts.keys()]).toEqual([...attempts.keys()].sort((a, b) => a - b));
+  for (const [attempt, [first]] of attempts) {
+    expect(first).toMatchObject({ event: 'metadata', data: { run_id: runId, attempt } });
+  }
+  return attempts;
+}
+
+/** What a graph wrote, of `parts`. */
+export function written(parts: readonly Part[] | undefined, field: string): unknown[] {
+  return (parts ?? []).flatMap(({ event, data }) =>
+    event === 'custom' ? [(data as Record<string, unknown>)[field]] : [],
+  );
+}

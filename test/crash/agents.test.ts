@@ -1,0 +1,167 @@
+import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { Client } from '@langchain/langgraph-sdk';
+import { beforeEach, expect, test, vi } from 'vitest';
+import { freePorts } from '../../infra/embedded/free-port.ts';
+import { until } from '../infra/until.ts';
+import { attemptsOf, type RunOnThread, readToEnd, written } from './agent-reader.ts';
+import { deadlineMs, type Instance, shareInstance } from './instance.ts';
+
+/** Runs of graphs under `runlake all`, whose parts are killed in the middle of them. */
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+let instance: Instance;
+let url: string;
+let client: Client;
+shareInstance(
+  (opened) => {
+    instance = opened;
+    client = new Client({ apiUrl: url, apiKey: opened.runlake.apiKey, callerOptions: { maxRetries: 0 } });
+  },
+  async () => {
+    const [port] = await freePorts(1);
+    url = `http://127.0.0.1:${port}`;
+    return {
+      RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
+      RUNLAKE_AGENTS_PORT: String(port),
+      RUNLAKE_AGENTS_LEASE_MS: '1500',
+      RUNLAKE_AGENTS_WORKERS: '1',
+    };
+  },
+);
+const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok === true;
+const untilUp = () => until('the agent server to answer', isUp, deadlineMs);
+beforeEach(untilUp);
+
+const upTo = (n: number) => Array.from({ length: n }, (_, place) => place);
+const burst = { input: { n: 60, pauseMs: 25 }, streamMode: 'custom' as const };
+/** Super-steps, whose states are stored. */
+const steps = (text: string) => ({
+  input: { steps: 40, pauseMs: 40, text },
+  // An attempt that goes on from a stored state counts anew: without this, only runs that were killed would get to their end.
+  config: { recursion_limit: 100 },
+  streamMode: 'custom' as const,
+});
+const logOf = (text: string) => upTo(40).map((place) => `${text} ${place + 1}`);
+
+async function begin(graph: string, run: object, threadId?: string): Promise<RunOnThread> {
+  const thread = threadId ?? (await client.threads.create()).thread_id;
+  const { run_id: runId } = await client.runs.create(thread, graph, { streamResumable: true, ...run });
+  return { threadId: thread, runId };
+}
+const read = (run: RunOnThread) => readToEnd([client], run, deadlineMs);
+const statusOf = async ({ threadId, runId }: RunOnThread) => (await client.runs.get(threadId, runId)).status;
+const untilEnded = (run: RunOnThread) =>
+  expect.poll(() => statusOf(run).catch(() => 'away'), { timeout: deadlineMs }).not.toMatch(/pending|running|away/);
+
+/** A run is counted after its end was told. */
+const counted = (since: Awaited<ReturnType<Instance['since']>>, traces: number) =>
+  expect.poll(() => since.countedTraces(), { timeout: deadlineMs }).toBe(traces);
+
+/** The processes that run graph code. */
+function workers(): number[] {
+  const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n');
+  return lines
+    .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*worker-process.*)$/.exec(line))
+    .filter((match) => Number(match?.[2]) === instance.runlake.pid)
+    .map((match) => Number(match?.[1]));
+}
+
+test('kill -9 of the process that runs graphs: its runs begin another attempt and end; readers see both', async () => {
+  const since = await instance.since();
+  const runs = [await begin('burst', burst), await begin('steps', steps('a'))] as const;
+  const readers = runs.map(read);
+  await until('both to be under way', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
+  const killed = workers();
+  expect(killed.length).toBeGreaterThan(0);
+  for (const pid of killed) process.kill(pid, 'SIGKILL');
+  const seen = await Promise.all(readers.map(({ ended }) => ended));
+
+  for (const [place, run] of runs.entries()) {
+    expect([...attemptsOf(run, seen[place] ?? []).keys()]).toEqual([1, 2]);
+    expect(await statusOf(run)).toBe('success');
+  }
+  expect(written(attemptsOf(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(upTo(60));
+  // Went on from what was stored.
+  expect(written(attemptsOf(runs[1], seen[1] ?? []).get(2), 'step').at(-1)).toBe(40);
+  const { status, values } = await client.threads.get(runs[1].threadId);
+  expect({ status, values }).toMatchObject({ status: 'idle', values: { log: logOf('a') } });
+  await counted(since, 2);
+  expect(workers().filter((pid) => killed.includes(pid))).toEqual([]);
+});
+
+test('kill -9 in the middle of runs: they are taken up again in their order, what was asked before holds, each counts once', async () => {
+  const since = await instance.since();
+  const runs = [await begin('burst', burst), await begin('steps', steps('b'))] as const;
+  const next = await begin('steps', { ...steps('c'), input: { steps: 1, pauseMs: 0, text: 'c' } }, runs[1].threadId);
+  const plain = await begin('burst', { ...burst, streamResumable: false });
+  const hanging = await begin('misbehave', { input: { how: 'hang' }, streamMode: 'custom' });
+  const readers = [...runs, hanging].map(read);
+  await until('all to be under way', () => readers.slice(0, 2).every(({ parts }) => parts.length > 15), deadlineMs);
+  await until('it to hang', () => (readers[2]?.parts.length ?? 0) > 1, deadlineMs);
+  await client.runs.cancel(hanging.threadId, hanging.runId);
+  await instance.restart();
+  const seen = await Promise.all(readers.map(({ ended }) => ended));
+  await Promise.all([...runs, next, plain, hanging].map(untilEnded));
+
+  for (const [place, run] of runs.entries()) {
+    const attempts = attemptsOf(run, seen[place] ?? []);
+    expect([...attempts.keys()]).toEqual([1, 2]);
+    expect(attempts.get(1)?.length).toBeGreaterThan(15);
+  }
+  expect(written(attemptsOf(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(upTo(60));
+  expect(await Promise.all([...runs, next, plain].map(statusOf))).toEqual(Array(4).fill('success'));
+  expect(await statusOf(hanging)).toBe('interrupted');
+  const { status, values } = await client.threads.get(next.threadId);
+  expect({ status, values }).toMatchObject({ status: 'idle', values: { log: [...logOf('b'), 'c 41'] } });
+  for (const { threadId } of [runs[0], plain, hanging]) {
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
+  }
+  // Who comes later still gets what is stored: of the attempt that was cut short as far as it got there, of the other one all.
+  const later = attemptsOf(runs[0], await read(runs[0]).ended);
+  expect(later.get(2)).toEqual(attemptsOf(runs[0], seen[0] ?? []).get(2));
+  await counted(since, 5);
+});
+
+test('killed between the end of a run and its trace: the next start tells the end and counts it once', async () => {
+  const since = await instance.since();
+  const run = await begin('burst', { ...burst, input: { n: 40, pauseMs: 25 }, streamResumable: false });
+  await until('it to run', async () => (await statusOf(run)) === 'running', deadlineMs);
+  const release = instance.stallClickhouse();
+  await untilEnded(run);
+  await instance.runlake.kill();
+  release();
+  await instance.restart();
+  await untilUp();
+
+  await counted(since, 1);
+  expect(await since.storedRuns()).toEqual(new Set([run.runId]));
+  expect(await statusOf(run)).toBe('success');
+  expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'idle' });
+});
+
+test('kill -9 of Postgres in the middle of runs: they end as they would have, in this attempt or another', async () => {
+  const since = await instance.since();
+  const runs = [await begin('burst', burst), await begin('steps', steps('d'))] as const;
+  const readers = runs.map(read);
+  await until('both to be under way', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
+  process.kill(instance.enginePid('postgres'), 'SIGKILL');
+  const seen = await Promise.all(readers.map(({ ended }) => ended));
+  await Promise.all(runs.map(untilEnded));
+
+  for (const [place, run] of runs.entries()) attemptsOf(run, seen[place] ?? []);
+  expect(await client.threads.get(runs[0].threadId)).toMatchObject({
+    error: null,
+    status: 'idle',
+    values: { done: 60 },
+  });
+  expect(await client.threads.get(runs[1].threadId)).toMatchObject({
+    error: null,
+    status: 'idle',
+    values: { log: logOf('d') },
+  });
+  expect(await Promise.all(runs.map(statusOf))).toEqual(['success', 'success']);
+  await counted(since, 2);
+  expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
+});

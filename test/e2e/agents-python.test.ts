@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { freePorts } from '../../infra/embedded/free-port.ts';
+import { until } from '../infra/until.ts';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { pythonEnvironment } from './python/environment.ts';
+
+const script = fileURLToPath(new URL('python/run_agents.py', import.meta.url));
+const environment = pythonEnvironment();
+if ('missing' in environment && process.env.CI === 'true') throw new Error(environment.missing);
+if ('missing' in environment) console.warn(`skipped: ${environment.missing}`);
+
+let runlake: RunlakeProcess;
+let url: string;
+beforeAll(async () => {
+  if ('missing' in environment) return;
+  const [port] = await freePorts(1);
+  url = `http://127.0.0.1:${port}`;
+  runlake = await startRunlake({
+    environment: {
+      RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
+      RUNLAKE_AGENTS_PORT: String(port),
+      RUNLAKE_AGENTS_WORKERS: '1',
+    },
+  });
+  const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok === true;
+  await until('the agent server to answer', isUp, 60_000);
+});
+afterAll(async () => {
+  await runlake?.remove();
+});
+
+test.skipIf('missing' in environment)('the stock Python SDK runs graphs, unmodified', async () => {
+  if ('missing' in environment) return;
+  const { stdout } = await promisify(execFile)(environment.python, [script], {
+    env: { PATH: process.env.PATH, LANGGRAPH_URL: url, LANGGRAPH_API_KEY: runlake.apiKey },
+    timeout: 60_000,
+  });
+  expect(JSON.parse(stdout)).toMatchObject({
+    events: expect.arrayContaining(['metadata', 'values', 'updates']),
+    asked: expect.arrayContaining([{ question: 'Go?' }]),
+    next: ['ask'],
+    thread: 'interrupted',
+    answered: 'answered: yes',
+    history: [null, 'finish', 'ask', 'prepare', '__start__'],
+    changed: 'changed',
+    threads: 1,
+    assistants: ['ask'],
+    stateless: 'echo: hi',
+    failed: expect.stringContaining('the node failed on purpose'),
+    seen: Array.from({ length: 20 }, (_, i) => i),
+    cancelled: 'interrupted',
+  });
+});
