@@ -1,5 +1,5 @@
 /**
- * `make demo`: the whole path, from the stock SDK to exact usage, on a throw-away folder.
+ * `make demo`: the whole path, from the stock SDKs to exact usage, on a throw-away folder.
  *
  *   1. start Runlake; make workspaces, users and keys;
  *   2. send nested traces of three weeks with the stock `langsmith` SDK;
@@ -7,12 +7,14 @@
  *   4. read one trace back;
  *   5. export everything as Parquet to a folder and query the files with DuckDB;
  *   6. compare every figure and every exported row with what was sent: exit code 0 only if all are equal;
- *   7. stop everything, remove the folder, say how to go on.
+ *   7. run a graph with the stock LangGraph SDK, kill everything while it waits for an answer, resume it, see it counted;
+ *   8. stop everything, remove the folder, say how to go on.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Client } from 'langsmith';
 import type { Run } from 'langsmith/schemas';
+import { resumeTrip, streamUntilAsked } from './agent.ts';
 import { compareRuns, exportProjects, queryFiles, questionToFiles } from './export.ts';
 import { nextSteps } from './next-steps.ts';
 import { demoDays, firstDay, type PlannedTrace, planTraces } from './plan.ts';
@@ -20,7 +22,7 @@ import { type Sent, sendTraces } from './send.ts';
 import { type DemoServer, startServer } from './server.ts';
 import { exportTable, ProgressBar, traceTree, usageTable } from './show.ts';
 import { type DemoTenants, makeTenants } from './tenants.ts';
-import { type Comparison, DemoUsage, timeOf } from './usage.ts';
+import { type Comparison, DemoUsage, timeOf, totalOf } from './usage.ts';
 
 const csvFile = 'demo-usage.csv';
 const countedWithinMs = 30_000;
@@ -32,12 +34,13 @@ if (!Number.isInteger(traceCount) || traceCount < 50 || traceCount > 100_000) {
   process.exit(2);
 }
 // The SDK listens to these: sampling, hidden inputs, another workspace. The demo is to be the same everywhere.
-for (const name of Object.keys(process.env)) if (/^(LANGSMITH|LANGCHAIN)_/.test(name)) delete process.env[name];
+for (const name of Object.keys(process.env))
+  if (/^(LANGSMITH|LANGCHAIN|LANGGRAPH)_/.test(name)) delete process.env[name];
 
 // The SDK advises its own successor of `listRuns`, which asks another API.
 process.noDeprecation = true;
 
-console.log('Runlake demo: traces in, exact usage and Parquet out.\n');
+console.log('Runlake demo: traces in, exact usage and Parquet out; and a graph that outlives a crash.\n');
 const starting = startServer();
 for (const [signal, code] of [
   ['SIGINT', 130],
@@ -88,7 +91,8 @@ async function tell(server: DemoServer): Promise<boolean> {
   console.log(`\nThe same as CSV: ${csvFile} (${csv.trim().split('\r\n').length - 1} rows)`);
   await showTrace(server, tenants, traces, sent);
   const files = await showExport(server, tenants, nowMs);
-  return compare([...(await usage.compare(traces)), compareRuns(sent.runs, files.runs)]);
+  const figuresEqual = compare([...(await usage.compare(traces)), compareRuns(sent.runs, files.runs)]);
+  return (await showAgent(server, tenants, counted)) && figuresEqual;
 }
 
 /** Reads the newest failed support ticket back, with the SDK. */
@@ -113,6 +117,27 @@ async function showExport(server: DemoServer, tenants: DemoTenants, nowMs: numbe
   const found = await queryFiles(server.exportFolder, made);
   console.log(exportTable(found.summary));
   return found;
+}
+
+/** @returns whether the graph went on after the crash, and both of its runs were counted beside the traces of before. */
+async function showAgent(server: DemoServer, tenants: DemoTenants, countedBefore: number): Promise<boolean> {
+  console.log('\nA graph, docs/guide/agents/trip.js, streams through the stock LangGraph SDK and stops to ask:\n');
+  const threadId = await streamUntilAsked(server, 'Lyon');
+  console.log('');
+  const restarted = await step('Killing Runlake with kill -9, and starting it again', server.crash());
+  const goOn = async () => {
+    console.log('');
+    const booking = await resumeTrip(restarted, threadId, 'yes');
+    const usage = new DemoUsage(restarted, tenants, Date.now());
+    const counted = await usage.settle(countedBefore + 2, countedWithinMs);
+    const trips = totalOf(new Map([...(await usage.daily('project'))].filter(([cell]) => cell.endsWith(', trip'))));
+    const whole = booking === 'booked: Lyon' && trips === 2 && counted === countedBefore + 2;
+    console.log(
+      `\n  ${whole ? '✓' : '✗'} resumed where it stood; ${trips} runs of the graph in the usage, project trip`,
+    );
+    return whole;
+  };
+  return Promise.race([goOn(), restarted.ended]);
 }
 
 function compare(comparisons: readonly Comparison[]): boolean {

@@ -1,3 +1,4 @@
+import { agentRows } from './agent-crash-table.ts';
 import { type CrashRow, embeddedRows, exportRows, serverRows, stepRows } from './crash-table.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
@@ -69,6 +70,10 @@ export function guaranteesPage(): Page {
     'A file that is recorded is whole in the bucket, was read back before it went up, and holds its members once. The manifest is ' +
       'written last. What belongs to an export, and what its values are, says docs/decisions/0050.',
     tableOf(exportRows),
+    '## Agents',
+    'At most one process writes for a run: the one that holds its lease, by the clock of Postgres. What becomes of a run is written ' +
+      'before its readers are told of the end.',
+    tableOf(agentRows),
     'The tests on servers run where `make stack` can run. `make chaos` runs those of this page that take their time for longer: ' +
       'ClickHouse is away for a minute, random faults go on for `MINUTES=10`, and a printed `SEED` brings the same ones again.',
   );

@@ -4,7 +4,7 @@ import { exportColumnsPage } from './export-columns.ts';
 import { guaranteesPage } from './guarantees.ts';
 import type { Page } from './markdown.ts';
 import { metricsPage } from './metrics.ts';
-import { operationsPage } from './operations.ts';
+import { agentOperationsPage, operationsPage } from './operations.ts';
 import { permissionsPage } from './permissions.ts';
 
 /** Every page of `docs/reference`, as the code is now. */
@@ -13,6 +13,7 @@ export async function referencePages(): Promise<Page[]> {
     configurationPage(),
     errorsPage(),
     operationsPage(),
+    agentOperationsPage(),
     permissionsPage(),
     guaranteesPage(),
     exportColumnsPage(),

@@ -1,0 +1,74 @@
+/**
+ * A Runlake in a process of its own: built code, none of the user's settings.
+ *
+ * It runs in a process group of its own, so that Ctrl-C reaches the demo alone, which then stops it in order: drain,
+ * engines, folder.
+ */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+export interface RunlakeChild {
+  /** Where it answers. Rejects if it does not. */
+  readonly ready: Promise<{ readonly url: string; readonly agentsUrl: string }>;
+  /** Settles only if it ends by itself: rejects with what it said last. */
+  readonly ended: Promise<never>;
+  /** Ends it. May be called at any time, also twice. */
+  end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
+}
+
+const program = fileURLToPath(new URL('../../dist/api/command-line/runlake.js', import.meta.url));
+const startWithinMs = 60_000;
+const stopWithinMs = 40_000;
+
+export function startChild(settings: Readonly<Record<string, string>>): RunlakeChild {
+  const child = spawn(process.execPath, [program, 'all'], {
+    env: { ...withoutSettings(process.env), ...settings },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  });
+  let output = '';
+  let stopping = false;
+  const exited = new Promise<void>((resolve) => {
+    child.once('exit', () => resolve());
+    child.once('error', (error) => {
+      output += error.message;
+      resolve();
+    });
+  });
+  const ended = exited.then(() => {
+    if (stopping) return new Promise<never>(() => {});
+    throw new Error(`Runlake ended by itself. It said:\n${output}`);
+  });
+  ended.catch(() => {});
+  const answers = new Promise<{ url: string; agentsUrl: string }>((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`Runlake did not answer in time:\n${output}`)), startWithinMs);
+    void exited.then(() => clearTimeout(timer));
+    const read = (chunk: Buffer) => {
+      output = (output + chunk).slice(-20_000);
+      const [, url] = /Runlake answers at (\S+)/.exec(output) ?? [];
+      const [, agentsUrl] = /Runlake runs agents at (\S+)/.exec(output) ?? [];
+      if (url === undefined || agentsUrl === undefined) return;
+      clearTimeout(timer);
+      resolve({ url, agentsUrl });
+    };
+    child.stdout.on('data', read);
+    child.stderr.on('data', read);
+  });
+  return {
+    ready: Promise.race([answers, ended]),
+    ended,
+    async end(signal) {
+      stopping = true;
+      const timer = setTimeout(() => child.kill('SIGKILL'), stopWithinMs);
+      if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
+        child.kill(signal);
+        await exited;
+      }
+      clearTimeout(timer);
+    },
+  };
+}
+
+function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !name.startsWith('RUNLAKE_')));
+}

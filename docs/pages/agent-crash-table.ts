@@ -1,0 +1,62 @@
+import type { CrashRow, Proof } from './crash-table.ts';
+
+const proofs =
+  (file: string) =>
+  (...names: readonly string[]): Proof[] =>
+    names.map((name) => ({ file, name }));
+const embedded = proofs('test/crash/agents.test.ts');
+const servers = proofs('test/crash/agent-servers.test.ts');
+
+/** Runs of graphs: their rows in Postgres are the truth, leases say who may write. */
+export const agentRows: readonly CrashRow[] = [
+  {
+    where: 'A process that runs graphs',
+    what: 'Is killed in the middle of runs',
+    happens:
+      'Its runs begin another attempt, from the last state that was stored. Readers stay: the event `metadata` says that a new ' +
+      'attempt begins. A run whose own code ends its process gets an error instead.',
+    proofs: embedded(
+      'kill -9 of the process that runs graphs: its runs begin another attempt and end; readers see both',
+    ),
+  },
+  {
+    where: 'runlake all',
+    what: 'Dies in the middle of runs',
+    happens:
+      'Its runs are taken up again once their lease has run out, in their order; a cancel that was asked for holds. No thread stays ' +
+      'busy. Readers of resumable runs come back with `Last-Event-ID` and get each event of an attempt once. Each run counts once.',
+    proofs: embedded(
+      'kill -9 in the middle of runs: they are taken up again in their order, what was asked before holds, each counts once',
+    ),
+  },
+  {
+    where: 'runlake all',
+    what: 'Dies between the end of a run and its trace',
+    happens: 'The next start tells the end to readers and writes the trace, which counts once.',
+    proofs: embedded('killed between the end of a run and its trace: the next start tells the end and counts it once'),
+  },
+  {
+    where: 'Embedded Postgres',
+    what: 'Dies in the middle of runs',
+    happens: 'It is started again; runs end as they would have, in the same attempt or in another one.',
+    proofs: embedded(
+      'kill -9 of Postgres in the middle of runs: they end as they would have, in this attempt or another',
+    ),
+  },
+  {
+    where: 'agents',
+    what: 'One of several processes dies in the middle of runs',
+    happens:
+      'Another one takes its runs up once their lease has run out. Readers of that one stay; readers of the dead one resume there.',
+    proofs: servers(
+      'kill -9 of one that runs: another takes its runs up, readers there follow both attempts to the end',
+    ),
+  },
+  {
+    where: 'Kafka',
+    what: 'Dies in the middle of runs, and is started again',
+    happens:
+      'What runs stream waits for it in bounded memory, and runs with it. Nothing that was streamed is missing or doubled.',
+    proofs: servers('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing'),
+  },
+];
