@@ -19,7 +19,7 @@ import { startEmbedded } from '../../infra/embedded/start.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
-import { checkPort } from './check-port.ts';
+import { agentServerAddress, apiAddress, checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { checkRole, embedsEngines, type Role, servesAgents } from './role.ts';
@@ -37,8 +37,8 @@ export async function runRole(role: Role): Promise<void> {
     const folder = embedsEngines(config) ? await takeFolder(config, ends) : undefined;
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     ends.add('traces', () => tracing.stop());
-    if (role === 'all' || role === 'api') await checkPort(config);
-    if (servesAgents(role, config)) await checkPort({ host: config.agentsHost, port: config.agentsPort });
+    if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
+    if (servesAgents(role, config)) await checkPort(agentServerAddress(config));
     // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
     const [{ addresses, enginesGone }, { serveRole }] = await Promise.all([
       startEngines(folder, config, logger, ends),

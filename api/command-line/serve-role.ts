@@ -17,6 +17,7 @@ import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import { operations } from '../main/operations.ts';
 import { answeringServices } from './answering-services.ts';
+import { apiAddress } from './check-port.ts';
 import type { Ends } from './ends.ts';
 import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
 import { lockDatabase } from './lock-database.ts';
@@ -114,7 +115,7 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     );
     const firstKey = await bootstrap(database, config);
     if (answers) {
-      const url = await serveHttp({ server: { config, services, logger, operations }, at: config, ends });
+      const url = await serveHttp({ server: { config, services, logger, operations }, at: apiAddress(config), ends });
       parts.folder?.writeRunFile({ url, ...addresses });
       printFirstKey(firstKey, url);
     }

@@ -37,6 +37,7 @@ import { servedOperations } from '../agent-server/served-operations.ts';
 import type { OwnAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
+import { agentServerAddress } from './check-port.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 import { serveHttp } from './serve-http.ts';
@@ -60,11 +61,11 @@ export async function startAgents(
   const { config, logger, authenticator } = parts;
   const opened = await openAgents(parts, ends);
   const { agents } = opened;
-  const form = agentApi(config, agents.organizationId, opened.ownAccess);
+  const form = agentApi(config, agents.organizationId, opened);
   const services = { authenticator, agents };
   const url = await serveHttp({
     server: { config, services, logger, operations: opened.operations, form },
-    at: { host: config.agentsHost, port: config.agentsPort },
+    at: agentServerAddress(config),
     ends,
   });
   await followAgents(parts, opened, url, ends);
@@ -76,6 +77,7 @@ export interface OpenedAgents {
   readonly executor: Executor;
   /** Of a langgraph.json with `auth`; without, API keys say who may do what. */
   readonly ownAccess?: OwnAccess;
+  readonly http: GraphsFile['http'];
   readonly operations: readonly Operation[];
 }
 
@@ -162,6 +164,7 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
   return {
     agents: { organizationId, config, database, pool, hub, graphs, protocols, store, webhooks, wake },
     executor,
+    http: file.http,
     operations: servedOperations(file.http),
     ...(ownAccess && { ownAccess }),
   };
@@ -169,7 +172,7 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
 
 /** What has no effect is refused, never ignored. @throws GRAPHS_FILE_INVALID */
 function refuseNotBuilt({ path, http }: GraphsFile): void {
-  const place = (['app', 'cors'] as const).find((name) => http[name] !== undefined);
+  const place = (['app'] as const).find((name) => http[name] !== undefined);
   if (place === undefined) return;
   throw fault('GRAPHS_FILE_INVALID', { file: path, place: `http.${place}`, reason: 'it is not supported yet' });
 }

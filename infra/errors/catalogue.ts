@@ -304,8 +304,8 @@ export const catalogue = {
   ),
   HOST_UNUSABLE: terminal(
     500,
-    'The server cannot listen on port {port} of RUNLAKE_HOST={host} ({reason}).',
-    'Set RUNLAKE_HOST to an address of this machine, and RUNLAKE_PORT to a port that this user may take.',
+    'The server cannot listen on port {port} of {settings}_HOST={host} ({reason}).',
+    'Set {settings}_HOST to an address of this machine, and {settings}_PORT to a port that this user may take.',
   ),
   METRICS_PORT_UNUSABLE: terminal(
     500,
@@ -315,7 +315,7 @@ export const catalogue = {
   PORT_IN_USE: terminal(
     500,
     'Port {port} on {host} is in use.',
-    'Stop what listens there, or set RUNLAKE_PORT; for the agent server, RUNLAKE_AGENTS_PORT.',
+    'Stop what listens there, or set {settings}_PORT.',
   ),
   SCHEMA_REFUSED: terminal(
     500,

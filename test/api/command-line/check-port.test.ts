@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkPort, listenFault } from '../../../api/command-line/check-port.ts';
+import { agentServerAddress, apiAddress, checkPort, listenFault } from '../../../api/command-line/check-port.ts';
 
 describe('an address on which nothing can listen', () => {
   it.each([
@@ -7,18 +7,21 @@ describe('an address on which nothing can listen', () => {
     ['300.1.1.1', 'no such host|looked up'],
     ['192.0.2.1', 'no such address'],
   ])('%s is named with its variable', async (host, reason) => {
-    await expect(checkPort({ host, port: 0 })).rejects.toMatchObject({
+    await expect(checkPort(apiAddress({ host, port: 0 }))).rejects.toMatchObject({
       code: 'HOST_UNUSABLE',
       message: expect.stringMatching(new RegExp(`RUNLAKE_HOST=${host} \\(.*(?:${reason})`)),
     });
   });
 
   it('a port for which rights are missing is named too', () => {
-    const error = listenFault(Object.assign(new Error('listen'), { code: 'EACCES' }), { host: '127.0.0.1', port: 80 });
-    expect(error.message).toMatch(/port 80 of RUNLAKE_HOST=127.0.0.1 \(this user may not take that port\)/);
+    const error = listenFault(
+      Object.assign(new Error('listen'), { code: 'EACCES' }),
+      agentServerAddress({ agentsHost: '127.0.0.1', agentsPort: 80 }),
+    );
+    expect(error.message).toMatch(/port 80 of RUNLAKE_AGENTS_HOST=127.0.0.1 \(this user may not take that port\)/);
   });
 
   it('one that is free passes', async () => {
-    await expect(checkPort({ host: '127.0.0.1', port: 0 })).resolves.toBeUndefined();
+    await expect(checkPort(apiAddress({ host: '127.0.0.1', port: 0 }))).resolves.toBeUndefined();
   });
 });

@@ -45,11 +45,31 @@ test.each<[string, string, Record<string, string>, RegExp]>([
     /RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL/,
   ],
   ['INVALID_CONFIG', 'all', stores, /RUNLAKE_SECRET_KEY is required where both stores have addresses/],
-  ['PORT_IN_USE', 'all', { RUNLAKE_PORT: 'taken' }, /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what listens there/],
+  [
+    'PORT_IN_USE',
+    'all',
+    { RUNLAKE_PORT: 'taken' },
+    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what .* RUNLAKE_PORT\./,
+  ],
+  [
+    'PORT_IN_USE by the agent server',
+    'all',
+    { RUNLAKE_PORT: '0', RUNLAKE_AGENTS_PORT: 'taken', RUNLAKE_AGENTS_FILE: 'langgraph.json' },
+    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what listens there, or set RUNLAKE_AGENTS_PORT\./,
+  ],
+  [
+    'HOST_UNUSABLE',
+    'all',
+    { RUNLAKE_HOST: '203.0.113.1' },
+    /of RUNLAKE_HOST=203\.0\.113\.1 \(this machine has no such/,
+  ],
 ])('%s: runlake %s', async (_code, role, environment, words) => {
   const port = String((taken.address() as AddressInfo).port);
-  const variables = 'RUNLAKE_PORT' in environment ? { RUNLAKE_PORT: port } : environment;
-  const { code, text } = await runCommand([role], { RUNLAKE_DATA_DIR: join(dataDir, 'data'), ...variables });
+  const given = Object.entries(environment).map(([name, value]) => [name, value === 'taken' ? port : value]);
+  const { code, text } = await runCommand([role], {
+    RUNLAKE_DATA_DIR: join(dataDir, 'data'),
+    ...Object.fromEntries(given),
+  });
   expect(text).toMatch(words);
   expect(code).toBe(1);
 });
