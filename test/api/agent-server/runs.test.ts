@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
 
 /** Runs on threads, through the stock client. */
 
-let server: AgentServerUnderTest;
+let server: DeployedAgents;
 let client: Client;
 
 beforeAll(async () => {
-  server = await startAgentServer();
+  server = await startAgentsAsDeployed();
   client = server.client;
 }, 60_000);
 afterAll(() => server?.close());

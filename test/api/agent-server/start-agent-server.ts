@@ -10,6 +10,7 @@ import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { followAgents, openAgents } from '../../../api/command-line/start-agents.ts';
 import { startSink } from '../../../api/command-line/start-sink.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
+import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
@@ -25,12 +26,14 @@ export interface AgentServerUnderTest {
   readonly client: Client;
   readonly server: FastifyInstance;
   readonly services: AgentServices;
+  /** What a main API beside it answers with. */
+  readonly answering: Services;
   readonly executor: Executor;
   readonly database: Database;
   readonly owner: OrganizationUnderTest;
   clientOf(key: string): Client;
   /** Asks as the owner. */
-  ask(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Response>;
+  ask: ReturnType<typeof requestOf>;
   close(): Promise<void>;
 }
 
@@ -42,6 +45,20 @@ export interface AgentServerOptions {
 
 const projects = fileURLToPath(new URL('../../agents/projects/', import.meta.url));
 
+export function graphsFileOf(project: string): string {
+  return `${projects}${project}/langgraph.json`;
+}
+
+/** Asks with a key, by `fetch`; a body goes as JSON. */
+export function requestOf(url: string, apiKey: string) {
+  return (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> =>
+    fetch(`${url}${path}`, {
+      method,
+      headers: { 'x-api-key': apiKey, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+}
+
 /** An agent server with everything behind it, on stores of its own and a free port. */
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
   const ends = new Ends();
@@ -52,11 +69,12 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const owner = await addOrganization(database, 'owner');
   const config = {
     ...loadConfig(stores.environment).config,
-    agentsFile: `${projects}${options.project ?? 'basic'}/langgraph.json`,
+    agentsFile: graphsFileOf(options.project ?? 'basic'),
     agentsOrganization: owner.id,
     agentsWorkers: 1,
     agentsHeartbeatMs: 200,
     agentsAllowTruncate: true,
+    agentsTypesSeconds: 0,
     drainTimeoutMs: 0,
     ...options.config,
   };
@@ -84,7 +102,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
 
   const errors = watchErrors(agentOperations);
   const services: AgentServices = { authenticator: answering.authenticator, agents };
-  const form = agentApi(config, agents.organizationId, opened.ownAccess);
+  const form = agentApi(config, agents.organizationId, opened);
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
   const url = await server.listen({ host: '127.0.0.1', port: 0 });
   await followAgents(parts, opened, url, ends);
@@ -94,20 +112,12 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
     client: clientOf(owner.adminKey),
     server,
     services,
+    answering,
     executor,
     database,
     owner,
     clientOf,
-    ask: (method, path, body, headers = {}) =>
-      fetch(`${url}${path}`, {
-        method,
-        headers: {
-          'x-api-key': owner.adminKey,
-          ...(body !== undefined && { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-      }),
+    ask: requestOf(url, owner.adminKey),
     async close() {
       await server.drain();
       await ends.run(logger);

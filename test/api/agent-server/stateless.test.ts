@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
 
 /** Runs without a thread, through the stock client. */
 
-let server: AgentServerUnderTest;
+let server: DeployedAgents;
 let client: Client;
 
 beforeAll(async () => {
-  server = await startAgentServer();
+  server = await startAgentsAsDeployed();
   client = server.client;
 }, 60_000);
 afterAll(() => server?.close());

@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
 
 /** Streams of runs, through the stock client and, for what it hides, as bytes. */
 
-let server: AgentServerUnderTest;
+let server: DeployedAgents;
 let client: Client;
 
 beforeAll(async () => {
-  server = await startAgentServer();
+  server = await startAgentsAsDeployed();
   client = server.client;
 }, 60_000);
 afterAll(() => server?.close());

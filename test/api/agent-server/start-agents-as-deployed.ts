@@ -1,0 +1,60 @@
+import { randomBytes } from 'node:crypto';
+import { Client } from '@langchain/langgraph-sdk';
+import type { Database } from '../../../infra/postgres/database.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { until } from '../../infra/until.ts';
+import { type RoleProcess, startRole } from '../../role-process.ts';
+import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
+import { graphsFileOf, requestOf, startAgentServer } from './start-agent-server.ts';
+
+/** An agent server as its clients know it, wherever it runs. */
+export interface DeployedAgents {
+  readonly url: string;
+  readonly client: Client;
+  readonly database: Database;
+  readonly owner: OrganizationUnderTest;
+  ask: ReturnType<typeof requestOf>;
+  close(): Promise<void>;
+}
+
+/**
+ * On embedded engines everything in this process; on the native stack as teams deploy it: agents and the sink in processes of
+ * their own, out of the built code, with Kafka between them.
+ */
+export async function startAgentsAsDeployed(): Promise<DeployedAgents> {
+  const stores = await freshStores();
+  if (stores.environment.RUNLAKE_KAFKA_BROKERS === undefined) {
+    await stores.close();
+    return startAgentServer();
+  }
+  const owner = await addOrganization(stores.database, 'owner');
+  const environment = {
+    ...stores.environment,
+    RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
+    RUNLAKE_DATABASE_URL: stores.databaseUrl,
+    RUNLAKE_SECRET_KEY: randomBytes(24).toString('base64url'),
+    RUNLAKE_DATA_DIR: '/dev/null/none',
+    RUNLAKE_AGENTS_FILE: graphsFileOf('basic'),
+    RUNLAKE_AGENTS_ORGANIZATION: owner.id,
+    RUNLAKE_AGENTS_PORT: '0',
+    RUNLAKE_AGENTS_WORKERS: '1',
+    RUNLAKE_AGENTS_HEARTBEAT_MS: '200',
+    RUNLAKE_DRAIN_TIMEOUT_MS: '100',
+  };
+  const roles: RoleProcess[] = [];
+  const close = async () => {
+    await Promise.all(roles.map((role) => role.end()));
+    await stores.close();
+  };
+  try {
+    roles.push(...(await Promise.all([startRole('agents', environment), startRole('ingest', environment)])));
+    const address = () => /Runlake runs agents at (\S+)/.exec(roles[0]?.output() ?? '')?.[1];
+    await until('an agent server to answer', () => address() !== undefined);
+    const url = address() as string;
+    const client = new Client({ apiUrl: url, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } });
+    return { url, client, database: stores.database, owner, ask: requestOf(url, owner.adminKey), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
