@@ -25,7 +25,11 @@ module.exports = {
       severity: 'error',
       comment: 'what runs in production must be a dependency',
       from: { path: '^(schemas|infra|pipelines|api)/' },
-      to: { dependencyTypes: ['npm-dev'], pathNot: ['\\.d\\.ts$', 'node_modules/@types/'] },
+      to: {
+        dependencyTypes: ['npm-dev'],
+        dependencyTypesNot: ['type-only'],
+        pathNot: ['\\.d\\.ts$', 'node_modules/@types/'],
+      },
     },
     {
       name: 'kafkajs-stays-in-its-folder',

@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
@@ -27,6 +28,8 @@ export interface Agents {
   readonly database: Database;
   /** Answers questions that need graph code. */
   readonly pool: WorkerPool;
+  /** What is known of graphs by their TypeScript types. */
+  readonly types: GraphTypes;
   /** Where events of runs are read. */
   readonly hub: StreamHub;
   /** By id. */

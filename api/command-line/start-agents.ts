@@ -6,6 +6,7 @@
  * and go back to be taken up elsewhere.
  */
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
@@ -20,6 +21,7 @@ import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
 import { traceRuns } from '../../pipelines/agents/execute/trace-run.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
 import { storeRules } from '../../pipelines/agents/store/store-rules.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
@@ -151,6 +153,15 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
       return [graphId, { name, description, ...(reason !== undefined && { fault: reason }) }];
     }),
   );
+  const types = readTypesInBackground({
+    graphs: file.graphs.filter(({ graphId }) => pool.faults[graphId] === undefined),
+    pool,
+    keptIn: join(config.dataDir, 'graph-types'),
+    limitMs: config.agentsTypesSeconds * 1_000,
+    heapMegabytes: config.agentsTypesHeapMegabytes,
+    logger,
+  });
+  ends.add('types of graphs', () => types.stop());
   const webhooks = webhookRules({
     settings: file.webhooks,
     disabled: file.http.disable_webhooks ?? false,
@@ -162,7 +173,7 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
   const wake = () => executor.wake();
   const ownAccess = desk && customAccess({ desk, database, operator, graphIds: Object.keys(graphs) });
   return {
-    agents: { organizationId, config, database, pool, hub, graphs, protocols, store, webhooks, wake },
+    agents: { organizationId, config, database, pool, types, hub, graphs, protocols, store, webhooks, wake },
     executor,
     http: file.http,
     operations: servedOperations(file.http),

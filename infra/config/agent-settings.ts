@@ -45,6 +45,18 @@ export const agentSettings = {
     count(64, 1_048_576),
     'Largest heap of each process that runs graph code, in megabytes. Unset: as Node decides.',
   ),
+  agentsTypesSeconds: required(
+    'RUNLAKE_AGENTS_TYPES_SECONDS',
+    count(0, 3_600),
+    120,
+    'Longest time for reading the schemas of one graph from its TypeScript types, in the background after the start, in seconds; 0: they are not read.',
+  ),
+  agentsTypesHeapMegabytes: required(
+    'RUNLAKE_AGENTS_TYPES_HEAP_MB',
+    count(64, 1_048_576),
+    1_024,
+    'Largest heap of the process that reads schemas from TypeScript types, in megabytes.',
+  ),
   agentsMaxBodyBytes: required(
     'RUNLAKE_AGENTS_MAX_BODY_BYTES',
     bytes(),

@@ -1,4 +1,5 @@
 import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
@@ -21,7 +22,7 @@ export const getAgentCard = defineAgentOperation({
     requireProtocol(agents, 'a2a', request);
     const assistant = await resolveAssistant(agents.database, agents.organizationId, query.assistant_id);
     const { assistant_id: id, graph_id: graphId, name, config, version } = assistant;
-    const { input_schema } = JSON.parse(await agents.pool.ask({ kind: 'schemas', graphId, config }));
+    const { input_schema } = await describeGraph(agents, graphId, config);
     const description = assistant.description ?? `The assistant ${name}`;
     const card = {
       protocolVersion: '0.3.0',

@@ -4,6 +4,7 @@ import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { AgentServices } from '../agent-services.ts';
@@ -74,7 +75,7 @@ export async function threadOfTask(
 /** Text goes into `messages`: a graph that says what it takes has to take them. @throws A2aError */
 async function requireMessages({ services: { agents } }: A2aInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
-  const { input_schema: schema } = JSON.parse(await agents.pool.ask({ kind: 'schemas', graphId, config }));
+  const { input_schema: schema } = await describeGraph(agents, graphId, config);
   if (!isObject(schema) || !isObject(schema.properties) || 'messages' in schema.properties) return;
   throw new A2aError('invalidParams', 'The assistant takes no `messages`, so no text parts: send data parts.');
 }

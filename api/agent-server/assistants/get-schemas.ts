@@ -1,8 +1,10 @@
 import { Type } from 'typebox';
 import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
+import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { AssistantParams, jsonText } from '../agent-schema.ts';
+import { AssistantParams } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 
 export const graphSchemas = {
@@ -19,7 +21,9 @@ export const getAssistantSchemas = defineAgentOperation({
   path: '/assistants/:assistant_id/schemas',
   tag: 'assistants',
   summary: 'JSON schemas of what the graph of an assistant takes, keeps and answers',
-  description: 'Null where the graph does not say.',
+  description:
+    'As the graph knows them at run time (zod), else as they were read from its TypeScript types, in the background after the start, ' +
+    'with the compiler of its project. Null where neither says, or not yet.',
   access: reads,
   errors: graphErrors,
   schema: {
@@ -29,6 +33,6 @@ export const getAssistantSchemas = defineAgentOperation({
   handler: async ({ params, services: { agents } }) => {
     const assistant = await resolveAssistant(agents.database, agents.organizationId, params.assistant_id);
     const { graph_id: graphId, config } = assistant;
-    return jsonText(await agents.pool.ask({ kind: 'schemas', graphId, config }));
+    return new Answer({ body: await describeGraph(agents, graphId, config) });
   },
 });

@@ -1,7 +1,9 @@
 import { Type } from 'typebox';
 import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
+import { describeSubgraphs } from '../../../pipelines/agents/schemas/describe-graph.ts';
+import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { AssistantParams, jsonText } from '../agent-schema.ts';
+import { AssistantParams } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { graphSchemas } from './get-schemas.ts';
@@ -36,5 +38,5 @@ export const getAssistantSubgraph = defineAgentOperation({
 
 async function ask(agents: Agents, id: string, which: { readonly recurse: boolean; readonly namespace?: string }) {
   const { graph_id: graphId, config } = await resolveAssistant(agents.database, agents.organizationId, id);
-  return jsonText(await agents.pool.ask({ kind: 'subgraphs', graphId, config, ...which }));
+  return new Answer({ body: await describeSubgraphs(agents, graphId, { config, ...which }) });
 }

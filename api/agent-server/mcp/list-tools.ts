@@ -3,6 +3,7 @@ import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { searchAssistants } from '../../../pipelines/agents/assistants/search-assistants.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import type { Agents } from '../agent-services.ts';
 import { toolInputSchema } from './tool-input-schema.ts';
 import { toolNames } from './tool-names.ts';
@@ -36,10 +37,9 @@ export async function listTools(agents: Agents, cursor: string | undefined): Pro
 }
 
 /** Undefined where the graph cannot be used. @throws GRAPH_WORKER_BUSY */
-async function schemaOf({ pool }: Agents, graphId: string, config: object): Promise<Tool['inputSchema'] | undefined> {
+async function schemaOf(agents: Agents, graphId: string, config: object): Promise<Tool['inputSchema'] | undefined> {
   try {
-    const { input_schema } = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config }));
-    return toolInputSchema(input_schema);
+    return toolInputSchema((await describeGraph(agents, graphId, config)).input_schema);
   } catch (error) {
     if (isRunlakeError(error) && error.class === 'caller') return undefined;
     throw error;

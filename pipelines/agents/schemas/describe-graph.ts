@@ -1,0 +1,46 @@
+import type { GraphSchemas } from '../requests/schemas.ts';
+import type { WorkerPool } from '../workers/worker-pool.ts';
+import type { GraphTypes } from './read-types-in-background.ts';
+
+export interface GraphKnowledge {
+  readonly pool: Pick<WorkerPool, 'ask'>;
+  readonly types: GraphTypes;
+}
+
+/**
+ * The schemas of an assistant's graph: as the graph knows them at run time, else as they were read from its types; null where neither
+ * tells, or not yet.
+ *
+ * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, GRAPH_WORKER_BUSY, GRAPH_FAILED
+ */
+export async function describeGraph(
+  { pool, types }: GraphKnowledge,
+  graphId: string,
+  config: object,
+): Promise<GraphSchemas & { readonly graph_id: string }> {
+  const known = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config }));
+  return { graph_id: graphId, ...completed(known, types.of(graphId)?.schemas) };
+}
+
+/** Those of its subgraphs, by namespace. @throws as above. */
+export async function describeSubgraphs(
+  { pool, types }: GraphKnowledge,
+  graphId: string,
+  which: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
+): Promise<Record<string, GraphSchemas>> {
+  const known: Record<string, GraphSchemas> = JSON.parse(await pool.ask({ kind: 'subgraphs', graphId, ...which }));
+  const typed = types.of(graphId)?.subgraphs;
+  return Object.fromEntries(
+    Object.entries(known).map(([namespace, schemas]) => [namespace, completed(schemas, typed?.[namespace])]),
+  );
+}
+
+function completed(known: GraphSchemas, typed: GraphSchemas | undefined): GraphSchemas {
+  return {
+    input_schema: known.input_schema ?? typed?.input_schema ?? null,
+    output_schema: known.output_schema ?? typed?.output_schema ?? null,
+    state_schema: known.state_schema ?? typed?.state_schema ?? null,
+    config_schema: known.config_schema ?? typed?.config_schema ?? null,
+    context_schema: known.context_schema ?? typed?.context_schema ?? null,
+  };
+}

@@ -1,0 +1,209 @@
+import type * as ts from 'typescript';
+
+export type JsonSchema = { [keyword: string]: unknown };
+
+/** The compiler of the project, as far as types are read. */
+export interface TypeReading {
+  readonly ts: typeof ts;
+  readonly checker: ts.TypeChecker;
+  /** Where types are looked at from. */
+  readonly place: ts.Node;
+}
+
+/** Beyond these a type is `{}`, anything. */
+const deepest = 24;
+const mostParts = 5_000;
+const draft = 'https://json-schema.org/draft/2020-12/schema';
+/** What is an object to the compiler and something else, or nothing, as JSON. */
+const opaque = new Set([
+  'Map',
+  'Set',
+  'WeakMap',
+  'WeakSet',
+  'Promise',
+  'RegExp',
+  'Uint8Array',
+  'ArrayBuffer',
+  'Buffer',
+]);
+
+/** A message as the wire takes and gives it, which is not what its class looks like. */
+const message: JsonSchema = {
+  type: 'object',
+  properties: {
+    type: { type: 'string' },
+    content: { anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] },
+    id: { type: 'string' },
+    name: { type: 'string' },
+    additional_kwargs: { type: 'object' },
+    response_metadata: { type: 'object' },
+  },
+  required: ['content'],
+};
+
+/** The schema of a type as JSON: functions are left out, what JSON Schema cannot say is anything. Types that hold themselves are `$defs`. */
+export function jsonSchemaOfType(type: ts.Type, reading: TypeReading): JsonSchema {
+  const reader = new TypeReader(reading);
+  const schema = reader.schemaOf(type) ?? {};
+  return {
+    $schema: draft,
+    ...schema,
+    ...(Object.keys(reader.definitions).length > 0 && { $defs: reader.definitions }),
+  };
+}
+
+class TypeReader {
+  readonly definitions: Record<string, JsonSchema> = {};
+  readonly #reading: TypeReading;
+  readonly #open = new Map<ts.Type, string | undefined>();
+  #parts = 0;
+  #depth = 0;
+
+  constructor(reading: TypeReading) {
+    this.#reading = reading;
+  }
+
+  /** Undefined for what JSON has no place for. */
+  schemaOf(type: ts.Type): JsonSchema | undefined {
+    if (this.#depth >= deepest) return {};
+    this.#depth += 1;
+    const schema = this.#read(type);
+    this.#depth -= 1;
+    return schema;
+  }
+
+  #read(type: ts.Type): JsonSchema | undefined {
+    const { ts, checker } = this.#reading;
+    const { flags } = type;
+    const is = (some: ts.TypeFlags) => (flags & some) !== 0;
+    this.#parts += 1;
+    if (this.#parts > mostParts) return {};
+    if (is(ts.TypeFlags.Any | ts.TypeFlags.Unknown)) return {};
+    if (is(ts.TypeFlags.Undefined | ts.TypeFlags.Void | ts.TypeFlags.Never | ts.TypeFlags.ESSymbolLike))
+      return undefined;
+    if (type.isUnion()) return this.#union(type);
+    if (is(ts.TypeFlags.Null)) return { type: 'null' };
+    if (type.isStringLiteral() || type.isNumberLiteral()) return { const: type.value };
+    if (is(ts.TypeFlags.BooleanLiteral)) return { const: checker.typeToString(type) === 'true' };
+    if (is(ts.TypeFlags.StringLike)) return { type: 'string' };
+    if (is(ts.TypeFlags.NumberLike)) return { type: 'number' };
+    if (is(ts.TypeFlags.BooleanLike)) return { type: 'boolean' };
+    if (type.isIntersection()) {
+      // A text with a brand is a text.
+      const plain = type.types.find((each) => (each.flags & (ts.TypeFlags.StringLike | ts.TypeFlags.NumberLike)) !== 0);
+      return plain === undefined ? this.#object(type) : this.schemaOf(plain);
+    }
+    if (is(ts.TypeFlags.Object)) return this.#object(type);
+    const constraint = checker.getBaseConstraintOfType(type);
+    return constraint === undefined || constraint === type ? {} : this.schemaOf(constraint);
+  }
+
+  #union(type: ts.UnionType): JsonSchema | undefined {
+    const { checker } = this.#reading;
+    // `Overwrite` is for nodes: it goes past the reducer.
+    const members = type.types.filter((each) => each.getProperty('__overwrite__') === undefined);
+    const isList = (each: ts.Type) => checker.isArrayType(each);
+    // Whatever stands for a message, such as a text or a pair, is a message as JSON.
+    const message = members.find((each) => this.#isMessage(isList(each) ? this.#elementOf(each) : each));
+    if (message !== undefined) {
+      const isOf = (each: ts.Type) => this.#isMessage(each) || (each.isUnion() && each.types.some(isOf));
+      const lists = members.some((each) => isList(each) && isOf(this.#elementOf(each)));
+      return lists ? { type: 'array', items: this.#message() } : this.#message();
+    }
+    const schemas = members.map((each) => this.schemaOf(each)).filter((each) => each !== undefined);
+    if (schemas.some((each) => Object.keys(each).length === 0)) return {};
+    const constants = schemas.filter((each) => 'const' in each).map((each) => each.const);
+    const rest = schemas.filter((each) => !('const' in each));
+    const truths = constants.filter((each) => typeof each === 'boolean');
+    const others = constants.filter((each) => typeof each !== 'boolean');
+    if (truths.length === 2) rest.push({ type: 'boolean' });
+    else if (truths.length === 1) rest.push({ const: truths[0] });
+    if (others.length > 0) rest.unshift(others.length === 1 ? { const: others[0] } : { enum: others });
+    return rest.length > 1 ? { anyOf: rest } : rest[0];
+  }
+
+  #object(type: ts.Type): JsonSchema | undefined {
+    const { ts, checker } = this.#reading;
+    if (this.#isMessage(type)) return this.#message();
+    const name = type.symbol?.name;
+    if (name === 'Date') return { type: 'string', format: 'date-time' };
+    if (opaque.has(name ?? '')) return {};
+    if (checker.isTupleType(type)) return this.#tuple(type as ts.TypeReference);
+    if (checker.isArrayType(type)) return { type: 'array', items: this.schemaOf(this.#elementOf(type)) ?? {} };
+    if (this.#open.has(type)) return this.#referTo(type);
+    if (type.getCallSignatures().length > 0 || type.getConstructSignatures().length > 0) return undefined;
+    this.#open.set(type, undefined);
+    const schema = this.#properties(type, (symbol) => (ts.getCombinedModifierFlags(symbol) & hidden(ts)) === 0);
+    const definition = this.#open.get(type);
+    this.#open.delete(type);
+    if (definition === undefined) return schema;
+    this.definitions[definition] = schema;
+    return { $ref: `#/$defs/${definition}` };
+  }
+
+  #tuple(type: ts.TypeReference): JsonSchema {
+    const { checker } = this.#reading;
+    const { minLength, hasRestElement } = type.target as ts.TupleType;
+    const items = checker.getTypeArguments(type).map((each) => this.schemaOf(each) ?? {});
+    if (hasRestElement) return { type: 'array', items: {} };
+    return { type: 'array', prefixItems: items, minItems: minLength, maxItems: items.length };
+  }
+
+  #properties(type: ts.Type, isShown: (declaration: ts.Declaration) => boolean): JsonSchema {
+    const { ts, checker, place } = this.#reading;
+    const properties: Record<string, JsonSchema> = {};
+    const required: string[] = [];
+    for (const symbol of checker.getPropertiesOfType(type)) {
+      const isHidden = /^(?:__@|#)/.test(symbol.name) || symbol.declarations?.some((each) => !isShown(each));
+      if (isHidden) continue;
+      const held = checker.getTypeOfSymbolAtLocation(symbol, place);
+      const schema = this.schemaOf(held);
+      if (schema === undefined) continue;
+      const description = ts.displayPartsToString(symbol.getDocumentationComment(checker)).trim();
+      properties[symbol.name] = description === '' ? schema : { ...schema, description };
+      const mayMiss = (held.isUnion() ? held.types : [held]).some(
+        (each) => (each.flags & ts.TypeFlags.Undefined) !== 0,
+      );
+      if ((symbol.flags & ts.SymbolFlags.Optional) === 0 && !mayMiss) required.push(symbol.name);
+    }
+    const index = checker.getIndexInfoOfType(type, ts.IndexKind.String);
+    return {
+      type: 'object',
+      ...((index === undefined || Object.keys(properties).length > 0) && { properties }),
+      ...(required.length > 0 && { required }),
+      ...(index && { additionalProperties: this.schemaOf(index.type) ?? {} }),
+    };
+  }
+
+  #referTo(type: ts.Type): JsonSchema {
+    const known = this.#open.get(type);
+    if (known !== undefined) return { $ref: `#/$defs/${known}` };
+    const given = (type.aliasSymbol?.name ?? type.symbol?.name ?? '').replaceAll(/\W/g, '');
+    const base = given === '' || given.startsWith('__') ? 'Recursive' : given;
+    let name = base;
+    const taken = new Set([...Object.keys(this.definitions), ...this.#open.values()]);
+    for (let count = 2; taken.has(name); count += 1) name = `${base}${count}`;
+    this.#open.set(type, name);
+    return { $ref: `#/$defs/${name}` };
+  }
+
+  #elementOf(type: ts.Type): ts.Type {
+    return this.#reading.checker.getTypeArguments(type as ts.TypeReference)[0] ?? type;
+  }
+
+  #message(): JsonSchema {
+    this.definitions.BaseMessage ??= message;
+    return { $ref: '#/$defs/BaseMessage' };
+  }
+
+  /** Whether it is a class of messages: of the library, or derived from one. */
+  #isMessage(type: ts.Type): boolean {
+    if (type.isUnion()) return type.types.length > 0 && type.types.every((each) => this.#isMessage(each));
+    if (!/Message(?:Chunk)?$/.test(type.symbol?.name ?? '')) return false;
+    return type.getProperty('lc_namespace') !== undefined && type.getProperty('content') !== undefined;
+  }
+}
+
+function hidden(compiler: typeof ts): ts.ModifierFlags {
+  return compiler.ModifierFlags.Private | compiler.ModifierFlags.Protected;
+}

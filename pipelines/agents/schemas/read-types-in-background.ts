@@ -1,0 +1,128 @@
+/**
+ * Schemas of graphs whose state is a TypeScript type, read beside everything else.
+ *
+ * Invariant: nobody waits for it, and whatever becomes of it costs the schemas alone.
+ *
+ *   1. Each graph in TypeScript is asked for its schemas; those that know theirs at run time are left out.
+ *   2. A child process reads the others, one after the other. It tells before each, so that a graph which ends it or holds it for too
+ *      long is known; that one is given up, and a further process reads the rest.
+ *   3. What a graph was not read for is logged, once.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { GraphSource } from '../graphs/graphs-file.ts';
+import type { GraphSchemas } from '../requests/schemas.ts';
+import type { WorkerPool } from '../workers/worker-pool.ts';
+import type { TypedGraph } from './read-graph-types.ts';
+import type { FromTypesProcess, TypesTask } from './types-process.ts';
+
+export interface TypesOptions {
+  /** Those that can be used. */
+  readonly graphs: readonly GraphSource[];
+  readonly pool: Pick<WorkerPool, 'ask'>;
+  /** Where what was read is kept for the next start. */
+  readonly keptIn: string;
+  /** For one graph. 0: nothing is read. */
+  readonly limitMs: number;
+  readonly heapMegabytes: number;
+  readonly logger: Logger;
+}
+
+export interface GraphTypes {
+  /** Undefined until it is read, and where it cannot be. */
+  of(graphId: string): TypedGraph | undefined;
+}
+
+export interface ReadingTypes extends GraphTypes {
+  /** Nothing of it runs afterwards. */
+  stop(): Promise<void>;
+}
+
+export function readTypesInBackground(options: TypesOptions): ReadingTypes {
+  const { graphs, pool, logger, limitMs } = options;
+  const found = new Map<string, TypedGraph>();
+  let child: ChildProcess | undefined;
+  let stopped = false;
+
+  function giveUp(graph: string, reason: string): void {
+    if (!stopped) logger.warn({ graph, reason }, 'the schemas of a graph were not read from its types');
+  }
+
+  async function readAll(): Promise<void> {
+    let rest: readonly GraphSource[] = [];
+    for (const source of limitMs === 0 ? [] : graphs) {
+      if (/\.[cm]?tsx?$/.test(source.path) && !(await knowsItsSchemas(pool, source.graphId))) rest = [...rest, source];
+    }
+    while (rest.length > 0 && !stopped) rest = await readSome(rest);
+  }
+
+  /** In one process. @returns those that are left, always fewer. */
+  async function readSome(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
+    const left = new Set(sources);
+    let current = sources[0]!;
+    let tooLong = false;
+    let clock: NodeJS.Timeout | undefined;
+    const begun = startProcess(options);
+    child = begun;
+    begun.on('message', (message: FromTypesProcess) => {
+      clearTimeout(clock);
+      const source = sources.find(({ graphId }) => graphId === message.graphId)!;
+      if (message.kind === 'reading') {
+        current = source;
+        clock = setTimeout(() => {
+          tooLong = true;
+          begun.kill('SIGKILL');
+        }, limitMs);
+        return;
+      }
+      left.delete(source);
+      if (message.kind === 'read') found.set(message.graphId, message.typed);
+      else giveUp(message.graphId, message.reason);
+    });
+    const ended = new Promise<string>((resolve) => {
+      begun.on('error', (error) => resolve(`it did not start: ${error.message}`));
+      begun.on('close', (code, signal) => resolve(`its process ended by ${signal ?? `code ${code}`}`));
+    });
+    begun.send({ graphs: sources, keptIn: options.keptIn } satisfies TypesTask, () => undefined);
+    const reason = await ended;
+    clearTimeout(clock);
+    if (left.delete(current)) giveUp(current.graphId, tooLong ? `it took longer than ${limitMs / 1_000} s` : reason);
+    return [...left];
+  }
+
+  const done = readAll().catch((error: unknown) => {
+    if (!stopped) logger.warn({ error }, 'the schemas of graphs were not read from their types');
+  });
+  return {
+    of: (graphId) => found.get(graphId),
+    async stop() {
+      stopped = true;
+      child?.kill('SIGKILL');
+      await done;
+    },
+  };
+}
+
+async function knowsItsSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): Promise<boolean> {
+  try {
+    const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config: {} }));
+    return known.input_schema !== null && known.output_schema !== null && known.state_schema !== null;
+  } catch {
+    // A function that makes no graph without a config may still have types.
+    return false;
+  }
+}
+
+function startProcess({ heapMegabytes }: TypesOptions): ChildProcess {
+  const fromSource = import.meta.url.endsWith('.ts');
+  const program = fileURLToPath(new URL(`./types-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
+  const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
+  return fork(program, [], {
+    env: {},
+    execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
+    detached: true,
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  });
+}

@@ -1,0 +1,71 @@
+/**
+ * A process that reads the types of graphs, one after the other, and says what it found. It runs no code of the project but its
+ * compiler, comes last where processors are scarce, and goes first where memory is.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { constants, setPriority } from 'node:os';
+import { pathToFileURL } from 'node:url';
+import type * as ts from 'typescript';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { GraphSource } from '../graphs/graphs-file.ts';
+import { watchParent } from '../workers/parent-watch.ts';
+import { keepTypes, keptTypes } from './kept-types.ts';
+import { readGraphTypes, type TypedGraph } from './read-graph-types.ts';
+
+export interface TypesTask {
+  readonly graphs: readonly GraphSource[];
+  readonly keptIn: string;
+}
+
+export type FromTypesProcess =
+  | { readonly kind: 'reading'; readonly graphId: string }
+  | { readonly kind: 'read'; readonly graphId: string; readonly typed: TypedGraph }
+  | { readonly kind: 'unread'; readonly graphId: string; readonly reason: string };
+
+const send = process.send?.bind(process);
+if (send === undefined) throw fault('INTERNAL', {}, { cause: 'types-process.ts is started by the agent server' });
+setPriority(constants.priority.PRIORITY_LOW);
+await writeFile('/proc/self/oom_score_adj', '1000').catch(() => undefined);
+process.on('disconnect', () => process.exit(0));
+watchParent();
+process.once('message', async (task: TypesTask) => {
+  for (const source of task.graphs) {
+    const { graphId } = source;
+    await tell({ kind: 'reading', graphId });
+    try {
+      await tell({ kind: 'read', graphId, typed: await typesOf(source, task.keptIn) });
+    } catch (error) {
+      await tell({ kind: 'unread', graphId, reason: error instanceof Error ? error.message : String(error) });
+    }
+  }
+  process.exit(0);
+});
+
+/** Resolves when it is on its way: what follows may hold this process for long, or end it. */
+function tell(message: FromTypesProcess): Promise<void> {
+  return new Promise((resolve) => void send!(message, () => resolve()));
+}
+
+async function typesOf(source: GraphSource, keptIn: string): Promise<TypedGraph> {
+  const kept = await keptTypes(keptIn, source);
+  if (kept !== undefined) return kept;
+  const { files: paths, ...typed } = readGraphTypes(await compilerFor(source.path), source);
+  await keepTypes(keptIn, source, { paths, typed });
+  return typed;
+}
+
+/** The compiler that the project of a module has. @throws Error where it has none that can be asked. */
+async function compilerFor(path: string): Promise<typeof ts> {
+  const { resolve } = createRequire(path);
+  let place: string;
+  try {
+    place = resolve('typescript');
+  } catch {
+    throw new Error("the package 'typescript' is not installed in its project");
+  }
+  const compiler = ((await import(pathToFileURL(place).href)) as { default?: typeof ts }).default;
+  if (typeof compiler?.createProgram === 'function') return compiler;
+  const { version } = JSON.parse(await readFile(resolve('typescript/package.json'), 'utf8')) as { version: string };
+  throw new Error(`version ${version} of the package 'typescript' in its project cannot be asked for types`);
+}

@@ -1,0 +1,219 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import type { GraphSource } from '../../../pipelines/agents/graphs/graphs-file.ts';
+import { readTypesInBackground } from '../../../pipelines/agents/schemas/read-types-in-background.ts';
+import { until } from '../../infra/until.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Schemas that only the TypeScript compiler knows. */
+
+const folder = mkdtempSync(join(tmpdir(), 'runlake-types-'));
+const step = { title: 'pack', steps: [{ title: 'find the bag', done: true, steps: [] }] };
+let agent: AgentServerUnderTest;
+beforeAll(async () => {
+  agent = await startAgentServer({ project: 'typed', config: { dataDir: folder, agentsTypesSeconds: 120 } });
+}, 120_000);
+afterAll(async () => {
+  await agent?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const schemasOf = (graph: string) => agent.client.assistants.getSchemas(graph);
+const read = (graph: string) =>
+  until(`the types of ${graph} to be read`, async () => (await schemasOf(graph)).state_schema != null, 100_000);
+
+function accepts(schema: unknown, value: unknown): boolean {
+  return new Ajv2020({ strict: false, formats: { 'date-time': true } }).validate(schema as object, value);
+}
+
+describe('a graph whose state is a type', () => {
+  it('is told of as soon as it is read; nobody waits for that', { timeout: 120_000 }, async () => {
+    await read('nested');
+    const schemas = await schemasOf('annotated');
+    const { input_schema: input, output_schema: output, state_schema: state, context_schema: context } = schemas;
+    expect(Object.keys(input?.properties ?? {})).toEqual(['topic', 'kind']);
+    expect([input?.required, Object.keys(output?.properties ?? {})]).toEqual([undefined, ['steps']]);
+    expect(state?.properties).toMatchObject({
+      topic: { type: 'string', description: 'What is to be planned.' },
+      kind: { enum: ['trip', 'meal'] },
+      steps: { type: 'array' },
+      prices: { type: 'object', additionalProperties: { type: 'number' } },
+      urgent: { type: 'boolean' },
+      anything: {},
+    });
+    expect(Object.keys(state?.properties ?? {})).not.toContain('onDone');
+    expect(context?.properties).toMatchObject({ tone: { enum: ['dry', 'warm'] }, depth: { type: 'number' } });
+    expect(schemas.config_schema).toEqual(context);
+
+    const whole = { topic: 'a', steps: [step], due: null, place: [1, 2], prices: { a: 1 }, urgent: true, anything: 1 };
+    expect(accepts(state, whole)).toBe(true);
+    expect(accepts(state, { ...whole, due: '2026-11-22T10:00:00.000Z' })).toBe(true);
+    expect(accepts(input, { topic: 'a', kind: 'trip' })).toBe(true);
+    for (const wrong of [{ place: [1] }, { prices: { a: 'much' } }, { steps: [{ title: 'x', steps: [{}] }] }]) {
+      expect(accepts(state, { ...whole, ...wrong })).toBe(false);
+    }
+    expect(accepts(input, { kind: 'war' })).toBe(false);
+  });
+
+  it('may be a builder or a function that makes one, and runs as any', { timeout: 120_000 }, async () => {
+    for (const graph of ['builder', 'made']) {
+      await read(graph);
+      expect(await schemasOf(graph)).toEqual({ ...(await schemasOf('annotated')), graph_id: graph });
+    }
+    const values = await agent.client.runs.wait(null, 'made', { input: { topic: 'a trip' } });
+    expect(accepts((await schemasOf('made')).output_schema, values)).toBe(true);
+  });
+
+  it('has subgraphs that are told of, also those of subgraphs', { timeout: 120_000 }, async () => {
+    await read('nested');
+    const subgraphs = await agent.client.assistants.getSubgraphs('nested', { recurse: true });
+    expect(Object.keys(subgraphs)).toEqual(['child', 'child|letters']);
+    expect(subgraphs.child?.state_schema?.properties).toEqual({ words: { type: 'array', items: { type: 'string' } } });
+    expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ letters: { type: 'number' } });
+  });
+
+  it('tells tools and cards what it takes, messages as they are on the wire', { timeout: 120_000 }, async () => {
+    await read('talking');
+    const headers = { 'x-api-key': agent.owner.adminKey };
+    const mcp = new McpClient({ name: 'test', version: '1' });
+    const url = new URL(`${agent.url}/mcp`);
+    await mcp.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }) as never);
+    const tool = (await mcp.listTools()).tools.find(({ name }) => name === 'talking');
+    await mcp.close();
+    const sent = { messages: [{ type: 'human', content: 'hello' }] };
+    expect([accepts(tool?.inputSchema, sent), accepts(tool?.inputSchema, { messages: 'hello' })]).toEqual([
+      true,
+      false,
+    ]);
+    const card = await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=talking');
+    const { skills } = (await card.json()) as { skills: { metadata: { inputSchema: unknown } }[] };
+    expect(accepts(skills[0]?.metadata.inputSchema, sent)).toBe(true);
+    const state = await agent.client.runs.wait(null, 'talking', { input: sent });
+    expect(accepts((await schemasOf('talking')).output_schema, state)).toBe(true);
+  });
+
+  it('says nothing where there is nothing to read', { timeout: 120_000 }, async () => {
+    const nothing = {
+      input_schema: null,
+      output_schema: null,
+      state_schema: null,
+      config_schema: null,
+      context_schema: null,
+    };
+    await read('talking');
+    for (const graph of ['loose', 'untyped']) expect(await schemasOf(graph)).toEqual({ graph_id: graph, ...nothing });
+    expect(await schemasOf('validated')).toMatchObject({ state_schema: { properties: { topic: { type: 'string' } } } });
+  });
+});
+
+describe('reading types', () => {
+  const projects = fileURLToPath(new URL('../../agents/projects/typed/', import.meta.url));
+  const sourceOf = (path: string, graphId = 'graph'): GraphSource => ({
+    graphId,
+    path,
+    name: 'graph',
+    description: null,
+  });
+
+  /** Reads as the server does, where no graph knows its schemas at run time. @returns what was told. */
+  async function readTypes(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
+    const told: Record<string, string>[] = [];
+    const logger = createLogger('silent', 'test');
+    logger.warn = ((about: Record<string, string>) => void told.push(about)) as never;
+    const pool = { ask: async () => JSON.stringify({ input_schema: null, output_schema: null, state_schema: null }) };
+    const keptIn = join(folder, 'kept');
+    const types = readTypesInBackground({
+      graphs,
+      pool,
+      keptIn,
+      limitMs: 100_000,
+      heapMegabytes: 1_024,
+      logger,
+      ...options,
+    });
+    const isDone = () =>
+      graphs.every(({ graphId }) => types.of(graphId) ?? told.some(({ graph }) => graph === graphId));
+    await until('all to be read, or given up', isDone, 110_000);
+    await types.stop();
+    return { types, told };
+  }
+
+  it('is not done again while no file has changed', { timeout: 120_000 }, async () => {
+    const project = join(folder, 'project');
+    mkdirSync(project, { recursive: true });
+    const linked = join(project, 'state.ts');
+    const types = (field: string) => writeFileSync(linked, `export type State = { ${field}: string };\n`);
+    types('before');
+    writeFileSync(
+      join(project, 'graph.ts'),
+      `import type { State } from './state.ts';
+       type Graph = { lg_is_pregel: true; '~InputType': State; '~OutputType': State };
+       export declare const graph: Graph;`,
+    );
+    writeFileSync(join(project, 'package.json'), '{"type":"module"}');
+    mkdirSync(join(project, 'node_modules'), { recursive: true });
+    const compiler = fileURLToPath(new URL('../../../node_modules/typescript/package.json', import.meta.url));
+    const shim = join(project, 'node_modules', 'typescript');
+    mkdirSync(shim, { recursive: true });
+    // Counts how often it is asked for.
+    const count = join(project, 'asked');
+    writeFileSync(join(shim, 'package.json'), '{"name":"typescript","version":"0.0.0","main":"index.cjs"}');
+    writeFileSync(
+      join(shim, 'index.cjs'),
+      `require('node:fs').appendFileSync(${JSON.stringify(count)}, 'x');
+       module.exports = require(${JSON.stringify(join(compiler, '..'))});`,
+    );
+    const source = sourceOf(join(project, 'graph.ts'));
+    const fieldsOf = async () => {
+      const { types, told } = await readTypes([source]);
+      expect(told).toEqual([]);
+      const { state_schema: state } = types.of('graph')!.schemas;
+      return Object.keys((state as { properties: object }).properties);
+    };
+    expect([await fieldsOf(), await fieldsOf(), readFileSync(count, 'utf8')]).toEqual([['before'], ['before'], 'x']);
+    types('after');
+    expect([await fieldsOf(), readFileSync(count, 'utf8')]).toEqual([['after'], 'xx']);
+    for (const file of readdirSync(join(folder, 'kept')))
+      expect(statSync(join(folder, 'kept', file)).size).toBeGreaterThan(0);
+  });
+
+  it('that fails is logged once for the graph, and costs the others nothing', { timeout: 120_000 }, async () => {
+    const without = join(folder, 'without');
+    mkdirSync(without, { recursive: true });
+    writeFileSync(join(without, 'graph.ts'), 'export const graph = 1;');
+    const { types, told } = await readTypes([
+      sourceOf(join(without, 'graph.ts'), 'alone'),
+      sourceOf(join(projects, 'untyped.ts'), 'untyped'),
+      { ...sourceOf(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
+      sourceOf(join(projects, 'talking.ts'), 'talking'),
+    ]);
+    expect(told).toEqual([
+      { graph: 'alone', reason: "the package 'typescript' is not installed in its project" },
+      { graph: 'untyped', reason: expect.stringContaining("the type of 'graph'") },
+      { graph: 'unnamed', reason: expect.stringContaining("exports no 'nothing'") },
+    ]);
+    expect(types.of('talking')?.schemas.input_schema).toMatchObject({ type: 'object' });
+  });
+
+  it('ends with its memory or its time', { timeout: 120_000 }, async () => {
+    const graphs = [sourceOf(join(projects, 'nested.ts'), 'one'), sourceOf(join(projects, 'annotated.ts'), 'two')];
+    rmSync(join(folder, 'kept'), { recursive: true, force: true });
+    const { told } = await readTypes(graphs, { heapMegabytes: 64 });
+    expect(told.map(({ graph, reason }) => [graph, /its process ended by/.test(reason!)])).toEqual([
+      ['one', true],
+      ['two', true],
+    ]);
+    const late = await readTypes(graphs, { limitMs: 100 });
+    expect(late.told).toMatchObject([
+      { graph: 'one', reason: 'it took longer than 0.1 s' },
+      { graph: 'two', reason: 'it took longer than 0.1 s' },
+    ]);
+  });
+});
