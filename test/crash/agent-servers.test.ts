@@ -35,6 +35,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
     RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
     RUNLAKE_AGENTS_PORT: '0',
+    RUNLAKE_AGENTS_TYPES_SECONDS: '0',
     RUNLAKE_AGENTS_LEASE_MS: '3000',
     RUNLAKE_AGENTS_WORKERS: '1',
     // Of four runs each of the two has half, whoever hears of them first.
