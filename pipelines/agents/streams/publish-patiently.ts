@@ -6,6 +6,25 @@ import { streamEvents } from '../../../schemas/topics.ts';
 const firstPauseMs = 50;
 const longestPauseMs = 1_000;
 
+/** How long a log that cannot take events now is tried again: pauses that grow, together at most `ms` from its making on. */
+export class Patience {
+  readonly #endsAtMs: number;
+  #pauseMs = firstPauseMs;
+
+  constructor(ms: number) {
+    this.#endsAtMs = performance.now() + ms;
+  }
+
+  /** Pauses. @returns false at once where another try would fail like the one that failed with `reason`, or comes too late. */
+  async again(reason: unknown): Promise<boolean> {
+    const mayPass = isRunlakeError(reason) && reason.class === 'transient' && reason.code !== 'DRAINING';
+    if (!mayPass || performance.now() + this.#pauseMs > this.#endsAtMs) return false;
+    await pause(this.#pauseMs);
+    this.#pauseMs = Math.min(this.#pauseMs * 2, longestPauseMs);
+    return true;
+  }
+}
+
 /**
  * Publishes stream events, again where the log cannot take them now, for at most `patienceMs`. Repeats are the same event to
  * every reader.
@@ -15,16 +34,12 @@ export async function publishPatiently(
   log: Pick<EventLog, 'publish'>,
   messages: readonly LogMessage[],
   patienceMs: number,
-  onPlaced?: () => void,
 ): Promise<void> {
-  const startedAtMs = performance.now();
-  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 2, longestPauseMs)) {
+  for (const patience = new Patience(patienceMs); ; ) {
     try {
-      return await log.publish(streamEvents, messages, onPlaced);
+      return await log.publish(streamEvents, messages);
     } catch (error) {
-      const mayPass = isRunlakeError(error) && error.class === 'transient' && error.code !== 'DRAINING';
-      if (!mayPass || performance.now() - startedAtMs + pauseMs > patienceMs) throw error;
-      await pause(pauseMs);
+      if (!(await patience.again(error))) throw error;
     }
   }
 }

@@ -91,6 +91,36 @@ test('a log that takes nothing now is tried again with the same; one that never 
   expect(calls.flatMap(seqsOf)).not.toContain(3);
 });
 
+test('a batch that fails goes out again with all that had their places behind it, once they have ended, in their order', async () => {
+  const { calls, log } = openAnswers();
+  const writer = createStreamPublisher({ log, keptMs: 1_000 }).open(newRun());
+  for (const [place, text] of ['a', 'b', 'c'].entries()) {
+    await writer.write([chunk(text)]);
+    await until('the batch', () => calls.length === place + 1);
+    calls[place]?.place();
+  }
+  calls[1]?.fail(unavailable());
+  calls[0]?.done();
+  await new Promise((resolve) => setImmediate(resolve));
+  await writer.write([chunk('d')]);
+  expect(calls).toHaveLength(3);
+  calls[2]?.done();
+  for (const place of [3, 4, 5]) {
+    await until('the next batch', () => calls.length === place + 1);
+    calls[place]?.place();
+  }
+  expect(calls.slice(3).map(seqsOf)).toEqual([[2], [3], [4]]);
+  let settled = false;
+  const settling = writer.settled().then(() => {
+    settled = true;
+  });
+  for (const place of [5, 4]) calls[place]?.done();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(settled).toBe(false);
+  calls[3]?.done();
+  await settling;
+});
+
 test('an end repeats itself byte for byte, after every event; an event that is too large says so and the run goes on', async () => {
   const { calls, log } = openAnswers();
   const publisher = createStreamPublisher({ log, keptMs: 1_000, maxEventBytes: 500 });
