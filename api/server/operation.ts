@@ -50,7 +50,10 @@ export interface Operation {
   readonly untraced?: true;
   /** Answers also while the server drains, and does not hold the drain up. */
   readonly whileDraining?: true;
-  /** Serves those who ask for a WebSocket on the path, which is that of a GET; params and access are checked before. */
+  /**
+   * Serves those who ask for a WebSocket on the path, which is that of a GET; params and access are checked before. Where an API has
+   * access of its own, what comes on the socket is the operation's to ask about.
+   */
   socket?(socket: never, input: never): void;
   handler(input: never): Promise<unknown>;
 }

@@ -33,8 +33,7 @@ export function registerOperation(
       url: routedPath(operation, path),
       schema: routeSchema(operation, path !== operation.path),
       config: { operation },
-      // Other rules of access are asked about requests, and not yet about what comes on a socket.
-      ...(ruled ? {} : socketOf(operation, services)),
+      ...socketOf(operation, services),
       preValidation: async (request) => {
         if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');

@@ -35,4 +35,9 @@ export function rpcErrorOf(error: unknown): RpcError | undefined {
   return { code: error.code === 'RUN_NOT_FOUND' ? codes.taskNotFound : codes.invalidParams, message: error.message };
 }
 
+/** Whether it is an answer of custom authentication, which goes out with its status. Source: A2A 0.3.0, 4.4. */
+export function isOfAccess(error: unknown): boolean {
+  return isRunlakeError(error) && error.code.startsWith('AUTH_');
+}
+
 export const internalError: RpcError = { code: codes.internal, message: 'Internal error' };

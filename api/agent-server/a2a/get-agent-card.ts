@@ -2,11 +2,16 @@ import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-a
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
+import '../access/agent-access.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { requireProtocol } from '../require-protocol.ts';
 
+const withKey = {
+  securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
+  security: [{ apiKey: [] }],
+};
 const modes = ['application/json', 'text/plain'];
 
 export const getAgentCard = defineAgentOperation({
@@ -33,8 +38,8 @@ export const getAgentCard = defineAgentOperation({
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: modes,
       defaultOutputModes: modes,
-      securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
-      security: [{ apiKey: [] }],
+      // What custom authentication asks for, only the project knows.
+      ...(request.agentAccess === undefined && withKey),
       skills: [
         {
           id: `${id}-main`,

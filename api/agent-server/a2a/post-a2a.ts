@@ -7,11 +7,11 @@ import { AssistantParams, JsonValue } from '../agent-schema.ts';
 import { requireProtocol } from '../require-protocol.ts';
 import { type LiveSource, liveBody } from '../streaming/live-body.ts';
 import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
-import { A2aError, internalError, type RpcError, rpcErrorOf } from './a2a-error.ts';
+import { A2aError, internalError, isOfAccess, type RpcError, rpcErrorOf } from './a2a-error.ts';
 import { GetParams, readParams, SendParams } from './a2a-params.ts';
 import type { StreamedResult, Task } from './a2a-task.ts';
 import { isObject } from './message-content.ts';
-import { type A2aInput, startTask, threadOfTask } from './start-task.ts';
+import { type A2aInput, readTask, startTask } from './start-task.ts';
 import { streamTask } from './stream-task.ts';
 import { taskOfRun } from './task-of-run.ts';
 
@@ -44,6 +44,7 @@ export const postA2a = defineAgentOperation({
     try {
       return await call({ ...input, assistant, id }, body.method, body.params);
     } catch (err) {
+      if (isOfAccess(err)) throw err;
       const error = rpcErrorOf(err);
       if (error === undefined) request.log.warn({ err }, 'a request of the Agent2Agent protocol failed');
       return answerOf(id, { error: error ?? internalError });
@@ -121,16 +122,14 @@ async function stream(input: Call, params: unknown): Promise<Answer> {
   return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body });
 }
 
-async function get({ services: { agents }, assistant }: Call, params: unknown): Promise<Task> {
+async function get(input: Call, params: unknown): Promise<Task> {
   const { id, taskId, contextId, historyLength } = readParams(GetParams, params);
   const runId = (id ?? taskId)?.toLowerCase();
   if (!runId) throw new A2aError('invalidParams', 'params.id: must be the id of a task');
-  const threadId = await threadOfTask(agents, runId, contextId?.toLowerCase());
-  return taskOfRun(
-    agents,
-    { threadId, runId },
-    { historyLength: historyLength ?? 10, assistantId: assistant.assistant_id },
-  );
+  return readTask(input, input.assistant, {
+    ...{ runId, context: contextId?.toLowerCase() },
+    historyLength: historyLength ?? 10,
+  });
 }
 
 /** A source that is told when the server stops, and then comes to an end of its own. */

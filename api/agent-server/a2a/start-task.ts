@@ -7,10 +7,12 @@ import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.t
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import { asOperation } from '../access/as-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
 import { runRequestOf } from '../runs/run-request-of.ts';
 import { A2aError } from './a2a-error.ts';
 import type { SendParams } from './a2a-params.ts';
+import type { Task } from './a2a-task.ts';
 import { contentOf, inputOf, isObject, resumeOf } from './message-content.ts';
 import { type TaskIds, taskOfRun } from './task-of-run.ts';
 
@@ -46,30 +48,34 @@ export async function startTask(
     ...(resumed ? { command: { resume: resumeOf(content) } } : { input: inputOf(content, message) }),
   };
   const params = { thread_id: resumed ? resumed.threadId : (context ?? uuidv7()) };
-  const { run, reader } = await requestFollowedRun(agents, runRequestOf({ ...input, body, params }));
+  const { run, reader } = await asOperation(input.request, 'waitForRun', { params, body }, (part) =>
+    requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
+  );
   return { threadId: run.thread_id, runId: run.run_id, reader };
 }
 
 /** @throws A2aError where the task is not this assistant's, or waits for nothing; RUN_NOT_FOUND */
 async function waitingTask(
-  { services: { agents } }: A2aInput,
+  input: A2aInput,
   assistant: Assistant,
   runId: string,
   context: string | undefined,
 ): Promise<TaskIds> {
-  const threadId = await threadOfTask(agents, runId, context);
-  const { status } = await taskOfRun(agents, { threadId, runId }, { assistantId: assistant.assistant_id });
+  const { status, contextId: threadId } = await readTask(input, assistant, { runId, context });
   if (status.state === 'input-required') return { threadId, runId };
   throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and waits for no message: leave out taskId.`);
 }
 
-/** @throws RUN_NOT_FOUND */
-export async function threadOfTask(
-  { database, organizationId }: AgentServices['agents'],
-  runId: string,
-  context: string | undefined,
-): Promise<string> {
-  return context ?? findThreadOfRun(database, organizationId, runId);
+/** A task of an assistant, in `context` or wherever it is. @throws RUN_NOT_FOUND */
+export async function readTask(
+  { services: { agents }, request }: A2aInput,
+  { assistant_id: assistantId }: Assistant,
+  { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
+): Promise<Task> {
+  const threadId = context ?? (await findThreadOfRun(agents.database, agents.organizationId, runId));
+  const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
+  const params = { thread_id: threadId, run_id: runId };
+  return asOperation(request, 'getAgentRun', { params }, () => taskOfRun(agents, { threadId, runId }, options));
 }
 
 /** Text goes into `messages`: a graph that says what it takes has to take them. @throws A2aError */

@@ -3,7 +3,6 @@ import { assistantIdOf } from '../../../pipelines/agents/assistants/system-assis
 import { bothOf, changesWith, metadataWith } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
 import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
-import type { HandledInput } from '../../server/api-form.ts';
 import { Answer } from '../../server/operation.ts';
 import { pageOf } from '../agent-schema.ts';
 import { snakeCased } from '../runs/run-body.ts';
@@ -13,7 +12,7 @@ type Values = Readonly<Record<string, unknown>>;
 type Event = AuthQuestion['event'];
 
 /** Input that fits the schema of the operation. */
-interface RuledInput extends HandledInput {
+interface RuledInput {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Values;
   readonly body: Values;
@@ -150,6 +149,9 @@ async function allowItems(ask: Questions, event: Event, value: Values): Promise<
   });
 }
 
+/** Commands of the event-stream protocol that make a run. */
+const startsRun = new Set<unknown>(['run.start', 'input.respond', 'state.fork']);
+
 /** By operation. One that is not here is open to nobody under custom authentication. */
 export const accessRules: Readonly<Record<string, Rule>> = {
   getAgentInfo: open,
@@ -247,11 +249,11 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   postThreadCommand: async (input, ask, go) => {
     const threadId = threadIdOf(input);
     const { method, params } = recordOf(input.body);
-    if (method !== 'run.start' && method !== 'input.respond') {
-      return onThread('threads:read')(input, ask, go);
-    }
+    if (!startsRun.has(method)) return onThread('threads:read')(input, ask, go);
     const { assistant_id, ...asked } = recordOf(params);
-    const started = typeof assistant_id === 'string' ? assistant_id : await ask.assistantOfThread(threadId);
+    // Only a start names its assistant; the others go on with that of the thread, whatever they say.
+    const named = method === 'run.start' && typeof assistant_id === 'string';
+    const started = named ? assistant_id : await ask.assistantOfThread(threadId);
     const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
     const required = ask.ports.access.threads?.required;
     if ((await ask.exists(threadId)) && !(await ask.holds('threads', threadId, required))) {
@@ -262,6 +264,22 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   streamThreadEvents: onThread('threads:read', () =>
     fault('AUTH_FORBIDDEN', { reason: 'There is no such thread of yours yet: make it first.' }),
   ),
+
+  // Each command and each subscription is asked about when it comes.
+  openThreadSocket: open,
+
+  // What a tool does is asked about as the operations that do the same: `searchAssistants` and `waitForStatelessRun`.
+  postMcp: open,
+  deleteMcp: open,
+  // Messages are runs: `waitForRun`; a task is one: `getAgentRun`.
+  postA2a: async ({ params }, ask, go) => {
+    await ask.useAssistant(params.assistant_id as string);
+    return go();
+  },
+  getAgentCard: async ({ query }, ask, go) => {
+    await ask.showAssistant(query.assistant_id as string);
+    return go();
+  },
 
   createCron: makingCron,
   createThreadCron: makingCron,

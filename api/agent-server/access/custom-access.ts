@@ -1,6 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { systemAssistantId } from '../../../pipelines/agents/assistants/system-assistant.ts';
+import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { AuthDesk } from '../../../pipelines/agents/auth/auth-desk.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { HandledInput, OwnAccess } from '../../server/api-form.ts';
@@ -22,6 +23,22 @@ export function customAccess(options: {
   const { desk, database, operator } = options;
   const systemAssistants = new Set(options.graphIds.map(systemAssistantId));
   const { organizationId } = operator;
+  const rules = (operationId: string, access: AgentAccess) => {
+    const rule = accessRules[operationId];
+    if (rule === undefined) {
+      throw fault('AUTH_FORBIDDEN', { reason: `'${operationId}' is not open under custom authentication.` });
+    }
+    const questions = new Questions({ desk, database, organizationId, systemAssistants, access });
+    return (input: object, go: (changes?: object) => Promise<unknown>) =>
+      rule(input as Parameters<typeof rule>[0], questions, go);
+  };
+  const accessOf = (user: AgentUser): AgentAccess => ({
+    user,
+    async part(operationId, input, go) {
+      const access = accessOf(user);
+      return rules(operationId, access)(input, (changes) => go({ ...input, ...changes, access }));
+    },
+  });
   return {
     async identify(request) {
       const { rawHeaders } = request.raw;
@@ -29,20 +46,12 @@ export function customAccess(options: {
         place % 2 === 0 ? [[name, rawHeaders[place + 1] ?? '']] : [],
       );
       const url = new URL(request.originalUrl, 'http://localhost').href;
-      const user = await desk.identify({ method: request.method, url, headers });
-      request.agentAccess = { user };
+      request.agentAccess = accessOf(await desk.identify({ method: request.method, url, headers }));
       return operator;
     },
-    handle(operation: Operation, input: HandledInput, handler) {
-      const rule = accessRules[operation.operationId];
+    async handle({ operationId }: Operation, input: HandledInput, handler) {
       const access = input.request.agentAccess as AgentAccess;
-      if (rule === undefined) {
-        throw fault('AUTH_FORBIDDEN', {
-          reason: `'${operation.operationId}' is not open under custom authentication yet.`,
-        });
-      }
-      const questions = new Questions({ desk, database, organizationId, systemAssistants, access });
-      return rule(input as Parameters<typeof rule>[0], questions, (changes = {}) => handler({ ...input, ...changes }));
+      return rules(operationId, access)(input, (changes) => handler({ ...input, ...changes }));
     },
   };
 }

@@ -67,6 +67,14 @@ export class Questions {
     await this.reach('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
   }
 
+  /** An assistant that is to be shown as one that may be used: its handler is asked about those of graphs, too. @throws ASSISTANT_NOT_FOUND */
+  async showAssistant(idOrGraphId: string): Promise<void> {
+    const id = assistantIdOf(idOrGraphId);
+    const { required } = await this.allow('assistants:read', { assistant_id: id, metadata: {} });
+    if (this.#ports.systemAssistants.has(id) || (await this.holds('assistants', id, required))) return;
+    throw fault('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
+  }
+
   /** A run that is to be made; notes which threads it may be on. The metadata that the run gets. */
   async startRun(
     threadId: string | undefined,
@@ -87,6 +95,7 @@ export class Questions {
       kwargs,
     });
     const given = recordOf(value.metadata);
+    this.#ports.access.assistantId = assistant_id;
     this.#ports.access.threads = { required, metadata: metadataWith(given, required) };
     return given;
   }

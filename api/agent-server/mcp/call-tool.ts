@@ -6,6 +6,7 @@ import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import { asOperation } from '../access/as-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
 import { runRequestOf } from '../runs/run-request-of.ts';
 import { toolsOf } from './list-tools.ts';
@@ -23,11 +24,13 @@ export async function callTool(
   signal: AbortSignal,
 ): Promise<CallToolResult> {
   const { agents } = input.services;
-  const assistant = (await toolsOf(agents)).get(name);
+  const assistant = (await toolsOf(input)).get(name);
   if (assistant === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name.slice(0, 100)}`);
   try {
     const body = { assistant_id: assistant.assistant_id, input: args };
-    const { run, reader } = await requestFollowedRun(agents, runRequestOf({ ...input, body }));
+    const { run, reader } = await asOperation(input.request, 'waitForStatelessRun', { body }, (part) =>
+      requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
+    );
     const awaited = { organizationId: agents.organizationId, threadId: run.thread_id, runId: run.run_id };
     try {
       const text = await awaitRunEnd(agents, awaited, { attached: reader, signal });

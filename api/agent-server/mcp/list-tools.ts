@@ -2,9 +2,13 @@ import type { ListToolsResult, Tool } from '@modelcontextprotocol/sdk/types.js';
 import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
+import type { AssistantFilter } from '../../../pipelines/agents/assistants/count-assistants.ts';
 import { searchAssistants } from '../../../pipelines/agents/assistants/search-assistants.ts';
+import { systemAssistantId } from '../../../pipelines/agents/assistants/system-assistant.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
+import { asOperation } from '../access/as-operation.ts';
 import type { Agents } from '../agent-services.ts';
+import type { McpInput } from './call-tool.ts';
 import { toolInputSchema } from './tool-input-schema.ts';
 import { toolNames } from './tool-names.ts';
 
@@ -12,17 +16,28 @@ import { toolNames } from './tool-names.ts';
 const mostTools = 1_000;
 const toolsOfPage = 100;
 
-/** Every tool of the deployment by its name. */
-export async function toolsOf({ database, organizationId }: Agents): Promise<ReadonlyMap<string, Assistant>> {
-  const search = { sortBy: 'created_at', sortOrder: 'asc', limit: mostTools, offset: 0 } as const;
-  return toolNames((await searchAssistants(database, organizationId, search)).assistants);
+/**
+ * Every tool that the caller may use, by its name: the assistants of the graphs, which are for all, and those that a search finds.
+ *
+ * @throws AUTH_FORBIDDEN and so on, where the caller may not search
+ */
+export async function toolsOf({ services, request }: McpInput): Promise<ReadonlyMap<string, Assistant>> {
+  const { database, organizationId, graphs } = services.agents;
+  const ofGraphs = Object.keys(graphs).map(systemAssistantId);
+  const search = { sortBy: 'created_at', sortOrder: 'asc', limit: mostTools, offset: 0, besides: ofGraphs } as const;
+  let found: readonly Assistant[] = [];
+  await asOperation(request, 'searchAssistants', { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
+    found = (await searchAssistants(database, organizationId, { ...search, ...body })).assistants;
+  });
+  return toolNames(found);
 }
 
 /** One page of tools; graphs that cannot be used make none. @param cursor number of the first, as an answer before gave it. */
-export async function listTools(agents: Agents, cursor: string | undefined): Promise<ListToolsResult> {
+export async function listTools(input: McpInput, cursor: string | undefined): Promise<ListToolsResult> {
+  const { agents } = input.services;
   const first = Number(cursor ?? 0);
   if (!Number.isSafeInteger(first) || first < 0) throw new McpError(ErrorCode.InvalidParams, 'Unknown cursor');
-  const all = [...(await toolsOf(agents))];
+  const all = [...(await toolsOf(input))];
   const schemas = new Map<string, Promise<Tool['inputSchema'] | undefined>>();
   const tools: Tool[] = [];
   for (const [name, { graph_id: graphId, config, description }] of all.slice(first, first + toolsOfPage)) {

@@ -71,9 +71,7 @@ export const postMcp = defineAgentOperation({
 
 function serverFor(input: McpInput): Server {
   const server = new Server({ name: 'runlake', version: releaseVersion }, { capabilities: { tools: {} } });
-  server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
-    told(input, listTools(input.services.agents, params?.cursor)),
-  );
+  server.setRequestHandler(ListToolsRequestSchema, ({ params }) => told(input, listTools(input, params?.cursor)));
   server.setRequestHandler(CallToolRequestSchema, ({ params }, { signal }) =>
     told(input, callTool(input, params, signal)),
   );
@@ -86,6 +84,7 @@ async function told<T>({ request }: McpInput, result: Promise<T>): Promise<T> {
     return await result;
   } catch (err) {
     if (err instanceof McpError) throw err;
+    if (isRunlakeError(err) && err.class === 'caller') throw new McpError(ErrorCode.InvalidRequest, err.message);
     request.log.warn({ err }, 'a request of the Model Context Protocol failed');
     throw new McpError(ErrorCode.InternalError, messageOf(err));
   }

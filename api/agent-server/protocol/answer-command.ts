@@ -2,6 +2,8 @@ import { replayPlace } from '../../../pipelines/agents/protocol/replay-place.ts'
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { compileCheck } from '../../server/schema-check.ts';
 import { Command, type CommandError, CommandRefused, type CommandSuccess, refusalOf } from './command.ts';
+import { forkState } from './fork-state.ts';
+import { listCheckpoints } from './list-checkpoints.ts';
 import { getState, getTree } from './read-commands.ts';
 import { type CommandScene, respondToInput, startRun } from './run-commands.ts';
 
@@ -23,15 +25,15 @@ const onlyReads =
 const commands: Readonly<Record<string, Answering>> = {
   'run.start': runsGraphs(startRun),
   'input.respond': runsGraphs(respondToInput),
+  'state.fork': runsGraphs(forkState),
   'state.get': onlyReads(getState),
+  'state.listCheckpoints': onlyReads(listCheckpoints),
   'agent.getTree': onlyReads(getTree),
 };
 
-/** Commands that the protocol has and nobody answers here; those about subscriptions belong to a WebSocket. */
+/** Commands that the protocol has and nobody answers here (decision 0057); those about subscriptions belong to a WebSocket. */
 const notBuilt = new Set([
   'input.inject',
-  'state.listCheckpoints',
-  'state.fork',
   'subscription.subscribe',
   'subscription.unsubscribe',
   'subscription.reconnect',

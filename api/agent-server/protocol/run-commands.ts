@@ -1,13 +1,18 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, type TSchema, Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { listRuns } from '../../../pipelines/agents/runs/list-runs.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import type { Thread } from '../../../pipelines/agents/threads/thread.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { compileCheck } from '../../server/schema-check.ts';
+import type { AgentAccess } from '../access/agent-access.ts';
 import { JsonValue, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { GraphConfigBody } from '../assistants/assistant-schema.ts';
@@ -19,6 +24,8 @@ export interface CommandScene {
   readonly agents: Agents;
   readonly caller: Caller;
   readonly request: FastifyRequest;
+  /** Of this command alone. Default: that of the request. */
+  readonly access?: AgentAccess;
   /** In small letters. */
   readonly threadId: string;
 }
@@ -63,17 +70,19 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
   const several = typeof params === 'object' && params !== null && 'responses' in params;
   const asked = several ? respond(params) : oneAsMany(respondOne(params));
   const { agents, threadId } = scene;
-  const { metadata, interrupts, status } = await readThread(agents.database, agents.organizationId, threadId);
-  const open = new Set(Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)));
+  let thread = await readThread(agents.database, agents.organizationId, threadId);
+  // Whoever answers at once has the question before the run that asks has ended.
+  if (thread.status === 'busy') thread = await afterRun(scene);
+  const open = new Set(Object.values(thread.interrupts).flatMap((list) => list.map(({ id }) => id)));
   for (const { interrupt_id: id } of asked.responses) {
-    if (status === 'interrupted' && open.has(id)) continue;
+    if (thread.status === 'interrupted' && open.has(id)) continue;
     throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' does not wait for an answer to '${id}'.`);
   }
   const resume = Object.fromEntries(
     asked.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
   );
   await makeRun(scene, {
-    assistant_id: String(metadata.assistant_id ?? metadata.graph_id),
+    assistant_id: assistantOf(scene, thread),
     command: { resume, update: asked.update, goto: asked.goto },
     config: asked.config,
     metadata: asked.metadata,
@@ -83,13 +92,39 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
   return {};
 }
 
+/** How long an answer waits for the run that asks for it to end: in between it stores what it has. */
+const askerEndsWithinMs = 5_000;
+
+/** The thread when the run that is under way on it has ended, or does not end. */
+async function afterRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
+  const { database, organizationId } = agents;
+  const [run] = await listRuns(database, organizationId, threadId, { limit: 1, offset: 0, status: 'running' });
+  if (run !== undefined) {
+    const { drainStarted } = request.server;
+    const signal = AbortSignal.any([AbortSignal.timeout(askerEndsWithinMs), drainStarted]);
+    await awaitRunEnd(agents, { organizationId, threadId, runId: run.run_id }, { signal });
+  }
+  return readThread(database, organizationId, threadId);
+}
+
 function oneAsMany({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {
   return { ...rest, responses: [{ interrupt_id, response }] };
 }
 
-async function makeRun({ agents, caller, request, threadId }: CommandScene, body: RunRequest): Promise<string> {
+/**
+ * The assistant that goes on with a thread: its metadata says which, unless the one that it said was asked about, since it may have
+ * been changed after that. @throws THREAD_WITHOUT_GRAPH
+ */
+export function assistantOf({ request, access = request.agentAccess }: CommandScene, thread: Thread): string {
+  const { graph_id, assistant_id: named = graph_id } = thread.metadata;
+  const assistant_id = access === undefined ? named : access.assistantId;
+  if (typeof assistant_id !== 'string') throw fault('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
+  return assistant_id;
+}
+
+export async function makeRun({ agents, threadId, ...scene }: CommandScene, body: RunRequest): Promise<string> {
   const asked = { ...body, stream_mode: [protocolMode], stream_resumable: true };
-  const wanted = runRequestOf({ caller, request, body: asked, params: { thread_id: threadId } });
+  const wanted = runRequestOf({ ...scene, body: asked, params: { thread_id: threadId } });
   const { run } = await requestRun(agents, wanted);
   return run.run_id;
 }

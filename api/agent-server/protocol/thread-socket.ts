@@ -15,9 +15,10 @@ import { Type } from 'typebox';
 import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
+import { asOperation } from '../access/as-operation.ts';
 import { errorOfStream } from '../streaming/sse.ts';
 import { answerCommand, readCommand } from './answer-command.ts';
-import { type CommandError, CommandRefused, refusalOf } from './command.ts';
+import { type Command, type CommandError, CommandRefused, refusalOf } from './command.ts';
 import { Filter } from './event-filter.ts';
 import { openEvents } from './open-events.ts';
 import { type CommandScene, paramsOf } from './run-commands.ts';
@@ -39,6 +40,10 @@ const leaveMs = 1_000;
 
 const subscribeParams = paramsOf(Filter);
 const unsubscribeParams = paramsOf(Type.Object({ subscription_id: Type.String({ maxLength: 100 }) }));
+
+/** As which of the requests without a socket a command is. */
+const ruleOf = ({ method }: Command) =>
+  method.startsWith('subscription.') ? 'streamThreadEvents' : 'postThreadCommand';
 
 export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   const { agents, request } = scene;
@@ -96,14 +101,16 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
       const read = readCommand(parseJsonBody(data, config.maxJsonDepth));
       if ('refusal' in read) return await send(JSON.stringify(read.refusal));
       id = read.command.id;
-      const answered = await answerCommand(scene, read.command, {
-        'subscription.subscribe': async (_scene, params) => {
-          const subscribed = await subscribe(params);
-          begin = subscribed.begin;
-          return { subscription_id: subscribed.id };
-        },
-        'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
-      });
+      const answered = await asOperation(request, ruleOf(read.command), inputOf(read.command), ({ body, access }) =>
+        answerCommand({ ...scene, ...(access && { access }) }, body, {
+          'subscription.subscribe': async (_scene, params) => {
+            const subscribed = await subscribe(params);
+            begin = subscribed.begin;
+            return { subscription_id: subscribed.id };
+          },
+          'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
+        }),
+      );
       await send(JSON.stringify(answered));
       begin?.();
     } catch (err) {
@@ -113,6 +120,8 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
       await send(JSON.stringify(refusal ?? failure));
     }
   }
+
+  const inputOf = (command: Command) => ({ params: { thread_id: scene.threadId }, body: command });
 
   async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
     if (readers.size >= mostSubscriptions) {

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { RequestedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import '../access/agent-access.ts';
+import type { AgentAccess } from '../access/agent-access.ts';
 
 /** What operations that make a run can fail with. */
 export const runErrors = [
@@ -21,13 +21,16 @@ export function runRequestOf(input: {
   readonly request: FastifyRequest;
   readonly params?: { readonly thread_id?: string } | undefined;
 }): RequestedRun {
+  /** Default: that of the request. */
+  readonly access?: AgentAccess | undefined;
   const { userId, keyId, workspaceId } = input.caller;
+  const access = input.access ?? input.request.agentAccess;
   return {
     request: input.body,
     threadId: input.params?.thread_id?.toLowerCase(),
     sender: { userId, keyId, workspaceId },
     headers: input.request.headers,
-    user: input.request.agentAccess?.user,
-    threadAccess: input.request.agentAccess?.threads,
+    user: access?.user,
+    threadAccess: access?.threads,
   };
 }

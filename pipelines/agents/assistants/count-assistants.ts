@@ -7,6 +7,8 @@ export interface AssistantFilter {
   readonly name?: string;
   /** Holds these members. */
   readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Ids of those that need not hold them. */
+  readonly besides?: readonly string[];
 }
 
 export async function countAssistants(database: Sql, organizationId: string, filter: AssistantFilter): Promise<number> {
@@ -17,12 +19,16 @@ export async function countAssistants(database: Sql, organizationId: string, fil
   return Number(row?.total ?? 0);
 }
 
-/** Condition on the columns of `agents.assistants`, with {@link filterParams} as $1 to $4. */
+/** Condition on the columns of `agents.assistants`, with {@link filterParams} as $1 to $5. */
 export const fitting = `organization_id = $1 AND ($2::text IS NULL OR graph_id = $2)
-  AND ($3::text IS NULL OR position(lower($3) IN lower(name)) > 0) AND ($4::jsonb IS NULL OR metadata @> $4::jsonb)`;
+  AND ($3::text IS NULL OR position(lower($3) IN lower(name)) > 0)
+  AND ($4::jsonb IS NULL OR metadata @> $4::jsonb OR assistant_id = ANY($5::uuid[]))`;
 
-export function filterParams(organizationId: string, { graphId, name, metadata }: AssistantFilter): unknown[] {
+export function filterParams(
+  organizationId: string,
+  { graphId, name, metadata, besides = [] }: AssistantFilter,
+): unknown[] {
   requireStorableJson([graphId, name, metadata], ['body']);
   const asked = metadata !== undefined && Object.keys(metadata).length > 0;
-  return [organizationId, graphId ?? null, name ?? null, asked ? metadata : null];
+  return [organizationId, graphId ?? null, name ?? null, asked ? metadata : null, besides];
 }

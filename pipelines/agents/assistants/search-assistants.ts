@@ -21,7 +21,7 @@ export async function searchAssistants(
   const [assistants, total] = await Promise.all([
     database.query<Assistant>(
       `SELECT ${assistantColumns} FROM agents.assistants WHERE ${fitting}
-       ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $5 OFFSET $6`,
+       ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
       [...filterParams(organizationId, search), limit, offset],
     ),
     countAssistants(database, organizationId, search),

@@ -120,6 +120,48 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
+  it('takes an answer that is given as soon as the question is there', async () => {
+    const thread = threadOn(transport, 'ask');
+    const asking = await thread.subscribe({ channels: ['input'] });
+    await thread.run.start({ input: { question: 'Sure?' } });
+    for await (const { method, params } of asking) {
+      if (method !== 'input.requested') continue;
+      const { interrupt_id } = params.data as { interrupt_id: string };
+      await thread.input.respond({ namespace: [], interrupt_id, response: 'yes' });
+      break;
+    }
+    await expect
+      .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
+      .toMatchObject({ result: 'answered: yes' });
+    await thread.close();
+  });
+
+  it('lists the checkpoints of a thread, and forks from one', async () => {
+    const thread = threadOn(transport, 'ask');
+    const { threadId } = thread;
+    const { run_id } = (await thread.run.start({ input: { question: 'Sure?' } })) as { run_id: string };
+    await agents.client.runs.join(threadId, run_id);
+    const { checkpoints } = await thread.state.listCheckpoints({ namespace: [] });
+    expect(checkpoints.map(({ step }) => step)).toEqual([1, 0, -1]);
+    expect(checkpoints[0]).toMatchObject({ metadata: { run_id, source: 'loop' }, timestamp: expect.any(String) });
+    const [newest, middle, oldest] = checkpoints.map(({ id }) => id);
+    const page = await thread.state.listCheckpoints({ limit: 1, before: newest! });
+    expect(page.checkpoints.map(({ id }) => id)).toEqual([middle]);
+
+    const again = await thread.state.fork({ checkpoint_id: middle! });
+    expect(again).toEqual({ run_id: expect.any(String), thread_id: threadId });
+    await agents.client.runs.join(threadId, again.run_id);
+    expect(await agents.client.threads.getState(threadId)).toMatchObject({
+      ...{ values: { question: 'Sure?' }, next: ['ask'] },
+      metadata: { run_id: again.run_id },
+    });
+    const other = await thread.state.fork({ checkpoint_id: oldest!, input: { question: 'Other?' } });
+    await agents.client.runs.join(threadId, other.run_id);
+    expect(await agents.client.threads.getState(threadId)).toMatchObject({ values: { question: 'Other?' } });
+    await expect(thread.state.fork({ checkpoint_id: '1ef' })).rejects.toMatchObject({ code: 'no_such_checkpoint' });
+    await thread.close();
+  });
+
   it('tells that a run failed, and what a tool did', async () => {
     const thread = threadOn(transport, 'tools');
     const events = await thread.subscribe(['tools', 'lifecycle']);
@@ -208,7 +250,10 @@ describe('a command', () => {
   it.each([
     ['no.such', {}, 'unknown_command'],
     ['constructor', {}, 'unknown_command'],
-    ['state.fork', { checkpoint_id: 'a' }, 'not_supported'],
+    ['state.fork', { checkpoint_id: 'a' }, 'invalid_argument'],
+    ['state.listCheckpoints', { namespace: [] }, 'invalid_argument'],
+    ['input.inject', { namespace: [], message: { role: 'user', content: 'hello' } }, 'not_supported'],
+    ['subscription.reconnect', { run_id: 'a' }, 'not_supported'],
     ['subscription.subscribe', { channels: ['values'] }, 'not_supported'],
     ['run.start', {}, 'invalid_argument'],
     ['run.start', { assistant_id: 'no-such-graph' }, 'invalid_argument'],

@@ -1,0 +1,27 @@
+import { Type } from 'typebox';
+import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
+import { JsonObject, optional } from '../../server/formats.ts';
+import { JsonValue } from '../agent-schema.ts';
+import { GraphConfigBody } from '../assistants/assistant-schema.ts';
+import { assistantOf, type CommandScene, makeRun, paramsOf } from './run-commands.ts';
+
+const fork = paramsOf(
+  Type.Object({
+    checkpoint_id: Type.String({ minLength: 1, maxLength: 1_000 }),
+    input: Type.Optional(JsonValue()),
+    config: optional(GraphConfigBody),
+    metadata: optional(JsonObject()),
+  }),
+);
+
+/**
+ * `state.fork`: a run on this thread that goes on from a checkpoint of it; without input from where that stood. Source:
+ * `@langchain/protocol` 0.0.13, StateForkParams.
+ */
+export async function forkState(scene: CommandScene, params: unknown): Promise<object> {
+  const { checkpoint_id, input = null, config, metadata } = fork(params);
+  const { database, organizationId } = scene.agents;
+  const assistant_id = assistantOf(scene, await readThread(database, organizationId, scene.threadId));
+  const run_id = await makeRun(scene, { assistant_id, input, checkpoint_id, config, metadata });
+  return { run_id, thread_id: scene.threadId };
+}

@@ -1,0 +1,232 @@
+import { type Message, Role, type Task, TaskState } from '@a2a-js/sdk';
+import { LegacyJsonRpcTransport } from '@a2a-js/sdk/compat/v0_3/client';
+import { Client } from '@langchain/langgraph-sdk';
+import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { WebSocket } from 'undici';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** MCP, A2A and the v2 protocol where a project has an `Auth` of its own, each through its official client, as the users Ada and Ben. */
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer({ project: 'auth' });
+}, 120_000);
+afterAll(() => server?.close());
+
+const bearer = (name: string) => ({ authorization: `Bearer secret-${name}` });
+const clientOf = (name: string) =>
+  new Client({
+    apiUrl: server.url,
+    apiKey: null as never,
+    defaultHeaders: bearer(name),
+    callerOptions: { maxRetries: 0 },
+    streamProtocol: 'v2',
+  });
+
+describe('MCP', () => {
+  async function connect(name: string): Promise<McpClient> {
+    const client = new McpClient({ name: 'test', version: '1' });
+    const transport = new StreamableHTTPClientTransport(new URL(`${server.url}/mcp`), {
+      requestInit: { headers: bearer(name) },
+    });
+    await client.connect(transport as Parameters<McpClient['connect']>[0]);
+    return client;
+  }
+  const namesOf = async (client: McpClient) => (await client.listTools()).tools.map(({ name }) => name).sort();
+
+  it('tools are the graphs and what is the caller’s, and they run as the caller', async () => {
+    const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'echo', name: 'adas' });
+    // Saying so makes no assistant one of a graph.
+    await clientOf('ada').assistants.create({ graphId: 'echo', name: 'posing', metadata: { created_by: 'system' } });
+    const [ada, ben] = await Promise.all(['ada', 'ben'].map(connect));
+    expect(await namesOf(ada!)).toEqual(['adas', 'ask', 'echo', 'posing']);
+    expect(await namesOf(ben!)).toEqual(['ask', 'echo']);
+    for (const name of ['adas', 'echo']) {
+      const { structuredContent } = await ada!.callTool({ name, arguments: {} });
+      expect(structuredContent).toMatchObject({ user: { id: 'ada', user: { plan: 'free' } } });
+    }
+    expect((await ben!.callTool({ name: 'echo', arguments: {} })).structuredContent).toMatchObject({
+      user: { id: 'ben' },
+    });
+    for (const name of ['adas', assistant_id, 'nothing at all']) {
+      await expect(ben!.callTool({ name, arguments: {} })).rejects.toMatchObject({ code: -32602 });
+    }
+    // A list of calls: each has an access of its own.
+    const calls = [1, 2].map((id) => ({
+      ...{ jsonrpc: '2.0', id, method: 'tools/call' },
+      params: { name: 'echo', arguments: {} },
+    }));
+    const headers = { accept: 'application/json, text/event-stream', 'content-type': 'application/json' };
+    const response = await fetch(`${server.url}/mcp`, {
+      method: 'POST',
+      headers: { ...headers, ...bearer('ben') },
+      body: JSON.stringify(calls),
+    });
+    const answers = (await response.json()) as { result: { structuredContent: { user: { id: string } } } }[];
+    expect(answers.map(({ result }) => result.structuredContent.user.id)).toEqual(['ben', 'ben']);
+    await Promise.all([ada!.close(), ben!.close()]);
+  });
+
+  it('is refused to whom nothing is allowed, and to nobody known', async () => {
+    const nobody = await connect('nobody');
+    await expect(nobody.listTools()).rejects.toMatchObject({ code: -32600 });
+    await expect(nobody.callTool({ name: 'echo', arguments: {} })).rejects.toMatchObject({ code: -32600 });
+    await nobody.close();
+    await expect(connect('banned')).rejects.toThrow('not for you');
+  });
+});
+
+describe('A2A', () => {
+  const transportOf = (name: string, assistant = 'ask') =>
+    new LegacyJsonRpcTransport({
+      endpoint: `${server.url}/a2a/${assistant}`,
+      fetchImpl: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, ...bearer(name) } }),
+    });
+  const saying = (value: object, more: object = {}) => {
+    const parts = [{ content: { $case: 'data', value } }];
+    const place = { contextId: '', taskId: '', extensions: [], ...more };
+    const message = { messageId: 'm1', role: Role.ROLE_USER, parts, ...place } as unknown as Message;
+    return { tenant: '', message, configuration: undefined, metadata: undefined };
+  };
+  const read = (name: string, id: string) => transportOf(name).getTask({ tenant: '', id, historyLength: 1 });
+
+  it('a task and its context are their owner’s alone', async () => {
+    const ada = transportOf('ada');
+    const asked = (await ada.sendMessage(saying({ question: 'Sure?' }))) as Task;
+    expect(asked.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
+    expect((await clientOf('ada').threads.get(asked.contextId)).metadata).toMatchObject({ owner: 'ada' });
+
+    const ben = transportOf('ben');
+    await expect(read('ben', asked.id)).rejects.toThrow('There is no run');
+    const place = { contextId: asked.contextId, taskId: asked.id };
+    for (const more of [place, { taskId: asked.id }]) {
+      await expect(ben.sendMessage(saying({ resume: 'stolen' }, more))).rejects.toThrow('There is no run');
+    }
+    await expect(ben.sendMessage(saying({ question: 'Mine?' }, { contextId: asked.contextId }))).rejects.toThrow('403');
+    const stolen = ben.sendMessageStream(saying({ question: 'Mine?' }, { contextId: asked.contextId }));
+    await expect(stolen.next()).rejects.toThrow('403');
+
+    expect((await read('ada', asked.id)).status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
+    const done = (await ada.sendMessage(saying({ resume: 'yes' }, place))) as Task;
+    expect(done.artifacts[0]?.parts).toMatchObject([{ content: { value: { result: 'answered: yes' } } }]);
+    const mine = (await ben.sendMessage(saying({ question: 'Mine?' }))) as Task;
+    expect(mine.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
+  });
+
+  it('an assistant and its card are their owner’s alone; those of graphs are for all', async () => {
+    const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'echo', name: 'okapi' });
+    const card = async (name: string, assistant: string) => {
+      const path = `/.well-known/agent-card.json?assistant_id=${assistant}`;
+      const response = await fetch(server.url + path, { headers: bearer(name) });
+      return { status: response.status, card: (await response.json()) as object };
+    };
+    expect(await card('ada', assistant_id)).toMatchObject({ status: 200, card: { name: 'okapi' } });
+    // What is to be sent, only the project knows.
+    expect((await card('ada', assistant_id)).card).not.toHaveProperty('securitySchemes');
+    expect((await card('ben', assistant_id)).status).toBe(404);
+    expect((await card('ben', 'ask')).status).toBe(200);
+    expect((await card('nobody', 'ask')).status).toBe(403);
+    await expect(transportOf('ben', assistant_id).sendMessage(saying({}))).rejects.toThrow('404');
+    const answered = (await transportOf('ada', assistant_id).sendMessage(saying({}))) as Task;
+    expect(answered.artifacts[0]?.parts).toMatchObject([{ content: { value: { user: { id: 'ada' } } } }]);
+    await expect(transportOf('nobody').sendMessage(saying({}))).rejects.toThrow('403');
+  });
+});
+
+describe('a WebSocket of the v2 protocol', () => {
+  const threadUrl = (threadId: string) => `${server.url.replace('http', 'ws')}/threads/${threadId}/stream/events`;
+  const streamOf = (name: string, threadId?: string) => {
+    const webSocketFactory = (url: string) => new WebSocket(url, { headers: bearer(name) }) as never;
+    const client = new Client({ apiUrl: server.url, apiKey: null as never, callerOptions: { maxRetries: 0 } });
+    const options = { assistantId: 'ask', transport: 'websocket', webSocketFactory } as const;
+    return threadId ? client.threads.stream(threadId, options) : client.threads.stream(options);
+  };
+  /** Opens one and asks `commands` in turn; undefined where the handshake is refused. */
+  async function asking(name: string, threadId: string, commands: readonly object[]) {
+    const socket = new WebSocket(threadUrl(threadId), { headers: bearer(name) });
+    const answers: unknown[] = [];
+    const done = new Promise<unknown[] | undefined>((resolve) => {
+      socket.addEventListener('error', () => resolve(undefined));
+      socket.addEventListener('open', () => {
+        for (const [id, command] of commands.entries()) socket.send(JSON.stringify({ id, ...command }));
+      });
+      socket.addEventListener('message', ({ data }) => {
+        answers.push(JSON.parse(String(data)));
+        if (answers.length === commands.length) resolve(answers);
+      });
+    });
+    const answered = await done;
+    socket.close();
+    return answered;
+  }
+
+  it('runs a graph for the user of its handshake', async () => {
+    const stream = streamOf('ada');
+    await stream.run.start({ input: { question: 'Sure?' } });
+    await expect.poll(() => stream.interrupts.length, { timeout: 10_000 }).toBe(1);
+    expect((await clientOf('ada').threads.get(stream.threadId)).metadata).toMatchObject({ owner: 'ada' });
+    await stream.input.respond({ namespace: [], interrupt_id: stream.interrupts[0]!.interruptId, response: 'yes' });
+    await expect
+      .poll(async () => (await clientOf('ada').threads.get(stream.threadId)).values)
+      .toMatchObject({ result: 'answered: yes' });
+    await stream.close();
+  });
+
+  it('is refused where nobody is', async () => {
+    const { thread_id } = await clientOf('ada').threads.create();
+    expect(await asking('banned', thread_id, [{ method: 'state.get', params: {} }])).toBeUndefined();
+    expect(await asking('dying', thread_id, [{ method: 'state.get', params: {} }])).toBeUndefined();
+    await expect
+      .poll(async () => (await clientOf('ada').threads.get(thread_id)).status, { timeout: 20_000 })
+      .toBe('idle');
+  });
+
+  it('answers each command as its REST route: nothing of another user', async () => {
+    const { thread_id } = await clientOf('ada').threads.create({ metadata: { animal: 'okapi' } });
+    await clientOf('ada').runs.wait(thread_id, 'ask', { input: { question: 'okapi?' } });
+    const { interrupts, ...before } = await clientOf('ada').threads.get(thread_id);
+    const state = await clientOf('ada').threads.getState(thread_id);
+    const [asked] = Object.values(interrupts).flat();
+    const all = { channels: ['values', 'lifecycle', 'input'] };
+    const commands = [
+      { method: 'state.get', params: { namespace: [] } },
+      { method: 'state.listCheckpoints', params: {} },
+      { method: 'state.fork', params: { checkpoint_id: state.checkpoint.checkpoint_id } },
+      { method: 'agent.getTree', params: {} },
+      { method: 'subscription.subscribe', params: all },
+      { method: 'run.start', params: { assistant_id: 'ask', input: {} } },
+      { method: 'input.respond', params: { namespace: [], interrupt_id: asked?.id, response: 'stolen' } },
+    ];
+    const answers = await asking('ben', thread_id, commands);
+    expect(answers).toMatchObject(commands.map((_, id) => ({ id, type: 'error' })));
+    expect(JSON.stringify(answers)).not.toContain('okapi');
+    expect(await clientOf('ada').threads.get(thread_id)).toEqual({ ...before, interrupts });
+    const [answer] = (await asking('ada', thread_id, commands.slice(0, 1))) ?? [];
+    expect(answer).toMatchObject({ type: 'success', result: { values: { question: 'okapi?' } } });
+  });
+
+  it('goes on with no assistant of another user, whatever a thread or a command says', async () => {
+    const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'ask', name: 'hers' });
+    const { thread_id } = await clientOf('ben').threads.create();
+    await clientOf('ben').runs.wait(thread_id, 'ask', { input: {} });
+    const { checkpoint, tasks } = await clientOf('ben').threads.getState(thread_id);
+    await clientOf('ben').threads.update(thread_id, { metadata: { assistant_id } });
+    const named = { assistant_id: 'ask' };
+    const answer = { namespace: [], interrupt_id: tasks[0]?.interrupts[0]?.id, response: 'yes' };
+    const commands = [
+      { method: 'state.fork', params: { ...named, checkpoint_id: checkpoint.checkpoint_id } },
+      { method: 'input.respond', params: { ...named, ...answer } },
+    ];
+    const refused = commands.map(() => ({ type: 'error', message: expect.stringContaining(assistant_id) }));
+    expect(await asking('ben', thread_id, commands)).toMatchObject(refused);
+    await clientOf('ben').threads.update(thread_id, { metadata: { assistant_id: 'ask' } });
+    expect(await asking('ben', thread_id, commands.slice(1))).toMatchObject([{ type: 'success' }]);
+  });
+
+  it('tells nobody of a thread that another user makes later', async () => {
+    const threadId = crypto.randomUUID();
+    const subscribe = { method: 'subscription.subscribe', params: { channels: ['values'] } };
+    expect(await asking('ben', threadId, [subscribe])).toMatchObject([{ type: 'error', error: 'permission_denied' }]);
+  });
+});
