@@ -44,10 +44,13 @@ export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
   }
 }
 
-function endData({ status, error, values, kwargs, interrupted }: EndedRun): Buffer {
+function endData({ status, error, values, kwargs, interrupted, interrupts }: EndedRun): Buffer {
+  const goes = (text: string) => kwargs.temporary || text.length <= mostValueBytes;
   const members = [`"status":${JSON.stringify(status)}`];
   if (interrupted) members.push('"interrupted":true');
+  const waiting = interrupts === undefined ? undefined : JSON.stringify(interrupts);
+  if (waiting !== undefined && goes(waiting)) members.push(`"interrupts":${waiting}`);
   if (error !== undefined) members.push(`"error":${JSON.stringify(error)}`);
-  if (values !== undefined && (kwargs.temporary || values.length <= mostValueBytes)) members.push(`"values":${values}`);
+  if (values !== undefined && goes(values)) members.push(`"values":${values}`);
   return Buffer.from(`{${members.join(',')}}`);
 }

@@ -1,5 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import { readSnapshot } from '../graphs/read-snapshot.ts';
 import type { ThreadState } from '../threads/thread.ts';
 import { libraryConfig } from '../workers/run-config.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
@@ -14,7 +15,7 @@ export async function readState(
   { thread, checkpoint, subgraphs }: StateRequest,
 ): Promise<ThreadState> {
   const at = libraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
-  const snapshot = await graph.getState(at, { subgraphs });
+  const snapshot = await readSnapshot(graph, at, { subgraphs });
   if (checkpoint?.checkpoint_id !== undefined && snapshot.createdAt === undefined) {
     throw fault('CHECKPOINT_NOT_FOUND', { thread: thread.threadId, checkpoint: checkpoint.checkpoint_id });
   }

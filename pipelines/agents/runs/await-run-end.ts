@@ -28,7 +28,8 @@ interface WaitingPorts {
 
 /**
  * @param attached where the run was made after it was attached.
- * @returns JSON text: the final values, or `{"__error__": {error, message}}`. Undefined where `signal` was aborted first.
+ * @returns JSON text: the final values, with `__interrupt__`, a list of {id, value}, beside them where the graph waits; or
+ *   `{"__error__": {error, message}}`. Undefined where `signal` was aborted first.
  */
 export async function awaitRunEnd(
   ports: WaitingPorts,
@@ -55,7 +56,7 @@ async function endInRows(database: Database, run: AwaitedRun, reader: StreamRead
     const row = await readRunEnd(database, run.organizationId, run);
     goesOn = row?.status === 'pending' || row?.status === 'running';
     if (goesOn) return undefined;
-    return row?.error ? errorText(row.error) : textOf(row?.values);
+    return row?.error ? errorText(row.error) : textOf(row?.values, row?.interrupts ?? undefined);
   } finally {
     if (!goesOn) reader.close();
   }
@@ -83,13 +84,20 @@ const cutOff: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_I
 
 async function answerOf(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
   if (end.error !== undefined) return errorText(end.error);
-  if (end.values !== undefined) return textOf(JSON.stringify(end.values));
-  return textOf((await readRunEnd(database, run.organizationId, run))?.values);
+  const told = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
+  if (told) return textOf(JSON.stringify(end.values), end.interrupts);
+  const row = await readRunEnd(database, run.organizationId, run);
+  return textOf(row?.values, end.interrupted ? (row?.interrupts ?? {}) : undefined);
 }
 
-/** Clients look for a field in it: null would break them. */
-function textOf(values: string | null | undefined): string {
-  return values === null || values === undefined || values === 'null' ? '{}' : values;
+/** Clients look for a field in it: null would break them. Source for `__interrupt__`: `invoke` of the library. */
+function textOf(values: string | null | undefined, interrupts?: RunEnd['interrupts']): string {
+  const text = values === null || values === undefined || values === 'null' ? '{}' : values;
+  if (interrupts === undefined) return text;
+  const waiting = JSON.stringify(Object.values(interrupts).flat());
+  // State that is no object has no place beside it.
+  const members = text.startsWith('{') ? text.slice(1, -1).trim() : '';
+  return `{${members}${members === '' ? '' : ','}"__interrupt__":${waiting}}`;
 }
 
 function errorText(error: { readonly error: string; readonly message: string }): string {

@@ -70,7 +70,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
     const interrupted = !result.rollback && restStatus(result) === 'interrupted';
     const ended = {
       ...toEndedRun(row, result.rollback ? undefined : result.values),
-      ...(interrupted && { interrupted }),
+      ...(interrupted && { interrupted, interrupts: result.interrupts ?? {} }),
     };
     await noteWebhook(tx, {
       organizationId,

@@ -1,4 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { Interrupt } from '../threads/thread.ts';
 import type { RunStatus } from './run.ts';
 
 export interface StoredRunEnd {
@@ -6,6 +7,8 @@ export interface StoredRunEnd {
   readonly error: { readonly error: string; readonly message: string } | null;
   /** The state of the thread now, as JSON text. */
   readonly values: string | null;
+  /** What the graph waits for since then; null: it does not wait, or another run has gone on. */
+  readonly interrupts: Readonly<Record<string, readonly Interrupt[]>> | null;
 }
 
 /** How a run ended, by its rows; undefined where there is none any more. Its status may also be one that is none of an end. */
@@ -15,7 +18,9 @@ export async function readRunEnd(
   run: { readonly threadId: string; readonly runId: string },
 ): Promise<StoredRunEnd | undefined> {
   const rows = await sql.query<StoredRunEnd>(
-    `SELECT run.status, run.error, CASE WHEN run.status NOT IN ('pending', 'running') THEN thread.values::text END AS values
+    `SELECT run.status, run.error, CASE WHEN run.status NOT IN ('pending', 'running') THEN thread.values::text END AS values,
+       CASE WHEN run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'
+         THEN thread.interrupts END AS interrupts
      FROM agents.runs run
      JOIN agents.threads thread USING (organization_id, thread_id)
      WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.run_id = $3`,

@@ -6,10 +6,13 @@ import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-ro
  * process that ended them is taken to have died. Values only where the thread still shows what the run left.
  */
 export async function unpublishedEnds(database: Sql, organizationId: string, lateMs: number): Promise<EndedRun[]> {
-  const rows = await database.query<EndedRow & { values_text: string | null; interrupted: boolean | null }>(
+  const rows = await database.query<
+    EndedRow & { values_text: string | null; interrupts: NonNullable<EndedRun['interrupts']> | null }
+  >(
     `SELECT ${endedColumns},
        CASE WHEN thread.starts = run.thread_start AND NOT run.removed THEN thread.values::text END AS values_text,
-       thread.starts = run.thread_start AND NOT run.removed AND run.status = 'success' AND thread.rest_status = 'interrupted' AS interrupted
+       CASE WHEN thread.starts = run.thread_start AND NOT run.removed AND run.status = 'success'
+         AND thread.rest_status = 'interrupted' THEN thread.interrupts END AS interrupts
      FROM agents.runs run LEFT JOIN agents.threads thread USING (organization_id, thread_id)
      WHERE run.organization_id = $1 AND run.end_published = false
        AND (run.lease_token IS NULL OR run.ended_at < clock_timestamp() - $2 * interval '1 millisecond')
@@ -19,6 +22,6 @@ export async function unpublishedEnds(database: Sql, organizationId: string, lat
   );
   return rows.map((row) => ({
     ...toEndedRun(row, row.values_text),
-    ...(row.interrupted && { interrupted: true }),
+    ...(row.interrupts && { interrupted: true, interrupts: row.interrupts }),
   }));
 }

@@ -95,9 +95,9 @@ function tooLarge({ event, namespace, data }: Chunk, maxEventBytes: number): Chu
   };
 }
 
-/** Else the end could never be published. Readers of a large state take it from the row of the thread. */
+/** Else the end could never be published. Readers of a large state, or of large questions, take them from the row of the thread. */
 function fitting(data: Uint8Array, maxEventBytes: number): Uint8Array {
   if (data.length <= maxEventBytes) return data;
-  const { values: _, ...rest } = JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
+  const { values: _, interrupts: __, ...rest } = JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
   return Buffer.from(JSON.stringify(rest));
 }

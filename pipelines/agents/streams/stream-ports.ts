@@ -1,5 +1,6 @@
 /** How runs stream and how readers follow them, in whichever process either is. */
 import type { RunStatus } from '../runs/run.ts';
+import type { Interrupt } from '../threads/thread.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 
 export interface RunStreamStart {
@@ -36,6 +37,8 @@ export interface RunEnd {
   readonly status: RunStatus;
   /** Whether the graph waits, for an answer or to go on. */
   readonly interrupted?: boolean;
+  /** What it waits for, by task; left out where that is large, and then read from the row of the thread. */
+  readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   /** Of a run that failed: what a client is told. */
   readonly error?: { readonly error: string; readonly message: string };
   /** The state at the end; left out where it is large, and then read from the row of the thread. */

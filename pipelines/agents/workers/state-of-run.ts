@@ -1,4 +1,5 @@
 import type { CompiledGraph, SnapshotTask } from '../graphs/compiled-graph.ts';
+import { readSnapshot } from '../graphs/read-snapshot.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import { graphJson } from './graph-json.ts';
 
@@ -10,7 +11,7 @@ export interface StateOfRun {
 
 /** The head of the thread as it is kept. @throws what the saver throws. */
 export async function keptState(graph: CompiledGraph, threadId: string): Promise<StateOfRun> {
-  const { values, next, tasks } = await graph.getState({ configurable: { thread_id: threadId } });
+  const { values, next, tasks } = await readSnapshot(graph, { configurable: { thread_id: threadId } });
   return { values: graphJson(values ?? {}), next: [...next], interrupts: interruptsOf(tasks) };
 }
 

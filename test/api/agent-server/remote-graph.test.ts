@@ -28,6 +28,8 @@ it('invokes, streams, stops for a question, goes on with its answer, and shows s
   await expect(streaming()).rejects.toMatchObject({ interrupts: [{ value: { question: 'Go?' } }] });
   expect(parts).toMatchObject([{ prepare: { question: 'Go?' } }]);
 
+  // What was raised came with an event; the run ends after it.
+  await expect.poll(async () => (await graph.getState(config)).next).toEqual(['ask']);
   const before = await graph.getState(config);
   expect(before).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });
   expect(before.tasks[0]?.interrupts).toMatchObject([{ value: { question: 'Go?' } }]);

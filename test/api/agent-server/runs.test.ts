@@ -273,6 +273,25 @@ describe('interrupts', () => {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
   });
 
+  it('are told to those who wait, beside the state', async () => {
+    const threadId = await newThread();
+    const input = { question: 'Really?' };
+    const told = { ...input, __interrupt__: [{ id: expect.any(String), value: input }] };
+    expect(await client.runs.wait(threadId, 'ask', { input })).toEqual(told);
+    const [run] = await client.runs.list(threadId);
+    expect(await client.runs.join(threadId, run!.run_id)).toEqual(told);
+    expect(await client.runs.wait(null, 'ask', { input })).toEqual(told);
+    const long = { question: 'x'.repeat(2 * 1024 * 1024) };
+    const asked = { ...long, __interrupt__: [{ id: expect.any(String), value: long }] };
+    expect(await client.runs.wait(threadId, 'ask', { input: long })).toEqual(asked);
+    const before = await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, interruptBefore: '*' });
+    expect(before).toMatchObject({ __interrupt__: [] });
+    const after = await client.runs.wait(threadId, 'steps', { input: null });
+    expect(after).not.toHaveProperty('__interrupt__');
+    // Who joins a run that others have followed is not told what those wait for.
+    expect(await client.runs.join(threadId, run!.run_id)).not.toHaveProperty('__interrupt__');
+  });
+
   it('are asked for by node, without a question; null goes on', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, interruptBefore: '*' });

@@ -211,6 +211,20 @@ describe('the state of a thread', () => {
     await expect.poll(() => threads.get(id)).toMatchObject({ status: 'idle', values: state.values });
   });
 
+  it('between two steps is that of the last checkpoint, from which the graph goes on', async () => {
+    const { thread_id: id } = await threads.create();
+    await agent.client.runs.wait(id, 'ask', { input: { question: 'Go?' } });
+    // As it is while the checkpoint after a step is on its way: the node has written, and what follows is not stored.
+    const { checkpoint } = await threads.getState(id);
+    const deleted = await agent.database.execute('DELETE FROM agents.checkpoints WHERE checkpoint_id = $1', [
+      checkpoint.checkpoint_id,
+    ]);
+    expect(deleted).toBe(1);
+    expect(await threads.getState(id)).toMatchObject({ next: ['prepare'], tasks: [{ name: 'prepare' }] });
+    await agent.client.runs.wait(id, 'ask', { input: null });
+    expect(await threads.getState(id)).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });
+  });
+
   it('tells what it waits for, inside subgraphs too', async () => {
     const { thread_id: id } = await threads.create();
     await agent.client.runs.wait(id, 'parent', { input: { ask: true } });
