@@ -9,7 +9,7 @@ import { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
-import { locateRun } from '../../pipelines/runs/locate-run.ts';
+import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { createUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 import type { Services } from '../server/services.ts';
@@ -36,7 +36,7 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const authenticator = createAuthenticator({ database, logger });
   ends.add('authenticator', () => authenticator.close());
   const projects = createProjectResolver(database);
-  const runPlaces = new RunPlaces((workspaceId, runId) => locateRun(warehouse, workspaceId, runId));
+  const runPlaces = new RunPlaces((workspaceId, runIds) => locateRuns(warehouse, workspaceId, runIds));
   return {
     config,
     database,
