@@ -3,6 +3,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
+import type { TellState } from '../../pipelines/agents/streams/tell-state.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -32,6 +33,8 @@ export interface Agents {
   readonly types: GraphTypes;
   /** Where events of runs are read. */
   readonly hub: StreamHub;
+  /** Tells readers of threads of state that was written outside a run. */
+  readonly tellState: TellState;
   /** By id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
   /** From `store` of the langgraph.json; absent: no index, and nothing runs out. */

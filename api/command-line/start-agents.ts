@@ -26,6 +26,7 @@ import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
 import { storeRules } from '../../pipelines/agents/store/store-rules.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
+import { tellStateBy } from '../../pipelines/agents/streams/tell-state.ts';
 import { webhookSecret } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../pipelines/agents/webhooks/start-webhooks.ts';
 import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
@@ -123,14 +124,15 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
 
   const hub = await openStreamHub({ log, warehouse });
   ends.add('streams', () => hub.close());
+  const publisher = createStreamPublisher({
+    log,
+    keptMs: config.agentsStreamHours * 3_600_000,
+    maxEventBytes: config.agentsMaxEventBytes,
+  });
   const executor = startExecutor({
     database,
     pool,
-    publisher: createStreamPublisher({
-      log,
-      keptMs: config.agentsStreamHours * 3_600_000,
-      maxEventBytes: config.agentsMaxEventBytes,
-    }),
+    publisher,
     organizationId,
     traceRun: traceRuns({
       accept,
@@ -173,7 +175,10 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
   const wake = () => executor.wake();
   const ownAccess = desk && customAccess({ desk, database, operator, graphIds: Object.keys(graphs) });
   return {
-    agents: { organizationId, config, database, pool, types, hub, graphs, protocols, store, webhooks, wake },
+    agents: {
+      ...{ organizationId, config, database, pool, types, hub, graphs, protocols, store, webhooks, wake },
+      tellState: tellStateBy(publisher, logger),
+    },
     executor,
     http: file.http,
     operations: servedOperations(file.http),

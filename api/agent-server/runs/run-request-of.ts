@@ -20,9 +20,9 @@ export function runRequestOf(input: {
   readonly body: RunRequest;
   readonly request: FastifyRequest;
   readonly params?: { readonly thread_id?: string } | undefined;
-}): RequestedRun {
   /** Default: that of the request. */
   readonly access?: AgentAccess | undefined;
+}): RequestedRun {
   const { userId, keyId, workspaceId } = input.caller;
   const access = input.access ?? input.request.agentAccess;
   return {

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { stateUpdateMode } from '../../../pipelines/agents/streams/tell-state.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
@@ -9,7 +9,9 @@ import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { words } from '../agent-schema.ts';
 import { nameOf } from './answer-of-run.ts';
 import { LastEventId, readThreadFrom } from './last-event-id.ts';
+import type { LiveSource } from './live-body.ts';
 import { eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
+import { type ThreadEvent, withStates } from './with-states.ts';
 
 const Modes = Type.Optional(Type.Array(words(['run_modes', 'lifecycle', 'state_update'])));
 
@@ -20,9 +22,9 @@ export const streamThread = defineAgentOperation({
   tag: 'threads',
   summary: 'Stream what all runs of a thread give',
   description:
-    'Server-sent events, over all its runs, until the client goes. Mode `run_modes` (the default) has what the runs stream, `lifecycle` only their beginnings and ends: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` is not supported yet.',
+    'Server-sent events, over all its runs, until the client goes. Mode `run_modes` (the default) has what the runs stream, `lifecycle` only their beginnings and ends: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` only `state_update`: {thread_id, state} where state is written from outside, and when a run has ended.',
   access: reads,
-  errors: ['THREAD_NOT_FOUND', 'FIELD_NOT_BUILT'],
+  errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: Type.Object({ thread_id: Uuid() }),
     query: Type.Object({ stream_mode: Modes, stream_modes: Modes, last_event_id: LastEventId }),
@@ -31,10 +33,11 @@ export const streamThread = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents }, request }) => {
     const modes = [...(query.stream_mode ?? []), ...(query.stream_modes ?? [])];
-    if (modes.includes('state_update')) throw fault('FIELD_NOT_BUILT', { field: 'state_update' });
     const everything = modes.length === 0 || modes.includes('run_modes');
+    const bounds = everything || modes.includes('lifecycle');
+    const states = modes.includes('state_update');
     const isTold = ({ isEnd, event, mode }: StreamedEvent) =>
-      mode !== protocolMode && (isEnd || event === 'metadata' || everything);
+      mode !== protocolMode && mode !== stateUpdateMode && (everything || (bounds && (isEnd || event === 'metadata')));
     const { organizationId, database, hub, config } = agents;
     const threadId = params.thread_id.toLowerCase();
     const source = await hub.readThread({ organizationId, threadId }, readThreadFrom(request, query));
@@ -45,9 +48,18 @@ export const streamThread = defineAgentOperation({
       throw error;
     }
     const path = `/threads/${threadId}`;
-    const body = eventStream<StreamedEvent>({
-      source,
-      frame: (event) => (isTold(event) ? frameOf(event) : undefined),
+    const plain: LiveSource<ThreadEvent> = {
+      async *[Symbol.asyncIterator]() {
+        for await (const event of source) yield { event };
+      },
+      close: () => source.close(),
+    };
+    const body = eventStream<ThreadEvent>({
+      source: states ? withStates(source, agents, threadId) : plain,
+      frame: ({ event, state }) => {
+        if (state !== undefined) return stateFrame(event, state);
+        return isTold(event) ? frameOf(event) : undefined;
+      },
       heartbeatMs: config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,
       comesBack: true,
@@ -57,6 +69,10 @@ export const streamThread = defineAgentOperation({
     return new Answer({ headers: { ...headers, 'content-location': path, location: `${path}/stream` }, body });
   },
 });
+
+function stateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
+  return { event: stateUpdateMode, data: Buffer.from(state), id: String(threadSeq) };
+}
 
 function frameOf(event: StreamedEvent): SseFrame {
   const id = String(event.threadSeq);

@@ -10,8 +10,11 @@ export async function replayPlace(
   organizationId: string,
   threadId: string,
 ): Promise<{ readonly threadSeq: number }> {
-  const [row] = await database.query<{ starts: number; running: number | null; waiting: boolean }>(
+  const [row] = await database.query<{ starts: number; last: number | null; running: number | null; waiting: boolean }>(
     `SELECT thread.starts,
+       -- Updates of state outside runs count as starts, too, and are nothing that a reader of runs would be shown.
+       (SELECT max(thread_start) FROM agents.runs run
+        WHERE run.organization_id = $1 AND run.thread_id = $2) AS last,
        (SELECT min(thread_start) FROM agents.runs run
         WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.status = 'running') AS running,
        EXISTS (SELECT FROM agents.runs run
@@ -20,7 +23,7 @@ export async function replayPlace(
     [organizationId, threadId],
     { name: 'agents_replay_place' },
   );
-  const { starts = 0, running, waiting } = row ?? {};
-  const start = running ?? (waiting ? starts + 1 : Math.max(1, starts));
+  const { starts = 0, last, running, waiting } = row ?? {};
+  const start = running ?? (waiting ? starts + 1 : Math.max(1, last ?? starts));
   return { threadSeq: beforeStart(start) };
 }

@@ -1,20 +1,21 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import { readSnapshot } from '../graphs/read-snapshot.ts';
 import type { RunCommand } from '../runs/run.ts';
-import type { ThreadCheckpoint } from '../threads/thread.ts';
+import type { ThreadCheckpoint, ThreadState } from '../threads/thread.ts';
 import { libraryCommand, libraryConfig } from '../workers/run-config.ts';
-import { keptState } from '../workers/state-of-run.ts';
+import { interruptsOf } from '../workers/state-of-run.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
-import { checkpointOf } from './thread-state.ts';
+import { checkpointOf, threadState } from './thread-state.ts';
 
 type UpdateRequest = Extract<GraphRequest, { kind: 'update-state' }>;
 
 /** What is known after an update: where the new state is, and what belongs into the thread's row. */
 export interface UpdatedState {
   readonly checkpoint: ThreadCheckpoint | null;
-  readonly values: unknown;
-  readonly next: readonly string[];
+  readonly state: ThreadState;
+  /** By task. */
   readonly interrupts: object;
 }
 
@@ -35,8 +36,8 @@ export async function updateState(
   }));
   try {
     const place = await graph.bulkUpdateState(at, supersteps);
-    const { values, next, interrupts } = await keptState(graph, thread.threadId);
-    return { checkpoint: checkpointOf(place), values: JSON.parse(values), next, interrupts };
+    const head = await readSnapshot(graph, { configurable: { thread_id: thread.threadId } });
+    return { checkpoint: checkpointOf(place), state: threadState(head), interrupts: interruptsOf(head.tasks) };
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     if (isLeaseLost(error)) {

@@ -66,12 +66,12 @@ export interface EndedRun {
   readonly removed: boolean;
   /** The graph waits, for an answer or to go on. */
   readonly interrupted?: boolean;
+  /** What it waits for, by task. */
+  readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
 /** Of an ended row and, where its thread still shows what this run left, the thread's values. */
 export const endedColumns = `run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
-  /** What it waits for, by task. */
-  readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
   coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed`;
 

@@ -2,7 +2,10 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { searchableText } from './searchable-text.ts';
 import type { Interrupt } from './thread.ts';
 
-/** Writes what clients see of a thread whose state was written outside a run. */
+/**
+ * Writes what clients see of a thread whose state was written outside a run. @returns the number of this among the starts of its runs,
+ * for the event that tells of it; 0 where there is no such thread any more.
+ */
 export async function noteThreadState(
   database: Sql,
   organizationId: string,
@@ -12,15 +15,16 @@ export async function noteThreadState(
     readonly next: readonly string[];
     readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
   },
-): Promise<void> {
+): Promise<number> {
   const text = JSON.stringify(state.values ?? null);
   const rest = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
-  await database.execute(
-    `UPDATE agents.threads SET values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
+  const [row] = await database.query<{ starts: number }>(
+    `UPDATE agents.threads SET starts = starts + 1, values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
        status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
        expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
        updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
-     WHERE organization_id = $1 AND thread_id = $2`,
+     WHERE organization_id = $1 AND thread_id = $2 RETURNING starts`,
     [organizationId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest],
   );
+  return row?.starts ?? 0;
 }

@@ -7,17 +7,19 @@
  *   1. The thread is held: no run is taken up, and a thread with a run is refused as busy.
  *   2. The graph puts the updates in; its saver writes under the hold's token.
  *   3. What clients see of the thread (values, next nodes, interrupts) is noted in its row.
- *   4. The hold is released. Where this process dies before, it runs out by itself.
+ *   4. Readers of the thread are told.
+ *   5. The hold is released. Where this process dies before, it runs out by itself.
  *
- * A crash between 2 and 3 leaves the state written and the row as it was: `/state` tells the new one, `/threads/search` the
- * old one until the next run.
+ * A crash between 3 and 4 leaves readers untold. A crash between 2 and 3 leaves the state written and the row as it was: `/state` tells the
+ * new one, `/threads/search` the old one until the next run.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
+import type { TellState } from '../streams/tell-state.ts';
 import { holdThread } from './hold-thread.ts';
 import { noteThreadState } from './note-thread-state.ts';
 import { readThread } from './read-thread.ts';
-import type { Interrupt, ThreadCheckpoint } from './thread.ts';
+import type { Interrupt, ThreadCheckpoint, ThreadState } from './thread.ts';
 import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
 
 /** Longer than any question to graph code may take. */
@@ -33,8 +35,8 @@ export interface StateUpdate {
 /** What graph code answers to an update. */
 interface UpdatedState {
   readonly checkpoint: ThreadCheckpoint | null;
-  readonly values: unknown;
-  readonly next: readonly string[];
+  readonly state: ThreadState;
+  /** By task. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
@@ -45,7 +47,7 @@ interface UpdatedState {
  * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, THREAD_BUSY, and what {@link ThreadPorts.pool} throws.
  */
 export async function updateThreadState(
-  ports: ThreadPorts,
+  ports: ThreadPorts & { readonly tellState?: TellState },
   threadId: string,
   { checkpoint, updates }: { readonly checkpoint?: CheckpointChoice; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
@@ -63,8 +65,10 @@ export async function updateThreadState(
     });
     const updated = JSON.parse(answer) as UpdatedState | null;
     if (!updated?.checkpoint) throw fault('STATE_UPDATE_INVALID', { reason: 'The graph keeps no state' });
-    const { checkpoint: made, values, next, interrupts } = updated;
-    await noteThreadState(database, organizationId, threadId, { values, next, interrupts });
+    const { checkpoint: made, state, interrupts } = updated;
+    const { values, next } = state;
+    const threadStart = await noteThreadState(database, organizationId, threadId, { values, next, interrupts });
+    await ports.tellState?.({ organizationId, threadId, threadStart, updateId: hold.token, state });
     return made;
   } finally {
     await hold.release();

@@ -256,6 +256,35 @@ describe('the stream of a thread', () => {
     const ids = everything.parts.map(({ id }) => Number(id));
     expect(ids).toEqual([...ids].sort((a, b) => a - b));
     expect((await server.ask('GET', `/threads/${randomUUID()}/stream`)).status).toBe(404);
-    expect((await server.ask('GET', `/threads/${threadId}/stream?stream_mode=state_update`)).status).toBe(422);
+  });
+
+  it('tells of new state, from outside and by runs, to those who ask for it', async () => {
+    const { thread_id: threadId } = await client.threads.create({ graphId: 'steps' });
+    const update = (log: string) => client.threads.updateState(threadId, { values: { log: [log] }, asNode: 'step' });
+    const read = async (streamMode: 'state_update' | 'lifecycle', lastEventId: string, count: number) => {
+      const leaving = new AbortController();
+      const parts: Part[] = [];
+      const options = { streamMode, lastEventId, signal: leaving.signal };
+      for await (const part of client.threads.joinStream(threadId, options)) {
+        parts.push(part as Part);
+        if (parts.length === count) break;
+      }
+      leaving.abort();
+      return parts;
+    };
+    await update('by hand');
+    await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'run' }, streamResumable: true });
+    const { checkpoint } = (await update('again')) as unknown as { checkpoint: { checkpoint_id: string } };
+
+    const told = await read('state_update', '-', 3);
+    expect(names(told)).toEqual(Array(3).fill('state_update'));
+    const states = told.map(({ data }) => data as { thread_id: string; state: { values: { log: string[] } } });
+    expect(states[0]).toMatchObject({ thread_id: threadId, state: { values: { log: ['by hand'] } } });
+    // With the end of a run goes the state at the time of telling.
+    const last = { log: ['by hand', 'run 1', 'again'] };
+    expect(states[1]).toMatchObject({ state: { values: last } });
+    expect(states[2]).toMatchObject({ state: { values: last, next: [], checkpoint } });
+    expect(await read('state_update', told[1]!.id!, 1)).toEqual(told.slice(2));
+    expect(names(await read('lifecycle', '-', 2))).toEqual(['metadata', 'metadata']);
   });
 });

@@ -1,0 +1,37 @@
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { stateUpdateMode, stateUpdateText } from '../../../pipelines/agents/streams/tell-state.ts';
+import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
+import type { Agents } from '../agent-services.ts';
+import type { LiveSource } from './live-body.ts';
+
+/** An event, or what it tells of the state of its thread: JSON text of {thread_id, state}. */
+export interface ThreadEvent {
+  readonly event: StreamedEvent;
+  readonly state?: string;
+}
+
+/** The events of a thread, and behind the end of each run the state that the thread has when it is told. */
+export function withStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
+  /** Undefined where the thread is gone, or its graph cannot be asked. */
+  async function stateNow(): Promise<string | undefined> {
+    try {
+      return stateUpdateText(threadId, await readThreadState(agents, threadId, { subgraphs: false }));
+    } catch (error) {
+      if (isRunlakeError(error) && error.class === 'caller') return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    async *[Symbol.asyncIterator]() {
+      for await (const event of reader) {
+        if (event.mode === stateUpdateMode) yield { event, state: Buffer.from(event.data).toString('utf8') };
+        else yield { event };
+        const state = event.isEnd ? await stateNow() : undefined;
+        if (state !== undefined) yield { event, state };
+      }
+    },
+    close: () => reader.close(),
+  };
+}
