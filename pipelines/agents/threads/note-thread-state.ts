@@ -4,12 +4,13 @@ import type { Interrupt } from './thread.ts';
 
 /**
  * Writes what clients see of a thread whose state was written outside a run. @returns the number of this among the starts of its runs,
- * for the event that tells of it; 0 where there is no such thread any more.
+ * for the event that tells of it; 0, with nothing written, where the hold is over or the thread gone.
  */
 export async function noteThreadState(
   database: Sql,
   organizationId: string,
   threadId: string,
+  holdToken: string,
   state: {
     readonly values: unknown;
     readonly next: readonly string[];
@@ -23,8 +24,8 @@ export async function noteThreadState(
        status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
        expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
        updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
-     WHERE organization_id = $1 AND thread_id = $2 RETURNING starts`,
-    [organizationId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest],
+     WHERE organization_id = $1 AND thread_id = $2 AND write_token = $7 AND write_until > clock_timestamp() RETURNING starts`,
+    [organizationId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest, holdToken],
   );
   return row?.starts ?? 0;
 }

@@ -10,8 +10,8 @@
  *   4. Readers of the thread are told.
  *   5. The hold is released. Where this process dies before, it runs out by itself.
  *
- * A crash between 3 and 4 leaves readers untold. A crash between 2 and 3 leaves the state written and the row as it was: `/state` tells the
- * new one, `/threads/search` the old one until the next run.
+ * A crash between 3 and 4 leaves readers untold. A crash between 2 and 3 leaves the state written and the row as it was: `/state` tells the new one, `/threads/search` the
+ * old one until the next run.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
@@ -67,8 +67,13 @@ export async function updateThreadState(
     if (!updated?.checkpoint) throw fault('STATE_UPDATE_INVALID', { reason: 'The graph keeps no state' });
     const { checkpoint: made, state, interrupts } = updated;
     const { values, next } = state;
-    const threadStart = await noteThreadState(database, organizationId, threadId, { values, next, interrupts });
-    await ports.tellState?.({ organizationId, threadId, threadStart, updateId: hold.token, state });
+    const threadStart = await noteThreadState(database, organizationId, threadId, hold.token, {
+      values,
+      next,
+      interrupts,
+    });
+    if (threadStart > 0)
+      await ports.tellState?.({ organizationId, threadId, threadStart, updateId: hold.token, state });
     return made;
   } finally {
     await hold.release();

@@ -28,6 +28,11 @@ afterAll(async () => rows?.stores.close());
 
 const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });
+async function note(threadId: string, state: Parameters<typeof noteThreadState>[4]): Promise<void> {
+  const hold = await holdThread(database, org, threadId, leaseMs);
+  await noteThreadState(database, org, threadId, hold.token, state);
+  await hold.release();
+}
 const missing = { code: 'THREAD_NOT_FOUND', status: 404 };
 const ended = (threadId: string) =>
   database.execute(`UPDATE agents.threads SET expires_at = now() - interval '1 s' WHERE thread_id = $1`, [threadId]);
@@ -78,7 +83,7 @@ describe('threads', () => {
     const { thread_id: id } = await make();
     const hold = await holdThread(database, org, id, leaseMs);
     await expect(holdThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
-    await noteThreadState(database, org, id, { values: { n: 1 }, next: ['ask'], interrupts: {} });
+    await noteThreadState(database, org, id, hold.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
     expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
     const run = await rows.run(id, {}, org);
     expect(await claimRuns(database, org, { slots: 9, leaseMs })).toEqual([]);
@@ -90,10 +95,26 @@ describe('threads', () => {
     await (await holdThread(database, org, other, leaseMs)).release();
   });
 
+  it('keep what the holder noted, whatever one whose hold is over writes', async () => {
+    const { thread_id: id } = await make();
+    const noted = (token: string, n: number) =>
+      noteThreadState(database, org, id, token, { values: { n }, next: [], interrupts: {} });
+    const over = await holdThread(database, org, id, 0);
+    await noted(over.token, 1);
+    expect(await readThread(database, org, id)).toMatchObject({ values: null });
+    const hold = await holdThread(database, org, id, leaseMs);
+    await noted(over.token, 2);
+    expect(await readThread(database, org, id)).toMatchObject({ values: null });
+    await noted(hold.token, 3);
+    await hold.release();
+    await noted(hold.token, 4);
+    expect(await readThread(database, org, id)).toMatchObject({ values: { n: 3 } });
+  });
+
   it('are copied with state and history, without runs', async () => {
     const { thread_id: id } = await make({ metadata: { a: 1 } });
     await rows.checkpoint(threadKey(org, id), '1');
-    await noteThreadState(database, org, id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
+    await note(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
     await rows.run(id, {}, org);
     const copy = await copyThread(database, org, id);
     expect(copy).toMatchObject({ status: 'idle', values: { text: 'x\u0000' }, metadata: { a: 1 } });
@@ -167,7 +188,7 @@ describe('search', () => {
       const { thread_id: id } = await make({ metadata: { n, even: n % 2 === 0, deep: { list: [n, { m: n }] } } });
       ids.push(id);
       const values = { n, text: 'nul\u0000', messages: [{ id: `m${n}` }] };
-      await noteThreadState(database, org, id, { values, next: n === 3 ? ['ask'] : [], interrupts: {} });
+      await note(id, { values, next: n === 3 ? ['ask'] : [], interrupts: {} });
     }
     await rows.run(ids[0], {}, org);
     await rows.run(undefined, { temporary: true }, org);
