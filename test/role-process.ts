@@ -29,6 +29,7 @@ export function startRole(...options: Parameters<typeof start>): Promise<RolePro
 async function start(
   role: 'all' | 'api' | 'ingest' | 'exports' | 'agents',
   environment: Readonly<Record<string, string>>,
+  options: readonly string[] = [],
 ): Promise<RoleProcess> {
   const env = {
     PATH: process.env.PATH,
@@ -37,7 +38,7 @@ async function start(
     RUNLAKE_LOG_LEVEL: 'warn',
     ...environment,
   };
-  const child = spawn(process.execPath, [builtProgram, role], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [builtProgram, role, ...options], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   const exited = once(child, 'exit').then(([code]) => code as number | null);
   let output = '';
   const url = await new Promise<string>((resolve, reject) => {

@@ -7,6 +7,7 @@ import type { PartHealth } from '../../infra/telemetry/check-health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { serverChecks } from './ask-servers.ts';
 import { type AskedServer, explainPart } from './explain-part.ts';
+import { inspectAgentDatabase, inspectAgentPort, inspectGraphs } from './inspect-agents.ts';
 import { inspections, lastEngineLines } from './inspect-installation.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { partRemedy } from './part-remedy.ts';
@@ -40,7 +41,18 @@ export async function diagnose(): Promise<void> {
   const patient = { ...config, queryTimeoutMs: answerWithinMs };
   const stores = openStores({ ...neverAsked, ...addresses }, patient, createLogger('silent', 'doctor'));
   try {
-    await askServers(stores, config, addresses);
+    const fit = await askServers(stores, config, addresses);
+    const { agentsFile } = config;
+    if (agentsFile !== undefined) {
+      const logger = createLogger('silent', 'doctor');
+      await inspectGraphs(agentsFile, config, logger, say);
+      await inspectAgentPort(config, say);
+      const { databaseUrl } = addresses;
+      if (fit && databaseUrl !== undefined) {
+        const asked = { database: stores.database, databaseUrl, config: { ...config, agentsFile }, logger };
+        await report('Agent database', () => inspectAgentDatabase(asked, say).then(() => undefined));
+      }
+    }
   } finally {
     await stores.close();
   }
@@ -99,19 +111,23 @@ function configuredStores({ clickhouseUrl, databaseUrl }: Config): Partial<Store
   return { ...(clickhouseUrl !== undefined && { clickhouseUrl }), ...(databaseUrl !== undefined && { databaseUrl }) };
 }
 
-async function askServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<void> {
+/** @returns whether both stores are up and of this release. */
+async function askServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
   const up: boolean[] = [];
   for (const server of serverChecks(config, addresses, stores)) {
     up.push(await report(server.name, server.check, { server, config }));
   }
   const bothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
-  if (!bothKnown || up.slice(0, 2).includes(false)) return;
+  if (!bothKnown || up.slice(0, 2).includes(false)) return false;
+  let current = false;
   await report('Schema', async () => {
     const { pending } = await checkMigrations(stores);
-    if (pending.length === 0) return 'is that of this release';
+    current = pending.length === 0;
+    if (current) return 'is that of this release';
     say(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
     return undefined;
   });
+  return current;
 }
 
 /** Says how a check ended; one that resolves with nothing has spoken itself. */

@@ -3,6 +3,9 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
 
+/** What of the agent server a process is: `front` answers HTTP and takes no runs up, `work` executes runs and answers nobody. */
+export type AgentsPart = 'both' | 'front' | 'work';
+
 /**
  * What a role cannot do without, beyond what the settings say each by itself.
  *

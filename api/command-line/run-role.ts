@@ -22,10 +22,10 @@ import { releaseVersion } from '../server/release.ts';
 import { agentServerAddress, apiAddress, checkPort } from './check-port.ts';
 import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
-import { checkRole, embedsEngines, type Role, servesAgents } from './role.ts';
+import { type AgentsPart, checkRole, embedsEngines, type Role, servesAgents } from './role.ts';
 
 /** `runlake all|api|ingest|exports|agents`. Resolves when the role was stopped. @throws what keeps it from starting. */
-export async function runRole(role: Role): Promise<void> {
+export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
   const { config, unknownVariables } = loadConfig();
   const logger = createLogger(config.logLevel, role);
   for (const variable of unknownVariables) logger.warn({ variable }, 'no setting of Runlake: misspelt?');
@@ -38,7 +38,7 @@ export async function runRole(role: Role): Promise<void> {
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     ends.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
-    if (servesAgents(role, config)) await checkPort(agentServerAddress(config));
+    if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
     // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
     const [{ addresses, enginesGone }, { serveRole }] = await Promise.all([
       startEngines(folder, config, logger, ends),
@@ -46,7 +46,7 @@ export async function runRole(role: Role): Promise<void> {
     ]);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());
-    const started = serveRole({ role, config, logger, folder, addresses, stores, ends });
+    const started = serveRole({ role, part, config, logger, folder, addresses, stores, ends });
     const served = await Promise.race([started, stopped]);
     if (typeof served === 'string') {
       interruptedBy = served;

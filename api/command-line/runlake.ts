@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { LetterChoice } from './dlq.ts';
@@ -25,10 +25,23 @@ const roles: readonly (readonly [Role, string])[] = [
   ['agents', 'run the graphs of a langgraph.json (RUNLAKE_AGENTS_FILE) and answer for them'],
 ];
 for (const [role, about] of roles) {
-  program
+  const command = program
     .command(role, { isDefault: role === 'all' })
     .description(about)
-    .action(async () => (await import('./run-role.ts')).runRole(role));
+    .action(async ({ frontOnly, workOnly }: { frontOnly?: boolean; workOnly?: boolean }) =>
+      (await import('./run-role.ts')).runRole(role, frontOnly ? 'front' : workOnly ? 'work' : 'both'),
+    );
+  if (role === 'agents') {
+    command
+      .addOption(
+        new Option('--front-only', 'answer HTTP, fire crons and send webhooks; take no runs up').conflicts('workOnly'),
+      )
+      .addOption(new Option('--work-only', 'take runs up and execute them; answer nobody'))
+      .addHelpText(
+        'after',
+        '\nParts that are apart meet in Postgres and Kafka: each has the same variables and the same file.',
+      );
+  }
 }
 
 program

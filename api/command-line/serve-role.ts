@@ -25,9 +25,9 @@ import { openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { prepareStores } from './prepare-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
-import { type Role, servesAgents } from './role.ts';
+import { type AgentsPart, type Role, servesAgents } from './role.ts';
 import { serveHttp } from './serve-http.ts';
-import { startAgents } from './start-agents.ts';
+import { startAgents, startAgentWork } from './start-agents.ts';
 import { startExports } from './start-exports.ts';
 import { startStoring } from './start-storing.ts';
 import { startWorkers } from './start-workers.ts';
@@ -41,6 +41,7 @@ const work = {
 
 export interface RoleParts {
   readonly role: Role;
+  readonly part: AgentsPart;
   readonly config: Config;
   readonly logger: Logger;
   /** Held where an engine is embedded. */
@@ -57,7 +58,7 @@ export interface RoleParts {
  * @throws LOG_IN_USE, and what the parts throw.
  */
 export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: Promise<void> }> {
-  const { role, config, logger, addresses, stores, ends } = parts;
+  const { role, part, config, logger, addresses, stores, ends } = parts;
   const { database, warehouse } = stores;
   const lock =
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
@@ -123,11 +124,14 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     if (runsGraphs && agentsFile !== undefined) {
       const { databaseUrl } = addresses;
       const { accept, authenticator } = services;
-      const url = await startAgents(
-        { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept, authenticator },
-        ends,
-      );
-      console.log(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
+      const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
+      if (part === 'work') {
+        await startAgentWork(forAgents, ends);
+        console.log('Runlake executes runs of agents');
+      } else {
+        const url = await startAgents({ ...forAgents, authenticator }, part, ends);
+        console.log(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
+      }
     }
   }
   return { replaced: lock?.lost ?? new Promise(() => undefined) };

@@ -1,37 +1,29 @@
 /**
- * The agent server in one process.
+ * The agent server in one process, or a part of it: the one that answers takes no runs up, the one that works answers nobody.
  *
  * Order, each part adding its end to `ends`: account of graph code → workers → stream hub → executor → HTTP → crons, webhooks,
  * notices of Postgres. At the end nothing new is fired first, then HTTP refuses new requests; runs under way get the time for draining,
  * and go back to be taken up elsewhere.
  */
-import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
-import type { Config } from '../../infra/config/settings.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { listen } from '../../infra/postgres/listen.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/ensure-system-assistants.ts';
 import { openAuthDesk } from '../../pipelines/agents/auth/auth-desk.ts';
 import { makeCronRun } from '../../pipelines/agents/crons/make-cron-run.ts';
 import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
-import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
-import { traceRuns } from '../../pipelines/agents/execute/trace-run.ts';
+import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
 import { storeRules } from '../../pipelines/agents/store/store-rules.ts';
-import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { tellStateBy } from '../../pipelines/agents/streams/tell-state.ts';
 import { webhookSecret } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../pipelines/agents/webhooks/start-webhooks.ts';
 import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
-import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
-import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { customAccess } from '../agent-server/access/custom-access.ts';
 import { agentApi } from '../agent-server/agent-api.ts';
@@ -40,29 +32,20 @@ import { servedOperations } from '../agent-server/served-operations.ts';
 import type { OwnAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
+import { type AgentParts, openGraphPool, startWork } from './agent-work.ts';
 import { agentServerAddress } from './check-port.ts';
 import type { Ends } from './ends.ts';
-import type { Stores } from './open-stores.ts';
+import type { AgentsPart } from './role.ts';
 import { serveHttp } from './serve-http.ts';
-
-export interface AgentParts {
-  readonly config: Config & { readonly agentsFile: string };
-  readonly logger: Logger;
-  readonly databaseUrl: string;
-  readonly stores: Pick<Stores, 'database' | 'warehouse'>;
-  readonly log: EventLog;
-  /** Signs webhooks; the same on every process. */
-  readonly secretKey: string;
-  readonly accept: Services['accept'];
-}
 
 /** Runs the graphs of `config.agentsFile` and answers for them. @returns where. @throws GRAPHS_FILE_INVALID, PORT_IN_USE, and what the parts throw. */
 export async function startAgents(
   parts: AgentParts & { readonly authenticator: Services['authenticator'] },
+  part: Exclude<AgentsPart, 'work'>,
   ends: Ends,
 ): Promise<string> {
   const { config, logger, authenticator } = parts;
-  const opened = await openAgents(parts, ends);
+  const opened = await openAgents(parts, ends, part);
   const { agents } = opened;
   const form = agentApi(config, agents.organizationId, opened);
   const services = { authenticator, agents };
@@ -75,6 +58,17 @@ export async function startAgents(
   return url;
 }
 
+/** Takes runs up and executes them, and answers nobody. @throws GRAPHS_FILE_INVALID, and what the parts throw. */
+export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<void> {
+  const { config, logger, databaseUrl, stores } = parts;
+  const file = await readGraphsFile(config.agentsFile);
+  refuseNotBuilt(file);
+  const operator = await operatorOf(stores.database, config.agentsOrganization);
+  const pool = await openGraphPool(parts, file, 'work', ends);
+  const { executor } = startWork(parts, { operator, file }, pool, ends);
+  await hearNotices({ databaseUrl, config, logger, wakes: wakesOf(executor) }, ends);
+}
+
 export interface OpenedAgents {
   readonly agents: Agents & { readonly webhooks: WebhookRules };
   readonly executor: Executor;
@@ -85,10 +79,13 @@ export interface OpenedAgents {
 }
 
 /** Everything behind the operations of the agent server. */
-export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedAgents> {
-  const { config, logger, log, databaseUrl, accept } = parts;
+export async function openAgents(
+  parts: AgentParts,
+  ends: Ends,
+  part: Exclude<AgentsPart, 'work'> = 'both',
+): Promise<OpenedAgents> {
+  const { config, logger, log } = parts;
   const { database, warehouse } = parts.stores;
-  const authorities = trustedAuthorities(config);
   const file = await readGraphsFile(config.agentsFile);
   refuseNotBuilt(file);
   const operator = await operatorOf(database, config.agentsOrganization);
@@ -98,54 +95,13 @@ export async function openAgents(parts: AgentParts, ends: Ends): Promise<OpenedA
     file.auth &&
     (await openAuthDesk({ file, environment: graphEnvironment(), silentMs: config.agentsSilentMs, logger }));
   if (desk) ends.add('custom authentication', () => desk.close());
-  const account = await openWorkerAccount({
-    database,
-    databaseUrl,
-    givenUrl: config.agentsDatabaseUrl,
-    authorities,
-    logger,
-  });
-  ends.add('account of graph code', () => account.close());
-  const pool = await openWorkerPool({
-    file,
-    workers: config.agentsWorkers || availableParallelism(),
-    runsPerWorker: config.agentsRunsPerWorker,
-    database: { url: account.url, ...(authorities && { authorities }) },
-    environment: graphEnvironment(),
-    maxEventBytes: config.agentsMaxEventBytes,
-    silentMs: config.agentsSilentMs,
-    heapMegabytes: config.agentsWorkerHeapMegabytes,
-    logger,
-  });
-  ends.add('graph workers', () => pool.close(0));
-  for (const [graph, reason] of Object.entries(pool.faults)) logger.error({ graph, reason }, 'a graph cannot be used');
+  const pool = await openGraphPool(parts, file, part, ends);
   const served = file.graphs.map(({ graphId, description }) => ({ graphId, name: graphId, description }));
   await ensureSystemAssistants(database, organizationId, served);
 
   const hub = await openStreamHub({ log, warehouse });
   ends.add('streams', () => hub.close());
-  const publisher = createStreamPublisher({
-    log,
-    keptMs: config.agentsStreamHours * 3_600_000,
-    maxEventBytes: config.agentsMaxEventBytes,
-  });
-  const executor = startExecutor({
-    database,
-    pool,
-    publisher,
-    organizationId,
-    traceRun: traceRuns({
-      accept,
-      defaultSender: { workspaceId: operator.workspaceId as string, userId: operator.userId, keyId: operator.keyId },
-      tracesStatelessValues: config.agentsTraceStatelessValues,
-      logger,
-    }),
-    logger,
-    leaseMs: config.agentsLeaseMs,
-    runTimeoutMs: config.agentsRunTimeoutMs,
-    resumeMs: config.agentsResumeSeconds * 1_000,
-  });
-  ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
+  const { executor, publisher } = startWork(parts, { operator, file }, pool, ends);
   const expiry = startExpiry({ database, organizationId, logger });
   ends.add('what has run out', () => expiry.stop());
 
@@ -222,19 +178,30 @@ export async function followAgents(
     logger,
   });
   ends.add('webhooks', () => webhooks.stop());
-  const wakes: Readonly<Record<string, () => void>> = {
+  const wakes = { ...wakesOf(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
+  await hearNotices({ databaseUrl, config, logger, wakes }, ends);
+}
+
+function wakesOf(executor: Executor): Readonly<Record<string, () => void>> {
+  return {
     agent_runs: () => executor.wake(),
     agent_cancels: () => executor.lookAtLeases(),
     agent_ends: () => executor.lookAtEnds(),
-    agent_crons: () => crons.wake(),
-    agent_webhooks: () => webhooks.wake(),
   };
-  const notices = await listen({
-    url: databaseUrl,
-    authorities,
-    channels: Object.keys(wakes),
-    onNotice: (channel) => wakes[channel]?.(),
+}
+
+/** What other processes tell through Postgres. */
+async function hearNotices(
+  {
+    databaseUrl: url,
+    config,
     logger,
-  });
+    wakes,
+  }: Pick<AgentParts, 'databaseUrl' | 'config' | 'logger'> & { readonly wakes: Readonly<Record<string, () => void>> },
+  ends: Ends,
+): Promise<void> {
+  const channels = Object.keys(wakes);
+  const onNotice = (channel: string) => wakes[channel]?.();
+  const notices = await listen({ url, authorities: trustedAuthorities(config), channels, onNotice, logger });
   ends.add('notices', () => notices.close());
 }

@@ -124,4 +124,16 @@ export const agentSettings = {
     false,
     'Keep inputs and outputs of runs without a thread in their traces.',
   ),
+  agentsTraceChildRuns: required(
+    'RUNLAKE_AGENTS_TRACE_CHILD_RUNS',
+    count(0, 1_000_000),
+    10_000,
+    'Most nodes, model calls, tools and other runs inside of one run of a graph that its trace holds; 0: none.',
+  ),
+  agentsTraceChildBytes: required(
+    'RUNLAKE_AGENTS_TRACE_CHILD_BYTES',
+    bytes(),
+    64 * MIB,
+    'Inputs and outputs of all runs inside of one run of a graph; beyond, they are left out of its trace.',
+  ),
 } as const satisfies Record<string, Setting>;

@@ -35,8 +35,9 @@ export async function attemptRun(
   stopping: () => boolean,
 ): Promise<void> {
   const { database, pool, publisher, logger } = ports;
-  const { threadStart, baseCheckpointId: _, ...job } = run;
+  const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
   const { organizationId, threadId, runId, attempt, kwargs } = job;
+  const traced = ports.childRuns.open(run);
   const stream = publisher.open({ organizationId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
   let cancelAction: CancelAction | undefined;
   let lost = false;
@@ -65,12 +66,19 @@ export async function attemptRun(
   try {
     await stream.write([metadataChunk(runId, attempt)]);
     const handle = pool.start(
-      { ...job, start: await whileHeld(() => startOfAttempt(database, run)), timeoutMs: ports.runTimeoutMs },
+      {
+        ...job,
+        start: await whileHeld(() => startOfAttempt(database, run)),
+        timeoutMs: ports.runTimeoutMs,
+        ...(traced && { trace: traced.order }),
+      },
       (chunks) => stream.write(chunks),
+      traced?.take,
     );
     cancel = () => handle.cancel();
     if (cancelAction !== undefined || lost) cancel();
     const outcome = await handle.outcome;
+    if (outcome.kind === 'lost') traced?.lost(outcome.message);
     if (lost || outcome.kind === 'fenced') {
       logger.warn({ runId, attempt }, 'the lease of a run was lost: this attempt writes nothing more');
       return;
@@ -88,7 +96,7 @@ export async function attemptRun(
     const ended = await whileHeld(() => endRun(database, run, result));
     if (!ended) return;
     letGo();
-    await publishEnd(ports, ended);
+    await publishEnd(ports, ended, traced?.marks);
   } finally {
     letGo();
   }

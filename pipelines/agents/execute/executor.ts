@@ -18,6 +18,7 @@ import { claimRuns } from '../runs/claim-runs.ts';
 import { nextDue } from '../runs/next-due.ts';
 import { sweepRuns } from '../runs/sweep-runs.ts';
 import type { StreamPublisher } from '../streams/stream-ports.ts';
+import type { ChildRuns } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import { attemptRun } from './attempt-run.ts';
 import { Leases } from './leases.ts';
@@ -31,6 +32,7 @@ export interface ExecutorPorts {
   readonly organizationId: string;
   /** Writes a run that ended as a trace. Repeating it is harmless. */
   readonly traceRun: TraceRun;
+  readonly childRuns: Pick<ChildRuns, 'open'>;
   readonly logger: Logger;
   readonly leaseMs: number;
   readonly runTimeoutMs: number;

@@ -2,6 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EndedRun } from '../runs/end-run.ts';
 import { markEndPublished } from '../runs/mark-end-published.ts';
 import { unpublishedEnds } from '../runs/unpublished-ends.ts';
+import type { TraceMarks } from '../traces/trace-order.ts';
 import type { ExecutorPorts } from './executor.ts';
 
 /** Larger values are read from the row of the thread by those who wait; those of a hidden thread, whose row goes now, are not. */
@@ -15,7 +16,7 @@ const lateAfterMs = 5_000;
  *
  * @throws what log and database throw; the run is then found by {@link publishLateEnds}.
  */
-export async function publishEnd(ports: ExecutorPorts, run: EndedRun): Promise<void> {
+export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: TraceMarks): Promise<void> {
   const { organizationId, threadId, runId, attempt, threadStart, kwargs } = run;
   await ports.publisher.publishEnd({
     organizationId,
@@ -27,7 +28,7 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun): Promise<v
     data: endData(run),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });
-  await ports.traceRun(run);
+  await ports.traceRun(run, marks);
   await markEndPublished(ports.database, run, ports.resumeMs);
 }
 

@@ -4,7 +4,9 @@ import type { GraphsFile } from './graphs-file.ts';
 
 const library = '@langchain/langgraph';
 
-/** Versions that Runlake is tested with: 1.4 and later ones of 1. */
+/** Versions that Runlake is tested with, in words. */
+export const testedLibraries = '1.x from 1.4 on';
+
 const isTested = (version: string) => /^1\.(?:[4-9]|\d\d+)\./.test(version);
 
 /** The copies of the library that graphs of the file load, where they are of a version that is not tested; each once. */

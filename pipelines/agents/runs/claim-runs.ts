@@ -1,6 +1,6 @@
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { RunKwargs } from './run.ts';
-import type { ClaimedRun } from './run-row.ts';
+import type { ClaimedRun, RunSender } from './run-row.ts';
 
 export type { ClaimedRun } from './run-row.ts';
 
@@ -16,6 +16,9 @@ interface ClaimedRow {
   readonly base_checkpoint_id: string | null;
   readonly alone: boolean;
   readonly kwargs: RunKwargs;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly sender: RunSender | null;
+  readonly started_at: string;
 }
 
 /**
@@ -63,7 +66,7 @@ FROM started CROSS JOIN LATERAL (
 ) head
 WHERE run.organization_id = started.organization_id AND run.run_id = head.run_id
 RETURNING run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt, run.lease_token,
-  run.thread_start, run.base_checkpoint_id, run.alone, run.kwargs`;
+  run.thread_start, run.base_checkpoint_id, run.alone, run.kwargs, run.metadata, run.sender, run.started_at`;
 
 /** Claims due runs of an organisation under leases of `leaseMs`, by the database's clock. None is given twice. */
 export async function claimRuns(
@@ -91,5 +94,8 @@ export async function claimRuns(
     baseCheckpointId: row.base_checkpoint_id ?? undefined,
     alone: row.alone,
     kwargs: row.kwargs,
+    metadata: row.metadata,
+    ...(row.sender && { sender: row.sender }),
+    startedAt: row.started_at,
   }));
 }

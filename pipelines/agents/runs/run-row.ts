@@ -32,6 +32,10 @@ export interface ClaimedRun {
   /** Whether it has to be alone in its worker. */
   readonly alone: boolean;
   readonly kwargs: RunKwargs;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly sender?: RunSender;
+  /** Of the first attempt. */
+  readonly startedAt: string;
 }
 
 /** What a client is told of a run that failed. */

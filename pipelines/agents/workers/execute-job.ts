@@ -18,6 +18,8 @@ type Job = Extract<ToWorker, { kind: 'run' }>['job'];
 
 export interface JobPorts {
   readonly graph: LoadedGraph;
+  /** Sees what runs inside. */
+  readonly tracer: object | undefined;
   readonly saverFor: SaverFor;
   readonly storeFor: StoreFor;
   readonly maxEventBytes: number;
@@ -51,7 +53,7 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
       modes: job.kwargs.stream_mode,
       subgraphs: job.kwargs.subgraphs,
       runId,
-      options: { ...config, signal, ...stops(job) },
+      options: { ...config, signal, ...stops(job), ...(ports.tracer && { callbacks: [ports.tracer] }) },
     };
     for await (const streamed of streamGraph(graph, inputOf(job), request)) {
       if (streamed.mode === '') {

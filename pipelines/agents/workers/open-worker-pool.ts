@@ -13,7 +13,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { untestedLibraries } from '../graphs/untested-library.ts';
+import { testedLibraries, untestedLibraries } from '../graphs/untested-library.ts';
 import type { GraphWorkerOptions, Verdict } from './graph-worker.ts';
 import { QuestionDesk } from './question-desk.ts';
 import { faultOf } from './refusal.ts';
@@ -23,7 +23,10 @@ import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {
   readonly file: GraphsFile;
+  /** 0: nothing is executed here. */
   readonly workers: number;
+  /** Whether there is a further process for questions; default: yes. */
+  readonly answersQuestions?: boolean;
   readonly runsPerWorker: number;
   /** Postgres as workers reach it. Absent: each worker keeps state for itself, in memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
@@ -55,7 +58,8 @@ const stopping = 'the agent server stops';
  * @throws STORE_EMBEDDER_UNUSABLE, GRAPH_WORKER_START_FAILED where the processes do not get ready for another reason.
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
-  const { file, workers, runsPerWorker, logger } = options;
+  const { file, workers, runsPerWorker, answersQuestions = true, logger } = options;
+  const processes = workers + (answersQuestions ? 1 : 0);
   const faults: Record<string, string> = {};
   const places = new Set<RunPlace>();
   const further = new Set<RunPlace>();
@@ -100,7 +104,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         if (!first) return;
         first = false;
         readyOnce += 1;
-        if (readyOnce === workers + 1) opened();
+        if (readyOnce === processes) opened();
       },
       onGone: ({ reason, whileLoading, blame, unfit }: Verdict) => {
         if (closing) return;
@@ -116,7 +120,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     };
   };
 
-  const desk = new QuestionDesk(launch, watched());
+  const desk = answersQuestions ? new QuestionDesk(launch, watched()) : undefined;
   for (let place = 0; place < workers; place += 1) {
     places.add(new RunPlace(launch, { ...watched(), onChange: schedule }));
   }
@@ -179,7 +183,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     while (all.some((place) => place.size > 0) && performance.now() < deadlineMs) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
-    await Promise.all([desk.close(), ...all.map((place) => place.worker.stop(stopping)), ...gone]);
+    await Promise.all([desk?.close(), ...all.map((place) => place.worker.stop(stopping)), ...gone]);
   }
 
   try {
@@ -191,7 +195,10 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   for (const [graphId, reason] of Object.entries(faults)) logger.error({ graphId, reason }, 'a graph cannot be used');
 
   for (const copy of await untestedLibraries(file)) {
-    logger.warn(copy, 'graphs load a version of @langchain/langgraph that Runlake is not tested with: 1.x from 1.4 on');
+    logger.warn(
+      copy,
+      `graphs load a version of @langchain/langgraph that Runlake is not tested with: ${testedLibraries}`,
+    );
   }
 
   return {
@@ -200,9 +207,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       return freeSlots();
     },
     onFree: (listener) => void listeners.push(listener),
-    start(job, take) {
+    start(job, take, takeTraced) {
       lastKey += 1;
-      const run = new RunInPool(lastKey, job, take, {
+      const run = new RunInPool(lastKey, job, take, takeTraced, {
         taken: (each, bytes) => placeOf(each)?.taken(each, bytes),
         takeFailed: (each) => cancel(each, 'cancelled'),
       });
@@ -214,7 +221,10 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       }
       return { outcome: run.outcome, cancel: () => cancel(run, 'cancelled') };
     },
-    ask: (request) => desk.ask(request),
+    async ask(request) {
+      if (desk === undefined) throw fault('INTERNAL', {}, { cause: 'this process answers no questions' });
+      return desk.ask(request);
+    },
     close,
   };
 }

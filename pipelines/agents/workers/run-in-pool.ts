@@ -1,3 +1,4 @@
+import type { TracedRuns } from '../traces/trace-order.ts';
 import { RunFeed } from './run-feed.ts';
 import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';
 
@@ -6,6 +7,7 @@ export class RunInPool {
   readonly key: number;
   readonly job: RunJob;
   readonly feed: RunFeed;
+  readonly takeTraced: ((traced: TracedRuns) => void) | undefined;
   readonly outcome: Promise<RunOutcome>;
   /** It was asked to stop, and so ends, however its process does. */
   stopping: 'cancelled' | 'timeout' | undefined;
@@ -18,10 +20,12 @@ export class RunInPool {
     key: number,
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
+    takeTraced: ((traced: TracedRuns) => void) | undefined,
     on: { readonly taken: (run: RunInPool, bytes: number) => void; readonly takeFailed: (run: RunInPool) => void },
   ) {
     this.key = key;
     this.job = job;
+    this.takeTraced = takeTraced;
     this.feed = new RunFeed(
       take,
       (bytes) => on.taken(this, bytes),

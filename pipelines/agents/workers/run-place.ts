@@ -41,6 +41,9 @@ export class RunPlace {
         if (message.kind === 'chunks') {
           const run = this.#runs.get(message.key);
           if (run?.abandoned === false) run.feed.put(message.chunks);
+        } else if (message.kind === 'traced') {
+          const run = this.#runs.get(message.key);
+          if (run?.abandoned === false) run.takeTraced?.(message.traced);
         } else if (message.kind === 'ended') {
           const run = this.#runs.get(message.key);
           if (run !== undefined) this.#out(run, message.outcome);

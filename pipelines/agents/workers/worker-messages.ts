@@ -2,6 +2,7 @@
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
+import type { TracedRuns } from '../traces/trace-order.ts';
 import type { Chunk, GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
@@ -38,6 +39,7 @@ export type FromWorker =
   | { readonly kind: 'ready'; readonly faults: Readonly<Record<string, string>> }
   | { readonly kind: 'beat' }
   | { readonly kind: 'chunks'; readonly key: number; readonly chunks: readonly Chunk[] }
+  | { readonly kind: 'traced'; readonly key: number; readonly traced: TracedRuns }
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
   | { readonly kind: 'answer'; readonly key: number; readonly json: string }
   | { readonly kind: 'refusal'; readonly key: number; readonly refusal: Refusal }

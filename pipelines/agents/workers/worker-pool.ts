@@ -2,9 +2,11 @@
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
+import type { TracedRuns, TraceOrder } from '../traces/trace-order.ts';
 
 /** One attempt of a run. Its saver writes under the lease; whoever has lost that writes nothing. */
-export interface RunJob extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpointId'> {
+export interface RunJob
+  extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpointId' | 'metadata' | 'sender' | 'startedAt'> {
   /**
    * `input`: input or command of the request, on the checkpoint given (absent: on the head; `'none'`: as if the thread had none).
    * `continue`: nothing is put in, the head is this run's own and is gone on from.
@@ -13,6 +15,8 @@ export interface RunJob extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpoint
     | { readonly kind: 'input'; readonly checkpoint?: CheckpointChoice | 'none' }
     | { readonly kind: 'continue' };
   readonly timeoutMs: number;
+  /** Absent: what runs inside of it is not traced. */
+  readonly trace?: TraceOrder;
 }
 
 /** One event that a graph streamed. */
@@ -112,8 +116,13 @@ export interface WorkerPool {
   /**
    * Starts one attempt. `take` gets its chunks in order, those of one turn of the graph's event loop together; the next come
    * when it has resolved, within a bound in bytes, so that a graph cannot outrun the log. If it rejects the run is cancelled.
+   * `takeTraced` gets the runs inside of it, where `job.trace` asks for them; the last before the outcome.
    */
-  start(job: RunJob, take: (chunks: readonly Chunk[]) => Promise<void>): RunHandle;
+  start(
+    job: RunJob,
+    take: (chunks: readonly Chunk[]) => Promise<void>,
+    takeTraced?: (traced: TracedRuns) => void,
+  ): RunHandle;
   /** @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE, and what the request itself is refused with. */
   ask(request: GraphRequest): Promise<string>;
   /** Cancels nothing: runs under way end as `lost`, `outside`, after `drainMs`. */

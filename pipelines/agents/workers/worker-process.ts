@@ -18,6 +18,7 @@ import { answerRequest } from '../requests/answer-request.ts';
 import { loadEmbedder } from '../store/load-embedder.ts';
 import type { StoreRules } from '../store/store-item.ts';
 import { storeRules } from '../store/store-rules.ts';
+import { openTracer } from '../traces/open-tracer.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
 import { openConnections } from './graph-connections.ts';
@@ -133,8 +134,10 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
   const credit = new RunCredit(setup.creditBytes);
   const stop = new AbortController();
   runs.set(key, { credit, stop });
+  const tracer = job.trace && openTracer(job.trace, (traced) => outbox.put({ kind: 'traced', key, traced }));
   const outcome = await executeJob(job, {
     graph,
+    tracer: tracer?.handler,
     saverFor,
     storeFor,
     maxEventBytes: setup.maxEventBytes,
@@ -143,6 +146,7 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     send: (chunk) => outbox.put({ kind: 'chunks', key, chunks: [chunk] }),
     turn,
   });
+  tracer?.close(`The run of the graph ended before this one did: ${outcome.kind}.`);
   runs.delete(key);
   outbox.put({ kind: 'ended', key, outcome });
 }

@@ -105,6 +105,11 @@ describe('a run that ended', () => {
       () => ended({ langsmith_tracer: { project_name: 'p'.repeat(600), example_id: 'none' } }),
       { inputs: {}, project: 'default' },
     ],
+    [
+      'a user of the project asked for',
+      () => ended({ config: { configurable: { langgraph_auth_user_id: 'ada', api_key: 'secret' } } }),
+      { extra: { metadata: { langgraph_auth_user_id: 'ada' } } },
+    ],
     ['has no thread', () => ended({ temporary: true }), { inputs: {}, project: 'burst' }],
   ])('that %s is a trace all the same', async (_what, make, expected) => {
     const run = make();

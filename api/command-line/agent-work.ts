@@ -1,0 +1,110 @@
+import { availableParallelism } from 'node:os';
+import { graphEnvironment } from '../../infra/config/graph-environment.ts';
+import { graphTracing } from '../../infra/config/graph-tracing.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
+import { traceRuns } from '../../pipelines/agents/execute/trace-run.ts';
+import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
+import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
+import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
+import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
+import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import type { Services } from '../server/services.ts';
+import type { Ends } from './ends.ts';
+import type { Stores } from './open-stores.ts';
+import type { AgentsPart } from './role.ts';
+
+export interface AgentParts {
+  readonly config: Config & { readonly agentsFile: string };
+  readonly logger: Logger;
+  readonly databaseUrl: string;
+  readonly stores: Pick<Stores, 'database' | 'warehouse'>;
+  readonly log: EventLog;
+  /** Signs webhooks; the same on every process. */
+  readonly secretKey: string;
+  readonly accept: Services['accept'];
+}
+
+/** The processes that run graph code: the front needs the one for questions alone, and who works does without it. */
+export async function openGraphPool(
+  { config, logger, databaseUrl, stores }: AgentParts,
+  file: GraphsFile,
+  part: AgentsPart,
+  ends: Ends,
+): Promise<OpenWorkerPool> {
+  const authorities = trustedAuthorities(config);
+  const account = await openWorkerAccount({
+    database: stores.database,
+    databaseUrl,
+    givenUrl: config.agentsDatabaseUrl,
+    authorities,
+    logger,
+  });
+  ends.add('account of graph code', () => account.close());
+  const pool = await openWorkerPool({
+    file,
+    workers: part === 'front' ? 0 : config.agentsWorkers || availableParallelism(),
+    answersQuestions: part !== 'work',
+    runsPerWorker: config.agentsRunsPerWorker,
+    database: { url: account.url, ...(authorities && { authorities }) },
+    environment: graphEnvironment(),
+    maxEventBytes: config.agentsMaxEventBytes,
+    silentMs: config.agentsSilentMs,
+    heapMegabytes: config.agentsWorkerHeapMegabytes,
+    logger,
+  });
+  ends.add('graph workers', () => pool.close(0));
+  for (const [graph, reason] of Object.entries(pool.faults)) logger.error({ graph, reason }, 'a graph cannot be used');
+  return pool;
+}
+
+/** Takes runs up for the processes of `pool`; where there are none it only looks after runs that others left. */
+export function startWork(
+  { config, logger, stores, log, accept }: AgentParts,
+  { operator, file }: { readonly operator: Caller; readonly file: GraphsFile },
+  pool: OpenWorkerPool,
+  ends: Ends,
+): { readonly executor: Executor; readonly publisher: StreamPublisher } {
+  const defaultSender = {
+    workspaceId: operator.workspaceId as string,
+    userId: operator.userId,
+    keyId: operator.keyId,
+  };
+  const tracing = {
+    accept,
+    defaultSender,
+    tracesStatelessValues: config.agentsTraceStatelessValues,
+    hidden: graphTracing(file.env),
+    logger,
+  };
+  const childRuns = traceChildRuns({
+    ...tracing,
+    mostRuns: config.agentsTraceChildRuns,
+    mostCharacters: config.agentsTraceChildBytes,
+  });
+  ends.add('runs inside of runs of graphs', () => childRuns.close());
+  const publisher = createStreamPublisher({
+    log,
+    keptMs: config.agentsStreamHours * 3_600_000,
+    maxEventBytes: config.agentsMaxEventBytes,
+  });
+  const executor = startExecutor({
+    database: stores.database,
+    pool,
+    publisher,
+    organizationId: operator.organizationId,
+    traceRun: traceRuns(tracing),
+    childRuns,
+    logger,
+    leaseMs: config.agentsLeaseMs,
+    runTimeoutMs: config.agentsRunTimeoutMs,
+    resumeMs: config.agentsResumeSeconds * 1_000,
+  });
+  ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
+  return { executor, publisher };
+}

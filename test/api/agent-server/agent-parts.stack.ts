@@ -1,0 +1,92 @@
+import { randomBytes } from 'node:crypto';
+import { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { stackPart } from '../../engines/stack.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { until } from '../../infra/until.ts';
+import { type RoleProcess, startRole } from '../../role-process.ts';
+import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
+import { graphsFileOf } from './start-agent-server.ts';
+
+/** One process that answers, others that execute: they meet in Postgres and Kafka. */
+
+describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent server', () => {
+  let stores: FreshStores;
+  let owner: OrganizationUnderTest;
+  let front: RoleProcess;
+  let workers: RoleProcess[] = [];
+  let client: Client;
+
+  const secretKey = randomBytes(24).toString('base64url');
+  const environment = () => ({
+    ...stores.environment,
+    RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
+    RUNLAKE_DATABASE_URL: stores.databaseUrl,
+    RUNLAKE_SECRET_KEY: secretKey,
+    RUNLAKE_DATA_DIR: '/dev/null/none',
+    RUNLAKE_AGENTS_FILE: graphsFileOf('basic'),
+    RUNLAKE_AGENTS_ORGANIZATION: owner.id,
+    RUNLAKE_AGENTS_PORT: '0',
+    RUNLAKE_AGENTS_WORKERS: '1',
+    RUNLAKE_AGENTS_TYPES_SECONDS: '0',
+    RUNLAKE_AGENTS_LEASE_MS: '2000',
+    RUNLAKE_DRAIN_TIMEOUT_MS: '100',
+  });
+  const startWork = () => startRole('agents', environment(), ['--work-only']);
+
+  beforeAll(async () => {
+    stores = await freshStores();
+    owner = await addOrganization(stores.database, 'owner');
+    front = await startRole('agents', environment(), ['--front-only']);
+    const address = () => /Runlake runs agents at (\S+)/.exec(front.output())?.[1];
+    await until('the front to answer', () => address() !== undefined);
+    client = new Client({ apiUrl: address() as string, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } });
+  }, 240_000);
+  afterAll(async () => {
+    await Promise.all([front, ...workers].map((role) => role?.end('SIGKILL')));
+    await stores?.close();
+  });
+
+  it('the front answers questions and takes no run up; where work is done its stream comes out of the front', async () => {
+    const { thread_id: threadId } = await client.threads.create();
+    expect(await client.assistants.getSchemas('steps')).toMatchObject({ graph_id: 'steps' });
+    const { run_id: runId } = await client.runs.create(threadId, 'steps', {
+      input: { steps: 3, text: 'a' },
+      streamMode: 'custom',
+      streamResumable: true,
+    });
+    expect((await client.runs.get(threadId, runId)).status).toBe('pending');
+    workers = [await startWork()];
+    const events: string[] = [];
+    for await (const { event } of client.runs.joinStream(threadId, runId, { lastEventId: '-1' })) events.push(event);
+    expect(events.filter((event) => event === 'custom').length).toBeGreaterThan(2);
+    expect((await client.threads.getState(threadId)).values).toMatchObject({ log: ['a 1', 'a 2', 'a 3'] });
+    expect(workers[0]?.output()).not.toContain('Runlake runs agents at');
+  });
+
+  it('a run of a worker that is killed goes on in another', async () => {
+    workers.push(await startWork());
+    const { thread_id: threadId } = await client.threads.create();
+    const { run_id: runId } = await client.runs.create(threadId, 'steps', {
+      input: { steps: 20, pauseMs: 100, text: 'b' },
+      config: { recursion_limit: 100 },
+    });
+    await expect
+      .poll(async () => (await client.threads.getState<{ log?: string[] }>(threadId)).values?.log?.length ?? 0, {
+        timeout: 30_000,
+      })
+      .toBeGreaterThan(2);
+    await workers.shift()?.end('SIGKILL');
+    await client.runs.join(threadId, runId);
+    expect((await client.runs.get(threadId, runId)).status).toBe('success');
+    expect((await client.threads.getState<{ log: string[] }>(threadId)).values.log).toHaveLength(20);
+  });
+
+  it('a run that goes on is cancelled from the front', async () => {
+    const { thread_id: threadId } = await client.threads.create();
+    const { run_id: runId } = await client.runs.create(threadId, 'burst', { input: { n: 10_000, pauseMs: 50 } });
+    await expect.poll(async () => (await client.runs.get(threadId, runId)).status).toBe('running');
+    await client.runs.cancel(threadId, runId, true);
+    expect((await client.runs.get(threadId, runId)).status).toBe('interrupted');
+  });
+});

@@ -1,0 +1,101 @@
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { freePorts } from '../../../infra/embedded/free-port.ts';
+import { startRunlake } from '../../runlake-process.ts';
+import { runCommand } from './run-command.ts';
+
+vi.setConfig({ testTimeout: 240_000 });
+
+/** What the doctor says of the agent server. */
+
+const project = (name: string) =>
+  fileURLToPath(new URL(`../../agents/projects/${name}/langgraph.json`, import.meta.url));
+
+function folder(): string {
+  const path = mkdtempSync(join(tmpdir(), 'runlake-doctor-'));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+async function doctor(agentsFile: string, more: Record<string, string> = {}) {
+  const [port] = await freePorts(1);
+  const environment = {
+    RUNLAKE_DATA_DIR: folder(),
+    RUNLAKE_AGENTS_FILE: agentsFile,
+    RUNLAKE_AGENTS_PORT: String(port),
+  };
+  const { code, text } = await runCommand(['doctor'], { ...environment, ...more });
+  return { code, text };
+}
+
+test('names each graph that cannot be used, with its error, and those that can', async () => {
+  const { code, text } = await doctor(project('faulty'));
+  expect(code).toBe(1);
+  expect(text).toMatch(/ok {5}Agents file: .*langgraph\.json names 6 graphs/);
+  expect(text).toMatch(/ok {5}Graph good: can be used/);
+  expect(text).toMatch(/FAULT {2}Graph missing: .*none\.js cannot be loaded.*\n {7}→ Correct the module/);
+  expect(text).toMatch(/FAULT {2}Graph unnamed: .*'nothing'.* does not exist/);
+  expect(text).toMatch(/FAULT {2}Graph ending: .*ended the process while it was imported/);
+  expect(text).toMatch(/ok {5}Library: @langchain\/langgraph is 1\.x/);
+  expect(text).toMatch(/ok {5}Agent port: 127\.0\.0\.1:\d+ is free/);
+});
+
+test('says what is wrong with the file', async () => {
+  const path = join(folder(), 'langgraph.json');
+  expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*\n {7}→ Correct it, or set RUNLAKE_AGENTS_FILE/);
+  writeFileSync(path, '{"graphs":{"a":7}}');
+  expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*graphs/);
+});
+
+test('says that a version of the library is not tested, and that a port is taken', async () => {
+  const path = folder();
+  const library = join(path, 'node_modules', '@langchain', 'langgraph');
+  mkdirSync(library, { recursive: true });
+  writeFileSync(join(library, 'package.json'), '{"name":"@langchain/langgraph","version":"0.2.1"}');
+  symlinkSync(fileURLToPath(new URL('../../agents/projects/store/embed.js', import.meta.url)), join(path, 'embed.js'));
+  writeFileSync(join(path, 'graph.js'), 'export const graph = { lg_is_pregel: true };');
+  writeFileSync(
+    join(path, 'langgraph.json'),
+    JSON.stringify({ graphs: { one: './graph.js:graph' }, store: { index: { embed: './embed.js:embed', dims: 7 } } }),
+  );
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  const { port } = taken.address() as { port: number };
+  const { text } = await doctor(join(path, 'langgraph.json'), { RUNLAKE_AGENTS_PORT: String(port) });
+  expect(text).toMatch(/FAULT {2}Library: .* is of version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
+  expect(text).toMatch(/FAULT {2}Agent port: .*\n {7}→ Set RUNLAKE_AGENTS_PORT/);
+  expect(text).toMatch(/FAULT {2}Store index: .* makes vectors of 3 numbers, and store\.index\.dims says 7/);
+});
+
+test('says that the embedder cannot be loaded', async () => {
+  const path = folder();
+  writeFileSync(join(path, 'graph.js'), 'export const graph = { lg_is_pregel: true };');
+  const file = { graphs: { one: './graph.js:graph' }, store: { index: { embed: './none.js:embed', dims: 3 } } };
+  writeFileSync(join(path, 'langgraph.json'), JSON.stringify(file));
+  const { code, text } = await doctor(join(path, 'langgraph.json'));
+  expect(code).toBe(1);
+  expect(text).toMatch(/FAULT {2}Store index: .*none\.js.*\n {7}→ Correct what store\.index\.embed names/);
+});
+
+test('beside a running instance: all is well, notices are heard, and stored vectors are of the length of the index', async () => {
+  const [port] = await freePorts(1);
+  const agents = {
+    RUNLAKE_AGENTS_FILE: project('store'),
+    RUNLAKE_AGENTS_PORT: String(port),
+    RUNLAKE_AGENTS_WORKERS: '1',
+  };
+  const runlake = await startRunlake({ environment: agents });
+  onTestFinished(() => runlake.remove());
+  const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });
+  expect(text).not.toContain('FAULT');
+  expect(code).toBe(0);
+  for (const part of ['Graph notes', 'Store index', 'Agent server', 'Notices', 'Stored vectors', 'Schema']) {
+    expect(text).toMatch(new RegExp(`ok {5}${part}: `));
+  }
+});
