@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import websocket from '@fastify/websocket';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { fault } from '../../infra/errors/runlake-error.ts';
 
 /** Of one message; a longer one closes its socket with 1009. */
 const mostMessageBytes = 1024 * 1024;
@@ -23,6 +24,11 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   server.addHook('onClose', async () => {
     for (const socket of upgrading) socket.destroy();
   });
+  server.addHook('onRequest', async (request, reply) => {
+    if (request.headers.upgrade !== undefined && isForeignPage(request, reply)) {
+      throw fault('AUTH_FORBIDDEN', { reason: 'Pages of this origin may open no WebSocket here.' });
+    }
+  });
   await server.register(websocket, {
     options: { maxPayload: mostMessageBytes },
     // What a peer sent that is no WebSocket: the library has closed it, with a code that says so.
@@ -30,4 +36,14 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
     // Whoever serves a socket closes it when the server drains.
     preClose: (done) => done(),
   });
+}
+
+/**
+ * Whether a browser asks for a page of another origin, and sends by itself what tells who its user is. Nothing that is answered would
+ * keep such a page from reading what comes on the socket. Those that CORS lets in are named in the answer. Source: RFC 6455, 10.2.
+ */
+function isForeignPage({ headers, host }: FastifyRequest, reply: FastifyReply): boolean {
+  const { origin, cookie, authorization = '' } = headers;
+  if (origin === undefined || (cookie === undefined && !/^basic /i.test(authorization))) return false;
+  return reply.getHeader('access-control-allow-origin') !== origin && origin.replace(/^https?:\/\//, '') !== host;
 }

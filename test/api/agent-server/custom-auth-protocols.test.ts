@@ -182,6 +182,25 @@ describe('a WebSocket of the v2 protocol', () => {
       .toBe('idle');
   });
 
+  it('is refused to pages of other origins, whose browser would send the cookies of its user', async () => {
+    const { thread_id } = await clientOf('ada').threads.create();
+    const opens = async (headers: Record<string, string>) => {
+      const socket = new WebSocket(threadUrl(thread_id), { headers });
+      const opened = await new Promise<boolean>((resolve) => {
+        socket.addEventListener('open', () => resolve(true));
+        socket.addEventListener('error', () => resolve(false));
+      });
+      socket.close();
+      return opened;
+    };
+    const cookie = 'session=secret-ada';
+    expect(await opens({ cookie })).toBe(true);
+    expect(await opens({ cookie, origin: server.url })).toBe(true);
+    expect(await opens({ cookie, origin: 'https://elsewhere.example' })).toBe(false);
+    // Whoever can set this header is no page.
+    expect(await opens({ ...bearer('ada'), origin: 'https://elsewhere.example' })).toBe(true);
+  });
+
   it('answers each command as its REST route: nothing of another user', async () => {
     const { thread_id } = await clientOf('ada').threads.create({ metadata: { animal: 'okapi' } });
     await clientOf('ada').runs.wait(thread_id, 'ask', { input: { question: 'okapi?' } });

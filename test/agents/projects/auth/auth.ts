@@ -1,9 +1,10 @@
 import { Auth, HTTPException } from '@langchain/langgraph-sdk/auth';
 
-/** `Bearer secret-<name>` is that user. */
+/** `Bearer secret-<name>`, or a cookie `session=secret-<name>`, is that user. */
 export const auth = new Auth()
   .authenticate(async (request) => {
-    const token = /^Bearer (\w+)-(\w+)$/.exec(request.headers.get('authorization') ?? '');
+    const said = request.headers.get('authorization') ?? request.headers.get('cookie') ?? '';
+    const token = /^(?:Bearer |session=)(\w+)-(\w+)$/.exec(said);
     const name = token?.[2];
     if (token?.[1] !== process.env.TOKENS || name === undefined) {
       throw new HTTPException(401, { message: 'no such token' });
