@@ -40,13 +40,14 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
     // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
-    const [{ addresses, enginesGone }, { serveRole }] = await Promise.all([
+    const [{ addresses, enginesGone }, { serveRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, ends),
       import('./serve-role.ts'),
+      import('./load-parts.ts').then(({ loadParts }) => loadParts(role, config)),
     ]);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());
-    const started = serveRole({ role, part, config, logger, folder, addresses, stores, ends });
+    const started = serveRole({ role, part, loaded, config, logger, folder, addresses, stores, ends });
     const served = await Promise.race([started, stopped]);
     if (typeof served === 'string') {
       interruptedBy = served;

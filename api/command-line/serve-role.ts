@@ -15,22 +15,16 @@ import { startTelemetryServer, type TelemetryServer } from '../../infra/telemetr
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
-import { operations } from '../main/operations.ts';
-import { answeringServices } from './answering-services.ts';
 import { apiAddress } from './check-port.ts';
 import type { Ends } from './ends.ts';
 import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
+import type { LoadedParts } from './load-parts.ts';
 import { lockDatabase } from './lock-database.ts';
 import { openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { prepareStores } from './prepare-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
-import { type AgentsPart, type Role, servesAgents } from './role.ts';
-import { serveHttp } from './serve-http.ts';
-import { startAgents, startAgentWork } from './start-agents.ts';
-import { startExports } from './start-exports.ts';
-import { startStoring } from './start-storing.ts';
-import { startWorkers } from './start-workers.ts';
+import type { AgentsPart, Role } from './role.ts';
 
 /** What a role without the main API says that it does. */
 const work = {
@@ -41,6 +35,8 @@ const work = {
 
 export interface RoleParts {
   readonly role: Role;
+  /** Those that the role has. */
+  readonly loaded: LoadedParts;
   readonly part: AgentsPart;
   readonly config: Config;
   readonly logger: Logger;
@@ -58,7 +54,7 @@ export interface RoleParts {
  * @throws LOG_IN_USE, and what the parts throw.
  */
 export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: Promise<void> }> {
-  const { role, part, config, logger, addresses, stores, ends } = parts;
+  const { role, part, loaded, config, logger, addresses, stores, ends } = parts;
   const { database, warehouse } = stores;
   const lock =
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
@@ -69,8 +65,8 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
   ends.add('telemetry', () => telemetry?.close());
 
   const { log, healthChecks: ofLog } = await openEventLog({ config, logger, stores }, ends);
-  const ingests = role === 'all' || role === 'ingest';
-  const storing = ingests ? await startStoring({ config, logger, stores, log }, ends) : [];
+  const { mainApi, storing, exporting, agents } = loaded;
+  const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, ends) : [];
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
     redisUrl: config.redisUrl,
@@ -78,29 +74,27 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     logger,
   });
   ends.add('jobs', () => jobs.close());
-  if (ingests) await startWorkers({ config, logger, stores, log, jobs });
+  await storing?.startWorkers({ config, logger, stores, log, jobs });
   const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
-  if (role === 'all' || role === 'exports') await startExports({ config, logger, stores, log, jobs, secretKey }, ends);
+  await exporting?.startExports({ config, logger, stores, log, jobs, secretKey }, ends);
 
   const healthChecks: readonly HealthCheck[] = [
     { name: 'clickhouse', check: () => warehouse.ping() },
     { name: 'postgres', check: () => database.ping() },
     ...ofLog,
-    ...storing,
+    ...storingChecks,
     { name: 'jobs', check: () => jobs.check() },
   ];
-  const answers = role === 'all' || role === 'api';
-  const runsGraphs = servesAgents(role, config);
-  if (!answers) {
+  if (role !== 'all' && role !== 'api') {
     const { metricsHost: host, metricsPort: port } = config;
     const opened = await startTelemetryServer({ host, port, healthChecks, logger });
     telemetry = opened;
     ends.add('readiness', () => opened.startDraining());
     console.log(`Runlake ${work[role]}  (metrics and readiness: ${opened.url})`);
   }
-  if (answers || runsGraphs) {
+  if (loaded.answering) {
     const enqueueDeletion = enqueueProjectDeletion(jobs);
-    const services = answeringServices(
+    const services = loaded.answering.answeringServices(
       {
         config,
         logger,
@@ -115,21 +109,26 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
       ends,
     );
     const firstKey = await bootstrap(database, config);
-    if (answers) {
-      const url = await serveHttp({ server: { config, services, logger, operations }, at: apiAddress(config), ends });
+    if (mainApi) {
+      const { operations } = mainApi;
+      const url = await mainApi.serveHttp({
+        server: { config, services, logger, operations },
+        at: apiAddress(config),
+        ends,
+      });
       parts.folder?.writeRunFile({ url, ...addresses });
       printFirstKey(firstKey, url);
     }
     const { agentsFile } = config;
-    if (runsGraphs && agentsFile !== undefined) {
+    if (agents && agentsFile !== undefined) {
       const { databaseUrl } = addresses;
       const { accept, authenticator } = services;
       const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
       if (part === 'work') {
-        await startAgentWork(forAgents, ends);
+        await agents.startAgentWork(forAgents, ends);
         console.log('Runlake executes runs of agents');
       } else {
-        const url = await startAgents({ ...forAgents, authenticator }, part, ends);
+        const url = await agents.startAgents({ ...forAgents, authenticator }, part, ends);
         console.log(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
       }
     }
