@@ -28,6 +28,7 @@ import type { Operation } from './operation.ts';
 import { pathOf, refuseOtherMethods, registerOperation } from './register-operation.ts';
 import { noteError, noteRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
+import { compileWriter } from './schema-writer.ts';
 import { acceptWebSockets } from './web-sockets.ts';
 
 declare module 'fastify' {
@@ -140,6 +141,7 @@ export async function buildServer({
   server.decorateRequest('caller', undefined);
   server.decorateRequest('span', undefined);
   server.setValidatorCompiler(compileCheck);
+  server.setSerializerCompiler(compileWriter);
   server.setErrorHandler(answerError);
   server.setNotFoundHandler(async (request) => {
     throw fault('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) });
