@@ -106,8 +106,7 @@ describe('an update of the state', () => {
     const { threadId } = await under.run('ask', { input: { question: 'Sure?' } });
     const updated = await update(threadId, 'ask', [[{ values: { answer: 'written' }, as_node: 'ask' }]]);
     expect(updated).toMatchObject({
-      values: { question: 'Sure?', answer: 'written' },
-      next: ['finish'],
+      state: { values: { question: 'Sure?', answer: 'written' }, next: ['finish'] },
       interrupts: {},
     });
     expect(await state(threadId, 'ask')).toMatchObject({ checkpoint: updated.checkpoint, next: ['finish'] });
@@ -116,16 +115,16 @@ describe('an update of the state', () => {
     const forked = await update(threadId, 'ask', [[{ values: { question: 'Other?' }, as_node: 'prepare' }]], {
       checkpoint: { checkpoint_id },
     });
-    expect(forked).toMatchObject({ values: { question: 'Other?' }, next: ['ask'] });
+    expect(forked.state).toMatchObject({ values: { question: 'Other?' }, next: ['ask'] });
   });
 
   test('of several super-steps on a thread without a state', async () => {
     const threadId = await under.threads.newThread();
-    const { values } = await update(threadId, 'steps', [
+    const { state: made } = await update(threadId, 'steps', [
       [{ values: { steps: 5 }, as_node: '__start__' }],
       [{ values: { count: 1, log: ['made 1'] }, as_node: 'step' }],
     ]);
-    expect(values).toMatchObject({ steps: 5, count: 1, log: ['made 1'] });
+    expect(made.values).toMatchObject({ steps: 5, count: 1, log: ['made 1'] });
     expect(await under.values('steps', { thread: threadId })).toMatchObject({ count: 5 });
   });
 
