@@ -1,23 +1,34 @@
 import type { Config } from '../../infra/config/settings.ts';
+import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
+import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiForm, OwnAccess } from '../server/api-form.ts';
+import { appRoutes } from './app/app-routes.ts';
+import { sharedOrigins } from './shared-origins.ts';
 
-const exposedHeaders = ['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'];
+/** What a langgraph.json adds to the agent server. */
+export interface AgentApiParts {
+  readonly ownAccess?: OwnAccess;
+  readonly http?: HttpSettings;
+  readonly app?: HttpApp;
+  /** Of API keys, for an app that asks for them. */
+  readonly authenticator: Authenticator;
+}
 
-/** The agent server, for {@link buildServer}: its own limit, its one organisation, its origins. */
-export function agentApi(config: Config, organizationId: string, ownAccess?: OwnAccess): ApiForm {
-  const origins = config.agentsCorsOrigins;
+/** The agent server, for {@link buildServer}: its own limit, its one organisation, and what its langgraph.json says of HTTP. */
+export function agentApi(config: Config, organizationId: string, parts?: AgentApiParts): ApiForm {
+  const { ownAccess, app, http = {} } = parts ?? {};
+  const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
+  const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
   return {
     title: 'Runlake agent server',
     description:
       'Assistants, threads, runs, crons and stored items. Wherever an assistant is named, the id of its graph will do. Times are ISO 8601 in UTC.',
-    bodyLimit: { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' },
+    bodyLimit,
     organizationId,
+    ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { ownAccess }),
-    ...(origins !== undefined && {
-      crossOrigin: {
-        origins: origins === '*' ? ('*' as const) : new Set(origins.split(',').map((origin) => origin.trim())),
-        exposedHeaders,
-      },
-    }),
+    ...(parts && app && { ownRoutes: appRoutes({ ...parts, app, organizationId, bodyLimit }) }),
+    ...(crossOrigin && { crossOrigin }),
   };
 }

@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { HeaderRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
@@ -45,4 +46,8 @@ export interface Agents {
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
   /** Which webhooks runs may have. Unset: nothing calls them, so that they are refused. */
   readonly webhooks?: WebhookRules;
+  /** Which headers of a request its run gets. */
+  readonly copiesHeader?: HeaderRule;
+  /** Whether runs may have `feedback_keys`: there is a public address to leave feedback under. Unset: no. */
+  readonly takesFeedback?: boolean;
 }

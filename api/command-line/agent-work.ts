@@ -16,6 +16,7 @@ import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
+import { feedbackLinksOf } from './feedback-links-of.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
 
@@ -65,7 +66,7 @@ export async function openGraphPool(
 
 /** Takes runs up for the processes of `pool`; where there are none it only looks after runs that others left. */
 export function startWork(
-  { config, logger, stores, log, accept }: AgentParts,
+  { config, logger, stores, log, secretKey, accept }: AgentParts,
   { operator, file }: { readonly operator: Caller; readonly file: GraphsFile },
   pool: OpenWorkerPool,
   ends: Ends,
@@ -100,6 +101,7 @@ export function startWork(
     organizationId: operator.organizationId,
     traceRun: traceRuns(tracing),
     childRuns,
+    feedbackLinks: feedbackLinksOf(config, secretKey, defaultSender),
     logger,
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,

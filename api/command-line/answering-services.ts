@@ -5,6 +5,7 @@ import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
+import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
 import type { AcceptPorts } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunPlaces } from '../../pipelines/ingest/accept/run-places.ts';
@@ -44,6 +45,7 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     authenticator,
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
+    feedbackSigner: feedbackSigner(secretKey),
     usageCounts: createUsageCounts({ warehouse, database, cacheBytes: config.usageCacheBytes }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runPlaces, config, count: countRuns },

@@ -7,15 +7,16 @@
  */
 import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/ensure-system-assistants.ts';
 import { openAuthDesk } from '../../pipelines/agents/auth/auth-desk.ts';
 import { makeCronRun } from '../../pipelines/agents/crons/make-cron-run.ts';
 import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { headerRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
 import { storeRules } from '../../pipelines/agents/store/store-rules.ts';
@@ -35,6 +36,7 @@ import type { Services } from '../server/services.ts';
 import { type AgentParts, openGraphPool, startWork } from './agent-work.ts';
 import { agentServerAddress } from './check-port.ts';
 import type { Ends } from './ends.ts';
+import { openCustomApp } from './open-custom-app.ts';
 import type { AgentsPart } from './role.ts';
 import { serveHttp } from './serve-http.ts';
 
@@ -47,7 +49,7 @@ export async function startAgents(
   const { config, logger, authenticator } = parts;
   const opened = await openAgents(parts, ends, part);
   const { agents } = opened;
-  const form = agentApi(config, agents.organizationId, opened);
+  const form = agentApi(config, agents.organizationId, { ...opened, authenticator });
   const services = { authenticator, agents };
   const url = await serveHttp({
     server: { config, services, logger, operations: opened.operations, form },
@@ -62,7 +64,6 @@ export async function startAgents(
 export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<void> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
-  refuseNotBuilt(file);
   const operator = await operatorOf(stores.database, config.agentsOrganization);
   const pool = await openGraphPool(parts, file, 'work', ends);
   const { executor } = startWork(parts, { operator, file }, pool, ends);
@@ -75,6 +76,8 @@ export interface OpenedAgents {
   /** Of a langgraph.json with `auth`; without, API keys say who may do what. */
   readonly ownAccess?: OwnAccess;
   readonly http: GraphsFile['http'];
+  /** Of a langgraph.json with `http.app`. */
+  readonly app?: HttpApp;
   readonly operations: readonly Operation[];
 }
 
@@ -87,7 +90,6 @@ export async function openAgents(
   const { config, logger, log } = parts;
   const { database, warehouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile);
-  refuseNotBuilt(file);
   const operator = await operatorOf(database, config.agentsOrganization);
   const { organizationId } = operator;
 
@@ -95,6 +97,7 @@ export async function openAgents(
     file.auth &&
     (await openAuthDesk({ file, environment: graphEnvironment(), silentMs: config.agentsSilentMs, logger }));
   if (desk) ends.add('custom authentication', () => desk.close());
+  const app = await openCustomApp(file, { config, logger }, ends);
   const pool = await openGraphPool(parts, file, part, ends);
   const served = file.graphs.map(({ graphId, description }) => ({ graphId, name: graphId, description }));
   await ensureSystemAssistants(database, organizationId, served);
@@ -129,24 +132,32 @@ export async function openAgents(
   const protocols = { mcp: !file.http.disable_mcp, a2a: !file.http.disable_a2a };
   const store = storeRules(file.store, async (texts) => JSON.parse(await pool.ask({ kind: 'embed', texts })));
   const wake = () => executor.wake();
+  const copiesHeader = headerRule(file.http.configurable_headers);
+  const takesFeedback = config.publicUrl !== undefined;
   const ownAccess = desk && customAccess({ desk, database, operator, graphIds: Object.keys(graphs) });
   return {
     agents: {
-      ...{ organizationId, config, database, pool, types, hub, graphs, protocols, store, webhooks, wake },
+      organizationId,
+      config,
+      database,
+      pool,
+      types,
+      hub,
       tellState: tellStateBy(publisher, logger),
+      graphs,
+      protocols,
+      store,
+      webhooks,
+      copiesHeader,
+      takesFeedback,
+      wake,
     },
     executor,
     http: file.http,
     operations: servedOperations(file.http),
     ...(ownAccess && { ownAccess }),
+    ...(app && { app }),
   };
-}
-
-/** What has no effect is refused, never ignored. @throws GRAPHS_FILE_INVALID */
-function refuseNotBuilt({ path, http }: GraphsFile): void {
-  const place = (['app'] as const).find((name) => http[name] !== undefined);
-  if (place === undefined) return;
-  throw fault('GRAPHS_FILE_INVALID', { file: path, place: `http.${place}`, reason: 'it is not supported yet' });
 }
 
 /** What happens without a request: crons fire, webhooks are sent, and what other processes tell through Postgres is heard. */

@@ -25,6 +25,7 @@ import { listScheduledExportRuns } from './bulk-exports/list-scheduled-runs.ts';
 import { createFeedback } from './feedback/create-feedback.ts';
 import { deleteFeedback } from './feedback/delete-feedback.ts';
 import { getFeedback } from './feedback/get-feedback.ts';
+import { leaveFeedback, leaveFeedbackByLink } from './feedback/leave-feedback.ts';
 import { listFeedback } from './feedback/list-feedback.ts';
 import { updateFeedback } from './feedback/update-feedback.ts';
 import { getMetrics } from './health/get-metrics.ts';
@@ -110,6 +111,8 @@ export const operations: readonly Operation[] = [
   getFeedback,
   updateFeedback,
   deleteFeedback,
+  leaveFeedback,
+  leaveFeedbackByLink,
   // billing
   getGranularUsage,
   exportGranularUsage,

@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { SharedOrigins } from './cross-origin.ts';
@@ -11,10 +11,21 @@ export interface ApiForm extends ApiTitle {
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
   /** The only organisation that is let in. Unset: all. */
   readonly organizationId?: string;
+  /** Whether it tells `/docs` and `/openapi.json`. Default: yes. */
+  readonly isDescribed?: boolean;
   /** Which pages of other origins may call it. Unset: none. */
   readonly crossOrigin?: SharedOrigins;
   /** Who asks, and what they reach, where API keys do not say so. */
   readonly ownAccess?: OwnAccess;
+  readonly ownRoutes?: OwnRoutes;
+}
+
+/** Routes that are no operations. */
+export interface OwnRoutes {
+  /** Whether they come before an operation of the same route. They get all that no operation has. */
+  names(method: string, path: string): boolean;
+  /** Its body was not read. */
+  handle(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
 /** Access to the operations of an API that are not public, by other rules than API keys. */

@@ -14,7 +14,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import { type ApiForm, mainApi } from './api-form.ts';
+import { type ApiForm, mainApi, type OwnRoutes } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
 import { shareAcrossOrigins } from './cross-origin.ts';
@@ -63,6 +63,9 @@ export interface ServerOptions {
 /** No browser may guess another type than an answer has, or show it inside a foreign page. */
 const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
 
+/** A path that no operation has. */
+const ownRoute = '/own-route';
+
 /** Room for headers beside the longest URL that our own check can name. */
 const headerBytes = 1024 * 1024;
 
@@ -104,7 +107,8 @@ export async function buildServer({
       // Operations read the query themselves: its errors must not surface inside the router.
       querystringParser: () => ({}),
     },
-    rewriteUrl: (request) => canonicalUrl(request.url ?? '/', rootSegments),
+    rewriteUrl: ({ method = 'GET', url = '/' }) =>
+      form.ownRoutes?.names(method, pathOf(url)) ? ownRoute : canonicalUrl(url, rootSegments),
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
     clientErrorHandler: (error, socket) => answerMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
@@ -174,7 +178,7 @@ export async function buildServer({
 
   if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);
   readOnlyJson(server, config);
-  await describeApi(server, form);
+  if (form.isDescribed !== false) await describeApi(server, form);
   for (const operation of operations)
     if (!operation.rawBody) registerOperation(server, operation, services, form.ownAccess);
   await server.register(async (scope) => {
@@ -182,9 +186,27 @@ export async function buildServer({
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
     for (const operation of operations)
       if (operation.rawBody) registerOperation(scope, operation, services, form.ownAccess);
+    if (form.ownRoutes) routeTheRest(scope, form.ownRoutes);
   });
   refuseOtherMethods(server, operations);
   return server;
+}
+
+/** Everything that no operation has, and what was sent to `ownRoute`. */
+function routeTheRest(scope: FastifyInstance, { handle }: OwnRoutes): void {
+  scope.route({
+    method: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
+    exposeHeadRoute: false,
+    url: '/*',
+    schema: { hide: true },
+    // The plugin for sockets would take it over instead of calling the handler.
+    preHandler: async ({ headers }) => {
+      if (/^websocket$/i.test(headers.upgrade ?? '')) throw fault('WEBSOCKET_NOT_TAKEN');
+    },
+    handler: async (request, reply) => {
+      await handle(request, reply);
+    },
+  });
 }
 
 function spanOf(request: FastifyRequest, { operationId }: Operation): RequestSpan | undefined {

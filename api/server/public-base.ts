@@ -9,12 +9,15 @@ const hostForm = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1
  * the host that the request named, else under the address that it came in on. The last two only ever go back to who asked.
  */
 export function publicUrlOf(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
-  if (publicUrl !== undefined) {
-    // Prefixes may come twice, but they need not.
-    const base = publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
-    return base + canonicalPath(path);
-  }
+  if (publicUrl !== undefined) return urlUnder(publicUrl, path);
   return `${request.protocol}://${hostOf(request)}${canonicalPath(path)}`;
+}
+
+/** The same, for those who have no request. */
+export function urlUnder(publicUrl: string, path: string): string {
+  // Prefixes may come twice, but they need not.
+  const base = publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
+  return base + canonicalPath(path);
 }
 
 function hostOf({ headers, socket }: FastifyRequest): string {

@@ -31,6 +31,8 @@ export interface Services {
   readonly accept: AcceptPorts;
   /** Signs the links under which attachments can be read without a key. */
   readonly attachmentSigner: TokenSigner;
+  /** Opens the links under which feedback can be left without a key. */
+  readonly feedbackSigner: TokenSigner;
   /** Makes, reads and cancels bulk exports; the work is done by whoever has the workers. */
   readonly exports: ExportPorts;
   /** Parts that have to be up for this process to serve; named in `/ready`. */

@@ -112,6 +112,18 @@ export const agentSettings = {
     120,
     'How long the stream of a resumable run without a thread can be come back to after its end, in seconds.',
   ),
+  agentsAppTimeoutMs: required(
+    'RUNLAKE_AGENTS_APP_TIMEOUT_MS',
+    count(100, 24 * hourMs),
+    300_000,
+    'How long the app of http.app has to begin an answer, and then for each further piece of it, in milliseconds.',
+  ),
+  agentsFeedbackHours: required(
+    'RUNLAKE_AGENTS_FEEDBACK_HOURS',
+    count(1, 8_760),
+    24,
+    'How long the links work that runs with feedback_keys end with, from the end of the run, in hours. They lead to RUNLAKE_PUBLIC_URL.',
+  ),
   agentsAllowTruncate: required(
     'RUNLAKE_AGENTS_ALLOW_TRUNCATE',
     Type.Boolean(),

@@ -23,10 +23,31 @@ export const agentErrors = {
     'Try again in a moment; who runs it finds more in the log.',
   ),
   AUTH_UNUSABLE: terminal(500, '{reason}', 'Correct the module that auth.path of the langgraph.json names.'),
+  APP_UNUSABLE: terminal(500, '{reason}', 'Correct the module that http.app of the langgraph.json names.'),
+  APP_UNAVAILABLE: transient(
+    503,
+    'The custom app of this deployment takes no request now: {reason}.',
+    'Try again in a moment; who runs it finds more in the log.',
+  ),
+  APP_FAILED: transient(
+    502,
+    'The process of the custom app ended, or closed the connection, before it answered.',
+    'Try again, if doing it twice is harmless; who runs it finds more in the log.',
+  ),
+  APP_TIMEOUT: transient(
+    504,
+    'The custom app did not answer within {seconds} s.',
+    'Try again, or let it answer sooner: RUNLAKE_AGENTS_APP_TIMEOUT_MS says how long it has.',
+  ),
   AUTH_HANDLER_INVALID: terminal(
     500,
     "The handler of '{event}' answered what cannot be followed: {reason}.",
     'Let the handler answer true, false, or a filter of values, $eq and $contains.',
+  ),
+  WEBSOCKET_NOT_TAKEN: caller(
+    501,
+    'WebSockets do not reach the custom app of this deployment.',
+    'Let the app stream its answer instead, such as by server-sent events.',
   ),
   WEBSOCKET_EXPECTED: caller(
     426,
@@ -83,6 +104,11 @@ export const agentErrors = {
     500,
     '{file} cannot be used: {place}: {reason}.',
     'Correct the langgraph.json, or name another with RUNLAKE_AGENTS_FILE.',
+  ),
+  FEEDBACK_ADDRESS_UNSET: caller(
+    422,
+    "'feedback_keys' needs an address under which feedback can be left, and RUNLAKE_PUBLIC_URL is not set.",
+    'Set RUNLAKE_PUBLIC_URL of the agent server to the address of the main API, or leave the field out.',
   ),
   GRAPH_UNUSABLE: caller(
     422,

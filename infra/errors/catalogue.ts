@@ -122,7 +122,11 @@ export const catalogue = {
     'Attachment {attachment}: {reason}.',
     'Correct the attachment; what else came with it was handled.',
   ),
-  LINK_EXPIRED: caller(403, 'The link has expired.', 'Read the run again: its answer holds a fresh link.'),
+  LINK_EXPIRED: caller(
+    403,
+    'The link has expired.',
+    'Get a fresh one where it came from: a run that is read holds fresh links.',
+  ),
 
   // Bulk exports and their destinations
   ...exportErrors,
@@ -312,11 +316,7 @@ export const catalogue = {
     'Metrics and readiness cannot be told on port {port} of {host} ({reason}).',
     'Set RUNLAKE_METRICS_HOST to an address of this machine, and RUNLAKE_METRICS_PORT to a port that is free.',
   ),
-  PORT_IN_USE: terminal(
-    500,
-    'Port {port} on {host} is in use.',
-    'Stop what listens there, or set {settings}_PORT.',
-  ),
+  PORT_IN_USE: terminal(500, 'Port {port} on {host} is in use.', 'Stop what listens there, or set {settings}_PORT.'),
   SCHEMA_REFUSED: terminal(
     500,
     'The schema registry refused the schema of {subject}: {reason}.',

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
-import type { Sender } from '../ingest/accept/publish-runs.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveProjectIds } from '../runs/live-projects.ts';
 import { deletionOf } from './delete-feedback.ts';
@@ -10,7 +9,7 @@ import { feedbackMessage } from './feedback-message.ts';
 import { inTurn } from './in-turn.ts';
 import { lastEventOf } from './last-event.ts';
 import type { FeedbackPorts } from './ports.ts';
-import { readFeedback } from './read-feedback.ts';
+import { type FeedbackSender, readFeedback } from './read-feedback.ts';
 import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
 
@@ -21,7 +20,7 @@ import { versionAfter } from './version.ts';
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; PROJECT_UNKNOWN for
  *   feedback on a project that is not there; what log and stores throw.
  */
-export async function createFeedback(sender: Sender, body: Buffer, ports: FeedbackPorts): Promise<Buffer> {
+export async function createFeedback(sender: FeedbackSender, body: Buffer, ports: FeedbackPorts): Promise<Buffer> {
   const read = readFeedback(sender, { bytes: body, part: 'the body' }, ports.config, randomUUID);
   const { tenantId, id, runId, projectId } = read;
   if (runId === nilUuid && projectId !== undefined) {

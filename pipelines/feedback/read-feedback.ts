@@ -13,6 +13,9 @@ import { readFeedbackValues } from './feedback-values.ts';
 /** Longest key, in characters. Source: the public feedback schema. */
 const maxKeyCharacters = 180;
 
+/** Whose feedback it is. */
+export type FeedbackSender = Pick<Sender, 'workspaceId' | 'userId'>;
+
 export interface FeedbackText {
   readonly bytes: Buffer;
   /** What the text is called in faults: the name of a part, or `the body`. */
@@ -45,7 +48,7 @@ export function readFeedbackPart(
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(
-  sender: Sender,
+  sender: FeedbackSender,
   { bytes, part }: FeedbackText,
   { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
   newId?: () => string,

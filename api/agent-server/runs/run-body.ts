@@ -30,7 +30,9 @@ const fields = {
   stream_resumable: optional(Type.Boolean(), {
     description: 'Keep the events, so that a reader that comes back with Last-Event-ID misses none.',
   }),
-  feedback_keys: optional(Type.Array(Type.String()), { description: 'Not supported yet.' }),
+  feedback_keys: optional(Type.Array(Text({ minLength: 1, maxLength: 180 }), { maxItems: 100 }), {
+    description: 'The last event, `feedback`, has for each a URL to leave feedback on the run under.',
+  }),
   interrupt_before: nodes(),
   interrupt_after: nodes(),
   checkpoint: optional(Checkpoint),

@@ -12,6 +12,7 @@ export const runErrors = [
   'CHECKPOINT_NOT_FOUND',
   'FIELD_NOT_BUILT',
   'WEBHOOK_INVALID',
+  'FEEDBACK_ADDRESS_UNSET',
 ] as const;
 
 /** A request for a run, as the pipeline takes it. */

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { feedbackInEnd } from '../../../pipelines/agents/execute/end-data.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
@@ -35,8 +36,10 @@ export function streamOfRun(
   const body = eventStream({
     ...liveOptions(asked, run),
     source: reader,
-    frame: (event) =>
-      event.isEnd || event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : frameOf(event),
+    frame: (event) => {
+      if (event.isEnd) return feedbackFrame(event, eventId(event));
+      return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : frameOf(event);
+    },
     comesBack: run.comesBackTo !== undefined,
   });
   return answer(run, body, { 'content-type': 'text/event-stream', ...eventStreamHeaders });
@@ -89,6 +92,12 @@ function failureText(error: unknown): Buffer {
 
 function frameOf(event: StreamedEvent): SseFrame {
   return { event: nameOf(event), data: event.data, id: eventId(event) };
+}
+
+/** The last event of a run that asked for links to leave feedback under. `id`: where readers go on that have it. */
+export function feedbackFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
+  const links = feedbackInEnd(data);
+  return links && { event: 'feedback', data: links, ...(id !== undefined && { id }) };
 }
 
 /** The namespace of a subgraph stands behind a bar. Source: reference of the agent server, "Events". */

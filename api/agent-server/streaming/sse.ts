@@ -14,8 +14,8 @@ export interface SseFrame {
 
 export interface SseOptions<Item> {
   readonly source: LiveSource<Item>;
-  /** Undefined leaves the item out. */
-  frame(item: Item): SseFrame | undefined;
+  /** None leaves the item out. */
+  frame(item: Item): SseFrame | readonly SseFrame[] | undefined;
   readonly heartbeatMs: number;
   /** Of the server. */
   readonly stopping: AbortSignal;
@@ -41,7 +41,7 @@ export function eventStream<Item>({ source, frame, comesBack, logger, ...options
     heartbeat,
     encode: (item) => {
       const framed = frame(item);
-      return framed === undefined ? [] : frameBytes(framed);
+      return framed === undefined ? [] : [framed].flat().flatMap(frameBytes);
     },
     failed: (err) => {
       logger.warn({ err }, 'a stream broke off');

@@ -7,7 +7,7 @@ import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { words } from '../agent-schema.ts';
-import { nameOf } from './answer-of-run.ts';
+import { feedbackFrame, nameOf } from './answer-of-run.ts';
 import { LastEventId, readThreadFrom } from './last-event-id.ts';
 import type { LiveSource } from './live-body.ts';
 import { eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
@@ -58,7 +58,9 @@ export const streamThread = defineAgentOperation({
       source: states ? withStates(source, agents, threadId) : plain,
       frame: ({ event, state }) => {
         if (state !== undefined) return stateFrame(event, state);
-        return isTold(event) ? frameOf(event) : undefined;
+        if (!isTold(event)) return undefined;
+        const feedback = event.isEnd && everything ? feedbackFrame(event) : undefined;
+        return feedback ? [feedback, frameOf(event)] : frameOf(event);
       },
       heartbeatMs: config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,

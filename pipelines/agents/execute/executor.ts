@@ -21,6 +21,7 @@ import type { StreamPublisher } from '../streams/stream-ports.ts';
 import type { ChildRuns } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import { attemptRun } from './attempt-run.ts';
+import type { FeedbackLinks } from './feedback-links.ts';
 import { Leases } from './leases.ts';
 import { publishLateEnds } from './publish-end.ts';
 import type { TraceRun } from './trace-run.ts';
@@ -33,6 +34,8 @@ export interface ExecutorPorts {
   /** Writes a run that ended as a trace. Repeating it is harmless. */
   readonly traceRun: TraceRun;
   readonly childRuns: Pick<ChildRuns, 'open'>;
+  /** Links under which feedback can be left. Unset: no run asks for them. */
+  readonly feedbackLinks?: FeedbackLinks | undefined;
   readonly logger: Logger;
   readonly leaseMs: number;
   readonly runTimeoutMs: number;

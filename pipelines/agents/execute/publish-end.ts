@@ -3,10 +3,9 @@ import type { EndedRun } from '../runs/end-run.ts';
 import { markEndPublished } from '../runs/mark-end-published.ts';
 import { unpublishedEnds } from '../runs/unpublished-ends.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
+import { endData } from './end-data.ts';
 import type { ExecutorPorts } from './executor.ts';
 
-/** Larger values are read from the row of the thread by those who wait; those of a hidden thread, whose row goes now, are not. */
-const mostValueBytes = 1024 * 1024;
 /** After it the process that ended a run is taken to have died before it published the end. */
 const lateAfterMs = 5_000;
 
@@ -25,7 +24,7 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
     attempt,
     threadStart,
     kept: kwargs.resumable,
-    data: endData(run),
+    data: endData(run, ports.feedbackLinks?.(run)),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });
   await ports.traceRun(run, marks);
@@ -43,15 +42,4 @@ export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
       if (isRunlakeError(err) && err.retryable) return;
     }
   }
-}
-
-function endData({ status, error, values, kwargs, interrupted, interrupts }: EndedRun): Buffer {
-  const goes = (text: string) => kwargs.temporary || text.length <= mostValueBytes;
-  const members = [`"status":${JSON.stringify(status)}`];
-  if (interrupted) members.push('"interrupted":true');
-  const waiting = interrupts === undefined ? undefined : JSON.stringify(interrupts);
-  if (waiting !== undefined && goes(waiting)) members.push(`"interrupts":${waiting}`);
-  if (error !== undefined) members.push(`"error":${JSON.stringify(error)}`);
-  if (values !== undefined && goes(values)) members.push(`"values":${values}`);
-  return Buffer.from(`{${members.join(',')}}`);
 }

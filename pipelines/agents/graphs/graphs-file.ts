@@ -4,6 +4,7 @@ import { parseEnv } from 'node:util';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { faultInHttp, type HttpSettings, httpSchema } from './http-settings.ts';
 
 const names = Type.Record(Type.String(), Type.String());
 const minutes = Type.Number({ minimum: 0 });
@@ -26,30 +27,7 @@ const fileSchema = Type.Object({
     ]),
   ),
   auth: Type.Optional(Type.Object({ path: reference, disable_studio_auth: Type.Optional(Type.Boolean()) })),
-  http: Type.Optional(
-    Type.Object({
-      app: Type.Optional(reference),
-      cors: Type.Optional(
-        Type.Object({
-          allow_origins: Type.Optional(Type.Array(Type.String())),
-          allow_methods: Type.Optional(Type.Array(Type.String())),
-          allow_headers: Type.Optional(Type.Array(Type.String())),
-          allow_credentials: Type.Optional(Type.Boolean()),
-          allow_origin_regex: Type.Optional(Type.String()),
-          expose_headers: Type.Optional(Type.Array(Type.String())),
-          max_age: Type.Optional(Type.Number()),
-        }),
-      ),
-      disable_assistants: Type.Optional(Type.Boolean()),
-      disable_threads: Type.Optional(Type.Boolean()),
-      disable_runs: Type.Optional(Type.Boolean()),
-      disable_store: Type.Optional(Type.Boolean()),
-      disable_meta: Type.Optional(Type.Boolean()),
-      disable_a2a: Type.Optional(Type.Boolean()),
-      disable_mcp: Type.Optional(Type.Boolean()),
-      disable_webhooks: Type.Optional(Type.Boolean()),
-    }),
-  ),
+  http: Type.Optional(httpSchema),
   store: Type.Optional(
     Type.Object({
       index: Type.Optional(
@@ -120,7 +98,7 @@ export interface GraphsFile {
   readonly env: Readonly<Record<string, string>>;
   readonly auth?: ExportReference & { readonly disableStudioAuth: boolean };
   readonly app?: ExportReference;
-  readonly http: NonNullable<FileContent['http']>;
+  readonly http: HttpSettings;
   readonly store: NonNullable<FileContent['store']>;
   readonly checkpointer: NonNullable<FileContent['checkpointer']>;
   readonly webhooks: NonNullable<FileContent['webhooks']>;
@@ -154,6 +132,8 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     throw invalid(first?.instancePath.slice(1).replaceAll('/', '.') || 'the file', first?.message ?? 'it does not fit');
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
+  const inHttp = faultInHttp(http);
+  if (inHttp) throw invalid(inHttp.place, inHttp.reason);
   return {
     path,
     folder,

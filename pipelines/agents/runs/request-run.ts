@@ -4,6 +4,7 @@ import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
+import type { HeaderRule } from './copied-headers.ts';
 import { createRun, type ThreadAccess } from './create-run.ts';
 import { requireCheckpoint } from './require-checkpoint.ts';
 import type { Run } from './run.ts';
@@ -17,6 +18,8 @@ export interface RequestPorts {
   readonly wake: () => void;
   /** Undefined: nothing calls webhooks, so that they are refused. */
   readonly webhooks?: WebhookRules;
+  readonly copiesHeader?: HeaderRule;
+  readonly takesFeedback?: boolean;
 }
 
 export interface RequestedRun {
@@ -37,7 +40,7 @@ export interface MadeRun {
   readonly cancelOnDisconnect: boolean;
 }
 
-/** Makes a run. @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, FIELD_NOT_BUILT, WEBHOOK_INVALID */
+/** Makes a run. @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export async function requestRun(ports: RequestPorts, requested: RequestedRun): Promise<MadeRun> {
   return make(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
 }
@@ -58,13 +61,15 @@ export async function requestFollowedRun(
 }
 
 async function make(
-  { database, organizationId, wake, webhooks }: RequestPorts,
+  ports: RequestPorts,
   { request, threadId, sender, headers, user, threadAccess }: RequestedRun,
   ids: { readonly runId: string; readonly threadId: string },
 ): Promise<MadeRun> {
+  const { database, organizationId, wake, webhooks, copiesHeader, takesFeedback } = ports;
   const assistant = await resolveAssistant(database, organizationId, request.assistant_id);
   const stateless = threadId === undefined;
-  const origin = { assistant, ...ids, stateless, userId: sender.userId, headers, webhooks, user };
+  const rules = { copiesHeader, takesFeedback, webhooks };
+  const origin = { assistant, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
   const { cancelOnDisconnect, ...wanted } = readRunRequest(request, origin);
   const { checkpoint } = wanted.kwargs;
   if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);

@@ -2,6 +2,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
+import { copiedHeaders, type HeaderRule, headerRule } from './copied-headers.ts';
 import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
 
 type Given<T> = T | null | undefined;
@@ -44,8 +45,12 @@ export interface RunOrigin {
   /** Who a project's own authentication says it is; default: the user of the API key. */
   readonly user?: AgentUser | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** Which of them the run gets. Default: that of {@link headerRule}. */
+  readonly copiesHeader?: HeaderRule | undefined;
   /** Which webhooks there may be. Undefined: nothing would call one. */
   readonly webhooks?: Pick<WebhookRules, 'check'> | undefined;
+  /** Whether there is a public address under which feedback can be left. Default: no, so that it is refused. */
+  readonly takesFeedback?: boolean | undefined;
 }
 
 /** Modes that can be asked for. Source: SPEC 6; `@langchain/langgraph-sdk`, `StreamMode`. */
@@ -62,13 +67,12 @@ export const streamModes = [
   'tools',
 ] as const;
 
-/** Headers that hold keys, or say where to look for them. */
-const secretHeaders = new Set(['x-api-key', 'x-tenant-id', 'x-service-key']);
+const copiesUnlessTold = headerRule();
 
-/** What a request comes to, with defaults filled in. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID */
+/** What a request comes to, with defaults filled in. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
-  refuse('feedback_keys', request.feedback_keys);
   const { stateless, webhooks } = origin;
+  if (request.feedback_keys?.length && !origin.takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
   if (webhooks === undefined) refuse('webhook', request.webhook);
   else if (request.webhook) webhooks.check(request.webhook);
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
@@ -105,6 +109,7 @@ function kwargsOf(request: RunRequest, origin: RunOrigin, temporary: boolean): R
     ...(Object.keys(checkpoint).length > 0 && { checkpoint }),
     durability: durabilityOf(request),
     ...given({ webhook: request.webhook }),
+    ...(request.feedback_keys?.length && { feedback_keys: [...new Set(request.feedback_keys)] }),
     temporary,
     ...(tracer && { langsmith_tracer: given(tracer) }),
   };
@@ -130,7 +135,7 @@ function configOf({ config: asked }: RunRequest, origin: RunOrigin) {
     ...(Object.keys(metadata).length > 0 && { metadata }),
     configurable: {
       ...configurable,
-      ...copiedHeaders(headers),
+      ...copiedHeaders(headers, origin.copiesHeader ?? copiesUnlessTold),
       run_id: runId,
       thread_id: threadId,
       graph_id: assistant.graph_id,
@@ -143,14 +148,6 @@ function configOf({ config: asked }: RunRequest, origin: RunOrigin) {
   };
   const checkpoint = typeof checkpoint_id === 'string' ? given({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
   return { config, checkpoint: checkpoint as CheckpointChoice };
-}
-
-function copiedHeaders(headers: RunOrigin['headers']): Record<string, string> {
-  const copied = Object.entries(headers).filter(
-    ([name, value]) =>
-      value !== undefined && !secretHeaders.has(name) && (name.startsWith('x-') || name === 'user-agent'),
-  );
-  return Object.fromEntries(copied.map(([name, value]) => [name, String(value)]));
 }
 
 /** Two objects are merged; anything else that is asked for replaces the assistant's. */

@@ -108,7 +108,8 @@ export class GraphWorker {
     const { setup, folder, environment, heapMegabytes } = this.#options;
     const fromSource = import.meta.url.endsWith('.ts');
     const program = fileURLToPath(new URL(`./worker-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
-    const typescript = fromSource || setup.graphs.some(({ path }) => /\.[cm]?tsx?$/.test(path));
+    const modules = [...setup.graphs, setup.auth, setup.app];
+    const typescript = fromSource || modules.some((module) => module && /\.[cm]?tsx?$/.test(module.path));
     const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
     const child = fork(program, [], {
       cwd: folder,

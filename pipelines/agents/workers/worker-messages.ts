@@ -1,5 +1,6 @@
 /** What the front and its worker processes tell each other, over IPC with advanced serialisation. Private to this folder. */
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
+import type { AppRoute } from '../app/app-route.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
 import type { TracedRuns } from '../traces/trace-order.ts';
@@ -9,6 +10,8 @@ export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
   /** Of the one process that answers for custom authentication; its fault is called `auth`. */
   readonly auth?: ExportReference;
+  /** Of the one process that serves the custom app; its fault is called `app`. */
+  readonly app?: ExportReference & { readonly socketPath: string };
   /** With the folder from which the path in it starts. Absent: no index, and nothing runs out. */
   readonly store?: GraphsFile['store'] & { readonly folder: string };
   /** Postgres; absent: state lives in this process alone. */
@@ -36,7 +39,12 @@ export type ToWorker =
 export type FromWorker =
   /** The module of this graph is imported next: if nothing follows, it is what ended the process. */
   | { readonly kind: 'loading'; readonly graphId: string }
-  | { readonly kind: 'ready'; readonly faults: Readonly<Record<string, string>> }
+  /** `routes`: those that the custom app names. */
+  | {
+      readonly kind: 'ready';
+      readonly faults: Readonly<Record<string, string>>;
+      readonly routes?: readonly AppRoute[];
+    }
   | { readonly kind: 'beat' }
   | { readonly kind: 'chunks'; readonly key: number; readonly chunks: readonly Chunk[] }
   | { readonly kind: 'traced'; readonly key: number; readonly traced: TracedRuns }

@@ -12,6 +12,7 @@
  *      loop turns, else by `parent-watch.ts`.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { AppRoute } from '../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
 import { answerRequest } from '../requests/answer-request.ts';
@@ -117,7 +118,16 @@ async function start(given: WorkerSetup): Promise<void> {
       faults = { ...faults, auth: error instanceof Error ? error.message : String(error) };
     }
   }
-  outbox.put({ kind: 'ready', faults });
+  let routes: readonly AppRoute[] = [];
+  if (setup.app !== undefined) {
+    try {
+      const { serveApp } = await import('../app/serve-app.ts');
+      routes = await serveApp(setup.app, setup.app.socketPath);
+    } catch (error) {
+      faults = { ...faults, app: error instanceof Error ? error.message : String(error) };
+    }
+  }
+  outbox.put({ kind: 'ready', faults, routes });
 }
 
 async function rulesOf({ store }: WorkerSetup): Promise<StoreRules> {

@@ -348,7 +348,6 @@ describe('a bad request', () => {
       ['body', 'multitask_strategy'],
     ],
     ['a time before now', '/runs', { assistant_id: 'echo', after_seconds: -1 }, 422, ['body', 'after_seconds']],
-    ['what is not built', '/runs', { assistant_id: 'echo', feedback_keys: ['a'] }, 422, ['body', 'feedback_keys']],
     ['a malformed id', '/threads/nothing/runs', { assistant_id: 'echo' }, 422, ['path', 'thread_id']],
     [
       'one bad of a batch',

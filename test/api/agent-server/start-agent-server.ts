@@ -102,7 +102,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
 
   const errors = watchErrors(agentOperations);
   const services: AgentServices = { authenticator: answering.authenticator, agents };
-  const form = agentApi(config, agents.organizationId, opened);
+  const form = agentApi(config, agents.organizationId, { ...opened, authenticator: answering.authenticator });
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
   const url = await server.listen({ host: '127.0.0.1', port: 0 });
   await followAgents(parts, opened, url, ends);

@@ -52,6 +52,8 @@ test('a file of variables', async () => {
 });
 
 const graphs = { a: './a.js:a' };
+const http = (settings: object) => ({ graphs, http: settings });
+const cors = (settings: object) => http({ cors: settings });
 describe('a file that cannot be used says where and why', () => {
   test.each([
     ['no JSON', '{"graphs": ', 'the file', 'it is not JSON'],
@@ -74,6 +76,41 @@ describe('a file that cannot be used says where and why', () => {
       'http.cors.allow_origins',
       'array',
     ],
+    ['a header that is none', { graphs, http: { cors: { allow_headers: ['a b'] } } }, 'http.cors.allow_headers.0', ''],
+    ['a setting that is not known', { graphs, http: { disable_all: true } }, 'http.disable_all', 'no such setting'],
+    [
+      'an origin with a path',
+      cors({ allow_origins: ['https://a.example/x'] }),
+      'http.cors.allow_origins',
+      'not an origin',
+    ],
+    [
+      'credentials for all',
+      cors({ allow_origins: ['*'], allow_credentials: true }),
+      'http.cors.allow_credentials',
+      '*',
+    ],
+    [
+      'all headers with them',
+      cors({ expose_headers: ['*'], allow_credentials: true }),
+      'http.cors.expose_headers',
+      '*',
+    ],
+    ['a broken pattern', cors({ allow_origin_regex: '(' }), 'http.cors.allow_origin_regex', 'nterminated'],
+    [
+      'keys for graphs',
+      http({ configurable_headers: { includes: ['X-Api-Key'] } }),
+      'http.configurable_headers',
+      'keys',
+    ],
+    ['headers in the log', http({ logging_headers: { includes: ['a'] } }), 'http.logging_headers', 'never logged'],
+    [
+      'middleware first',
+      http({ middleware_order: 'middleware_first' }),
+      'http.middleware_order',
+      'after authentication',
+    ],
+    ['a prefix', http({ mount_prefix: '/agents' }), 'http.mount_prefix', 'not supported yet'],
   ])('%s', async (_what, content, place, reason) => {
     const file = await written(content);
     const error = await readGraphsFile(file).catch((thrown) => thrown);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
+import { headerRule } from '../../../../pipelines/agents/runs/copied-headers.ts';
 import { type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
 import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 
@@ -74,6 +75,28 @@ describe('a request for a run', () => {
       expect(configurable).not.toHaveProperty(name);
   });
 
+  it.each([
+    [{ includes: ['X-*'] }, ['x-a', 'x-b-c'], ['user-agent', 'authorization']],
+    [
+      { include: ['*'], exclude: ['x-b-*'] },
+      ['x-a', 'user-agent', 'accept'],
+      ['x-b-c', 'x-api-key', 'authorization', 'cookie'],
+    ],
+    [{ includes: ['authorization'] }, ['authorization'], ['x-a', 'user-agent']],
+    [{ excludes: ['x-a', 'user-*'] }, ['x-b-c'], ['x-a', 'user-agent', 'x-api-key']],
+    [{ includes: ['x.a'] }, [], ['x-a']],
+    [null, ['x-a', 'user-agent'], ['accept', 'x-tenant-id', `x-${'a'.repeat(300)}`]],
+  ])('copies by %j', (choice, copied, left) => {
+    const isCopied = headerRule(choice);
+    expect([copied.filter(isCopied), left.filter(isCopied)]).toEqual([copied, []]);
+  });
+
+  it('takes feedback_keys where there is an address for feedback, each once', () => {
+    expect(read({ feedback_keys: ['a', 'b', 'a'] }, { takesFeedback: true }).kwargs.feedback_keys).toEqual(['a', 'b']);
+    expect(read({ feedback_keys: [] }).kwargs).not.toHaveProperty('feedback_keys');
+    expect(() => read({ feedback_keys: ['a'] })).toThrow(expect.objectContaining({ code: 'FEEDBACK_ADDRESS_UNSET' }));
+  });
+
   it.each<[Omit<RunRequest, 'assistant_id'>, object]>([
     [{ checkpoint_id: 'c' }, { checkpoint: { checkpoint_id: 'c' } }],
     [
@@ -104,7 +127,6 @@ describe('a request for a run', () => {
   it('refuses what would have no effect, by its name', () => {
     const refused = (field: string) =>
       expect.objectContaining({ code: 'FIELD_NOT_BUILT', fields: [expect.objectContaining({ loc: ['body', field] })] });
-    expect(() => read({ feedback_keys: ['a'] })).toThrow(refused('feedback_keys'));
     expect(() => read({ webhook: 'https://a.example' })).toThrow(refused('webhook'));
     const webhooks = webhookRules({ allowPrivate: false });
     expect(read({ webhook: 'https://a.example' }, { webhooks }).kwargs.webhook).toBe('https://a.example');

@@ -1,0 +1,46 @@
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { HttpApp } from '../../../pipelines/agents/app/http-app.ts';
+import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
+import type { HttpSettings } from '../../../pipelines/agents/graphs/http-settings.ts';
+import type { Authenticator } from '../../../pipelines/tenants/authenticate.ts';
+import type { ApiForm, OwnAccess, OwnRoutes } from '../../server/api-form.ts';
+import { identifyCaller } from '../../server/authentication.ts';
+import { runs } from '../agent-operation.ts';
+import '../access/agent-access.ts';
+import { handToApp } from './hand-to-app.ts';
+
+/**
+ * The routes of the custom app. Those that it names by method and path come before the server's own; the rest of it is asked for what
+ * the server does not have. They are open to everybody unless `http.enable_custom_route_auth` asks for those whom `auth.path` lets in
+ * or, without that, for a key of the organisation that may run graphs.
+ */
+export function appRoutes(options: {
+  readonly app: HttpApp;
+  readonly ownAccess?: OwnAccess;
+  readonly http?: HttpSettings;
+  readonly authenticator: Authenticator;
+  readonly organizationId: string;
+  readonly bodyLimit: ApiForm['bodyLimit'];
+}): OwnRoutes {
+  const { app, ownAccess, http, authenticator, organizationId, bodyLimit } = options;
+
+  async function identify(request: Parameters<OwnRoutes['handle']>[0]): Promise<AgentUser> {
+    if (ownAccess) {
+      await ownAccess.identify(request);
+      const { user } = request.agentAccess ?? {};
+      if (user === undefined) throw fault('API_KEY_MISSING');
+      return user;
+    }
+    const caller = await identifyCaller(request, runs, authenticator);
+    if (caller === undefined) throw fault('API_KEY_MISSING');
+    if (caller.organizationId !== organizationId) throw fault('DEPLOYMENT_FORBIDDEN');
+    const { userId } = caller;
+    return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
+  }
+
+  const ports = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
+  return {
+    names: (method, path) => app.names(method, path),
+    handle: (request, reply) => handToApp(request, reply, ports),
+  };
+}

@@ -1,0 +1,16 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { type FeedbackLinks, feedbackLinks } from '../../pipelines/agents/execute/feedback-links.ts';
+import type { RunSender } from '../../pipelines/agents/runs/run-row.ts';
+import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
+import { urlUnder } from '../server/public-base.ts';
+
+/** Links that lead to the public address of the main API; undefined where that is not known. */
+export function feedbackLinksOf(
+  { publicUrl, agentsFeedbackHours: validHours }: Pick<Config, 'publicUrl' | 'agentsFeedbackHours'>,
+  secretKey: string,
+  defaultSender: RunSender,
+): FeedbackLinks | undefined {
+  if (publicUrl === undefined) return undefined;
+  const urlOf = (token: string) => urlUnder(publicUrl, `/feedback/tokens/${token}`);
+  return feedbackLinks({ signer: feedbackSigner(secretKey), urlOf, validHours, defaultSender });
+}

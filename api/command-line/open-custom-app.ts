@@ -1,0 +1,24 @@
+import { graphEnvironment } from '../../infra/config/graph-environment.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
+import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import type { Ends } from './ends.ts';
+
+/** The app that a langgraph.json names, in a process of its own; undefined where it names none. @throws GRAPHS_FILE_INVALID */
+export async function openCustomApp(
+  file: GraphsFile,
+  { config, logger }: { readonly config: Config; readonly logger: Logger },
+  ends: Ends,
+): Promise<HttpApp | undefined> {
+  if (file.app === undefined) return undefined;
+  const app = await openHttpApp({
+    file: { ...file, app: file.app },
+    environment: graphEnvironment(),
+    silentMs: config.agentsSilentMs,
+    timeoutMs: config.agentsAppTimeoutMs,
+    logger,
+  });
+  ends.add('custom app', () => app.close());
+  return app;
+}

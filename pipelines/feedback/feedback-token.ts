@@ -1,0 +1,41 @@
+import { uuidv5 } from '../../infra/ids/uuid-v5.ts';
+import { createTokenSigner, type TokenSigner } from '../../infra/signing/token-signer.ts';
+
+/** What whoever holds a token may do: leave one feedback, with one key, on one run. */
+export interface FeedbackGrant {
+  readonly workspaceId: string;
+  /** In whose name. */
+  readonly userId: string;
+  readonly runId: string;
+  readonly key: string;
+}
+
+export type OpenedFeedbackToken =
+  | { readonly kind: 'valid'; readonly grant: FeedbackGrant }
+  | { readonly kind: 'expired' }
+  | { readonly kind: 'invalid' };
+
+/** For {@link feedbackToken}. `secretKey`: the same on every process. */
+export function feedbackSigner(secretKey: string): TokenSigner {
+  return createTokenSigner(secretKey, 'feedback');
+}
+
+/** @param expiresAtSeconds Since 1970. The same grant and time give the same token. */
+export function feedbackToken(signer: TokenSigner, grant: FeedbackGrant, expiresAtSeconds: number): string {
+  const { workspaceId, userId, runId, key } = grant;
+  return signer.sign(JSON.stringify([workspaceId, userId, runId, key]), expiresAtSeconds);
+}
+
+export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFeedbackToken {
+  const opened = signer.open(token, Math.floor(Date.now() / 1_000));
+  if (opened.kind !== 'valid') return opened;
+  const [workspaceId, userId, runId, key] = JSON.parse(opened.text) as [string, string, string, string];
+  return { kind: 'valid', grant: { workspaceId, userId, runId, key } };
+}
+
+/** One for all that is sent under a grant, so that it is one feedback, however often it is sent. */
+export function grantedFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
+  return uuidv5(`${workspaceId}:${runId}:${key}`, grantNamespace);
+}
+
+const grantNamespace = 'c64b6a1e-6c0c-4f0d-9a0e-3f0c3c1b7a52';

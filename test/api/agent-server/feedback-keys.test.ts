@@ -1,0 +1,196 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { operations } from '../../../api/main/operations.ts';
+import { buildServer } from '../../../api/server/build-server.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { until } from '../../infra/until.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** `feedback_keys`: links at the end of a stream, and what can be left under them on the main API, without a key. */
+
+const publicUrl = 'https://runlake.example/api/v1/';
+let agent: AgentServerUnderTest;
+let main: FastifyInstance;
+beforeAll(async () => {
+  agent = await startAgentServer({ config: { publicUrl } });
+  const { answering: services } = agent;
+  main = await buildServer({ config: services.config, services, logger: createLogger('silent', 'test'), operations });
+});
+afterAll(async () => {
+  await main?.close();
+  await agent?.close();
+});
+
+interface Part {
+  readonly event: string;
+  readonly data: unknown;
+  readonly id?: string;
+}
+type Links = Readonly<Record<string, string>>;
+
+async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
+  const parts: Part[] = [];
+  for await (const part of stream) parts.push(part as Part);
+  return parts;
+}
+
+const input = { messages: [{ role: 'user', content: 'hi' }] };
+const feedbackKeys = ['quality', 'status'];
+const runIdOf = ([first]: readonly Part[]) => (first as { data: { run_id: string } }).data.run_id;
+const linksOf = (parts: readonly Part[]) => parts.at(-1)?.data as Links;
+
+/** Opens a link as whoever has it would, at the main API. */
+async function leave(link: string, method: 'GET' | 'POST', said?: object | string) {
+  expect(link).toMatch(/^https:\/\/runlake\.example\/api\/v1\/feedback\/tokens\/[\w.-]+$/);
+  const url = new URL(link).pathname + (typeof said === 'string' ? said : '');
+  const answer = await main.inject({ method, url, ...(typeof said === 'object' && { payload: said }) });
+  return { status: answer.statusCode, json: answer.json() };
+}
+
+async function feedbackOf(runId: string): Promise<Record<string, unknown>[]> {
+  const headers = { 'x-api-key': agent.owner.workspaceKeys[0] };
+  return (await main.inject({ method: 'GET', url: `/feedback?run=${runId}`, headers })).json();
+}
+
+async function stored(runId: string, expected: object) {
+  await until('feedback', async () => (await feedbackOf(runId)).length > 0);
+  expect(await feedbackOf(runId)).toEqual([expect.objectContaining(expected)]);
+}
+
+describe('a stream', () => {
+  it('ends with a link for each key; it takes feedback on that run with that key', async () => {
+    const { thread_id: threadId } = await agent.client.threads.create();
+    const parts = await all(agent.client.runs.stream(threadId, 'echo', { input, feedbackKeys }));
+    expect(parts.filter(({ event }) => event === 'feedback')).toEqual([parts.at(-1)]);
+    expect(Object.keys(linksOf(parts))).toEqual(feedbackKeys);
+    const runId = runIdOf(parts);
+    const said = { score: 0.5, comment: 'good', value: { a: 1 }, correction: { b: 2 }, metadata: { from: 'page' } };
+    expect(await leave(linksOf(parts).quality!, 'POST', said)).toEqual({
+      status: 200,
+      json: { run_id: runId, key: 'quality' },
+    });
+    const { metadata, ...told } = said;
+    await stored(runId, {
+      key: 'quality',
+      ...told,
+      feedback_source: expect.objectContaining({ type: 'api', metadata }),
+    });
+  });
+
+  it('of a run without a thread does so, too, and by opening the link; what is sent again replaces', async () => {
+    const parts = await all(agent.client.runs.stream(null, 'echo', { input, feedbackKeys: ['thumbs'] }));
+    const link = linksOf(parts).thumbs!;
+    for (const query of ['?score=false&comment=no', '?score=1&value=yes&comment=well+done']) {
+      expect((await leave(link, 'GET', query)).status).toBe(200);
+    }
+    const runId = runIdOf(parts);
+    await until('the second', async () => (await feedbackOf(runId))[0]?.comment === 'well done');
+    await stored(runId, { key: 'thumbs', score: 1, value: 'yes', comment: 'well done' });
+  });
+
+  it('that is joined has the same links, also after the end where it is resumable', async () => {
+    const { thread_id: threadId } = await agent.client.threads.create();
+    const payload = { input, feedbackKeys, streamResumable: true };
+    const { run_id: runId } = await agent.client.runs.create(threadId, 'echo', payload);
+    await agent.client.runs.join(threadId, runId);
+    const join = (lastEventId: string) => all(agent.client.runs.joinStream(threadId, runId, { lastEventId }));
+    const parts = await join('-1');
+    expect(parts.at(-1)?.event).toBe('feedback');
+    expect((await join('-1')).at(-1)).toEqual(parts.at(-1));
+    expect((await join(parts.at(-2)?.id ?? '')).map(({ event }) => event)).toEqual(['feedback']);
+    expect(await join(parts.at(-1)?.id ?? '')).toEqual([]);
+    expect(await agent.client.runs.get(threadId, runId)).toMatchObject({ kwargs: { feedback_keys: feedbackKeys } });
+  });
+
+  it('of a thread has them before the end of each run', async () => {
+    const { thread_id: threadId } = await agent.client.threads.create();
+    const payload = { input, feedbackKeys, streamResumable: true };
+    const { run_id: runId } = await agent.client.runs.create(threadId, 'echo', payload);
+    await agent.client.runs.join(threadId, runId);
+    const stop = new AbortController();
+    const from = { lastEventId: '-', signal: stop.signal };
+    const stream = agent.client.threads.joinStream(threadId, from)[Symbol.asyncIterator]();
+    const events: string[] = [];
+    for (let next = await stream.next(); !next.done; next = await stream.next()) {
+      const part = next.value as Part;
+      events.push(part.event);
+      if ((part.data as { status?: string }).status === 'run_done') break;
+    }
+    expect(events.slice(-2)).toEqual(['feedback', 'metadata']);
+    stop.abort();
+  });
+
+  it('of a run that fails has them, and one that asks for none has not', async () => {
+    const failed = { input: { how: 'fail' }, feedbackKeys: ['why'] };
+    const parts = await all(agent.client.runs.stream(null, 'misbehave', failed));
+    expect(parts.slice(-2).map(({ event }) => event)).toEqual(['error', 'feedback']);
+    const without = await all(agent.client.runs.stream(null, 'echo', { input, feedbackKeys: [] }));
+    expect(without.map(({ event }) => event)).not.toContain('feedback');
+  });
+});
+
+describe('a link', () => {
+  let links: Links;
+  let runId: string;
+  beforeAll(async () => {
+    const parts = await all(agent.client.runs.stream(null, 'echo', { input, feedbackKeys }));
+    links = linksOf(parts);
+    runId = runIdOf(parts);
+  });
+
+  it('is for its key and run alone, whatever the body says', async () => {
+    const body = { key: 'stolen', run_id: agent.owner.id, id: agent.owner.id, score: 3 };
+    expect(await leave(links.status!, 'POST', body)).toMatchObject({
+      status: 200,
+      json: { run_id: runId, key: 'status' },
+    });
+    await stored(runId, { key: 'status', score: 3, run_id: runId });
+  });
+
+  it('cannot be changed', async () => {
+    const [body, signature] = new URL(links.quality!).pathname.split('/').at(-1)!.split('.') as [string, string];
+    const forged = Buffer.from(Buffer.from(body, 'base64url').toString().replace('quality', 'forged!')).toString(
+      'base64url',
+    );
+    for (const token of [`${forged}.${signature}`, `${body}.${signature.slice(1)}`, body, 'x']) {
+      const answer = await main.inject({ method: 'POST', url: `/feedback/tokens/${token}`, payload: { score: 1 } });
+      expect([answer.statusCode, answer.json().code]).toEqual([404, 'NOT_FOUND']);
+    }
+  });
+
+  it.each([
+    ['POST', { score: 'much' }],
+    ['POST', { comment: 7 }],
+    ['POST', { value: ['a'] }],
+    ['GET', '?score=much'],
+  ] as const)('takes no nonsense: %s %j', async (method, said) => {
+    expect((await leave(links.quality!, method, said)).status).toBe(422);
+  });
+
+  it('expires', async () => {
+    const hours = agent.answering.config.agentsFeedbackHours;
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + (hours * 3_600 - 60) * 1_000 });
+    expect((await leave(links.quality!, 'POST', { score: 1 })).status).toBe(200);
+    vi.setSystemTime(Date.now() + 120_000);
+    expect(await leave(links.quality!, 'POST', { score: 1 })).toMatchObject({
+      status: 403,
+      json: { code: 'LINK_EXPIRED' },
+    });
+    vi.useRealTimers();
+  });
+});
+
+it('is refused where nobody knows the address of the main API, by the setting that would say it', async () => {
+  const { agents } = agent.services;
+  Object.assign(agents, { takesFeedback: false });
+  try {
+    const answer = await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: ['a'] });
+    expect([answer.status, await answer.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
+    for (const feedback_keys of [[''], ['x'.repeat(181)], 'a', Array.from({ length: 101 }, (_, i) => `k${i}`)]) {
+      expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys })).status).toBe(422);
+    }
+    expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: [] })).status).toBe(200);
+  } finally {
+    Object.assign(agents, { takesFeedback: true });
+  }
+});

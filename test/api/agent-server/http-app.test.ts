@@ -1,0 +1,276 @@
+import { randomBytes } from 'node:crypto';
+import { get, type IncomingMessage, request } from 'node:http';
+import { dirname } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { namedRoutes, routeNames } from '../../../pipelines/agents/app/app-route.ts';
+import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
+import { referenceOf } from '../../../pipelines/agents/graphs/graphs-file.ts';
+import { until } from '../../infra/until.ts';
+import { type AgentServerUnderTest, graphsFileOf, startAgentServer } from './start-agent-server.ts';
+
+/** `http.app`: a Hono app of a project, in a process of its own, behind the agent server. */
+
+const limitBytes = 1024 * 1024;
+let agent: AgentServerUnderTest;
+beforeAll(async () => {
+  const config = { agentsMaxBodyBytes: limitBytes, agentsSilentMs: 1_500, agentsAppTimeoutMs: 4_000 };
+  agent = await startAgentServer({ project: 'app', config });
+});
+afterAll(() => agent?.close());
+
+const fetched = (path: string, init?: RequestInit) => fetch(`${agent.url}${path}`, init);
+const json = async (path: string, init?: RequestInit) => (await fetched(path, init)).json();
+const refusal = async (answer: Response) => [answer.status, ((await answer.json()) as { code: string }).code];
+
+describe('an app', () => {
+  it('answers its routes, to everybody, with the environment of the file', async () => {
+    const answer = await fetched('/hello/J%C3%BCrgen?a=1&b=x%20y', { headers: { host: 'ignored' } });
+    expect([answer.status, await answer.json()]).toEqual([
+      200,
+      { text: 'hello Jürgen', query: { a: '1', b: 'x y' }, url: `${agent.url}/hello/J%C3%BCrgen?a=1&b=x%20y` },
+    ]);
+    expect(answer.headers.get('x-middleware')).toBe('was here');
+    expect(answer.headers.get('x-request-id')).toBeTruthy();
+    expect((await fetched('/hello/you', { method: 'HEAD' })).status).toBe(200);
+  });
+
+  it('sees the headers of its client, and where it came from, but none that only a server in front may send', async () => {
+    const headers = { 'x-own': '1', authorization: 'Bearer t', 'x-runlake-app-user': 'Zm9yZ2Vk', te: 'trailers' };
+    const seen = (await json('/headers', { headers })) as Record<string, string>;
+    expect(seen).toMatchObject({
+      'x-own': '1',
+      authorization: 'Bearer t',
+      host: new URL(agent.url).host,
+      'x-forwarded-host': new URL(agent.url).host,
+      'x-forwarded-proto': 'http',
+      'x-forwarded-for': '127.0.0.1',
+    });
+    for (const name of ['x-runlake-app-user', 'te']) expect(seen).not.toHaveProperty(name);
+    expect(await json('/whoami', { headers })).toBeNull();
+  });
+
+  it('chooses its headers', async () => {
+    const answer = await fetched('/cookies');
+    expect([answer.status, answer.headers.getSetCookie()]).toEqual([204, ['a=1', 'b=2']]);
+    expect(answer.headers.get('x-frame-options')).toBe('SAMEORIGIN');
+  });
+
+  it('comes first where it names a route, and else is asked for what the server does not have', async () => {
+    const ofApp = { from: 'the app' };
+    expect(await json('/info')).toEqual(ofApp);
+    expect(await json('/ok')).toEqual({ ok: true });
+    const { thread_id: threadId } = await agent.client.threads.create();
+    expect(await agent.client.threads.get(threadId)).toHaveProperty('thread_id', threadId);
+    expect(await json('/threads/a/b/c')).toEqual(ofApp);
+    expect(await (await fetched('/files/a/b%20c?d')).text()).toBe('/files/a/b c');
+    expect(await agent.client.runs.wait(null, 'plain', { input: {} })).toEqual({ text: 'said' });
+    for (const path of ['/nowhere', '/api/v1/nowhere', '/', '/own-route']) {
+      const answer = await fetched(path, { method: 'POST' });
+      expect([answer.status, await answer.text()]).toEqual([404, 'the app has none either']);
+    }
+  });
+
+  it('streams bodies in both directions at once', async () => {
+    const { port } = new URL(agent.url);
+    const sent = request({ port, path: '/echo', method: 'POST', headers: { 'content-type': 'text/plain' } });
+    const answered = new Promise<IncomingMessage>((resolve) => sent.once('response', resolve));
+    sent.write('first');
+    const answer = await answered;
+    const chunks = answer[Symbol.asyncIterator]();
+    const next = async () => String((await chunks.next()).value);
+    expect(await next()).toBe('first');
+    sent.write('second');
+    expect(await next()).toBe('second');
+    sent.end();
+    expect((await chunks.next()).done).toBe(true);
+  });
+
+  it('gives back bytes as they were', async () => {
+    const bytes = randomBytes(limitBytes - 1);
+    const answer = await fetched('/echo', { method: 'POST', body: bytes });
+    expect(Buffer.from(await answer.arrayBuffer()).equals(bytes)).toBe(true);
+  });
+
+  it('writes no faster than its client reads', async () => {
+    const answer = await new Promise<IncomingMessage>((resolve) => get(`${agent.url}/large/200`, resolve));
+    answer.pause();
+    const before = process.memoryUsage.rss();
+    for (let beat = 0; beat < 20; beat += 1) await fetched('/ok');
+    expect(process.memoryUsage.rss() - before).toBeLessThan(100 * 1024 * 1024);
+    let bytes = 0;
+    for await (const chunk of answer) bytes += (chunk as Buffer).length;
+    expect(bytes).toBe(200 * 1024 * 1024);
+  });
+
+  it('is told when its client goes, before the answer and amid it', async () => {
+    const aborted = () => json('/aborted') as Promise<number>;
+    for (const path of ['/never', '/ticks']) {
+      const before = await aborted();
+      const stop = new AbortController();
+      const asked = fetched(path, { signal: stop.signal });
+      if (path === '/never') setTimeout(() => stop.abort(), 300);
+      else {
+        const reader = (await asked).body!.getReader();
+        expect(Buffer.from((await reader.read()).value!).toString()).toContain('event: tick');
+        stop.abort();
+      }
+      await asked.catch(() => undefined);
+      await until('the app to hear of it', async () => (await aborted()) > before);
+    }
+  });
+});
+
+describe('limits', () => {
+  it.each([true, false])('refuse a body that is too large, with a length: %s', async (withLength) => {
+    const body = withLength
+      ? Buffer.alloc(limitBytes + 1)
+      : new ReadableStream({
+          pull: (controller) => controller.enqueue(new Uint8Array(256 * 1024)),
+        });
+    const answer = await fetched('/size', { method: 'PUT', body, duplex: 'half' } as RequestInit).catch(
+      () => undefined,
+    );
+    // A client that sends for ever may see its connection close before it reads the answer.
+    if (answer) expect(await refusal(answer)).toEqual([413, 'BODY_TOO_LARGE']);
+    else expect(withLength).toBe(false);
+    expect(await json('/size', { method: 'PUT', body: Buffer.alloc(limitBytes) })).toEqual({ bytes: limitBytes });
+  });
+
+  it('end an answer that does not come', async () => {
+    expect(await refusal(await fetched('/never'))).toEqual([504, 'APP_TIMEOUT']);
+  });
+
+  it('say that there are no WebSockets', async () => {
+    const headers = {
+      connection: 'upgrade',
+      upgrade: 'websocket',
+      'sec-websocket-version': '13',
+      'sec-websocket-key': randomBytes(16).toString('base64'),
+    };
+    const status = await new Promise((resolve) => {
+      const asked = get(`${agent.url}/hello/x`, { headers }, (answer) => resolve(answer.statusCode));
+      asked.once('error', resolve);
+    });
+    expect(status).toBe(501);
+  });
+});
+
+describe('an app that breaks', () => {
+  const pid = async () => Number(await (await fetched('/pid')).text());
+  const back = () => until('the app to be back', async () => (await fetched('/pid')).status === 200);
+  const breakIt = (how: string) => fetched(`/break/${how}`, { method: 'POST' });
+
+  it('answers what its framework makes of an error, and goes on', async () => {
+    const before = await pid();
+    const answer = await breakIt('throw');
+    expect([answer.status, await answer.text()]).toEqual([500, 'Internal Server Error']);
+    expect(await pid()).toBe(before);
+  });
+
+  it.each(['exit', 'later', 'loop'])('by %s costs its requests an error, and another process follows', async (how) => {
+    await back();
+    const before = await pid();
+    const ids = agent.client.threads.create();
+    expect(await refusal(await breakIt(how))).toEqual([502, 'APP_FAILED']);
+    expect((await ids).thread_id).toBeTruthy();
+    const meanwhile = await fetched('/pid');
+    expect([200, 502, 503]).toContain(meanwhile.status);
+    await back();
+    expect(await pid()).not.toBe(before);
+  });
+
+  it('amid an answer breaks that off', async () => {
+    await back();
+    const answer = await breakIt('midway');
+    expect(answer.status).toBe(200);
+    await expect(answer.text()).rejects.toThrow();
+    await back();
+  });
+});
+
+describe('with enable_custom_route_auth', () => {
+  let guarded: AgentServerUnderTest;
+  beforeAll(async () => {
+    guarded = await startAgentServer({ project: 'guarded' });
+  });
+  afterAll(() => guarded?.close());
+
+  it('only those get in whom the authentication of the project lets in, and the app is told who', async () => {
+    const ask = (authorization: string) => fetch(`${guarded.url}/whoami`, { headers: { authorization } });
+    expect(await refusal(await ask('Bearer wrong-anna'))).toEqual([401, 'AUTH_REJECTED']);
+    expect(await (await ask('Bearer secret-anna')).json()).toEqual({
+      user: { identity: 'anna', display_name: 'ANNA', is_authenticated: true, permissions: ['is:anna'], plan: 'free' },
+      scopes: ['is:anna'],
+    });
+    expect(await refusal(await fetch(`${guarded.url}/nowhere`))).toEqual([401, 'AUTH_REJECTED']);
+  });
+});
+
+describe('a file whose app', () => {
+  it.each([
+    ['is not there', './none.ts:app', 'none.ts'],
+    ['is not exported', './app.ts:other', "'other'"],
+    ['cannot fetch', './app.ts:nothing', 'has no fetch(request)'],
+    ['ends while it loads', './ending.js:app', 'ended with code 7'],
+  ])('%s keeps the server from starting', async (_what, app, reason) => {
+    const opening = open(app);
+    await expect(opening).rejects.toMatchObject({ code: 'GRAPHS_FILE_INVALID' });
+    await expect(opening).rejects.toThrow('http.app');
+    await expect(opening).rejects.toThrow(reason);
+  });
+
+  it('is no Hono app is asked for what the server does not have', async () => {
+    const app = await open('./app.ts:bare');
+    try {
+      expect(app.names('GET', '/info')).toBe(false);
+      const { signal } = new AbortController();
+      const { status, body } = await app.send({
+        method: 'GET',
+        target: '/x?y',
+        headers: ['host', 'a'],
+        body: null,
+        signal,
+      });
+      expect([status, await text(body)]).toEqual([203, 'bare /x']);
+    } finally {
+      await app.close();
+    }
+  });
+});
+
+async function open(app: string) {
+  const path = graphsFileOf('app');
+  const folder = dirname(path);
+  const file = { path, folder, env: {}, app: referenceOf(folder, app) };
+  const environment = { PATH: process.env.PATH ?? '' };
+  return openHttpApp({ file, environment, silentMs: 5_000, timeoutMs: 5_000, logger: createLogger('silent', 'test') });
+}
+
+it('which routes an app names', () => {
+  const handler = () => undefined;
+  const routes = [
+    ...['/a', '/a/:b', '/c/*', '/d/:e{[0-9]+}', '/f/:g?'].map((path) => ({ method: 'GET', path, handler })),
+    { method: 'ALL', path: '/all', handler },
+    { method: 'POST', path: '/ü', handler },
+    7,
+  ];
+  const names = routeNames(namedRoutes({ routes }));
+  const asked = [
+    'GET /a',
+    'HEAD /a',
+    'GET /a/x',
+    'POST /%C3%BC',
+    'POST /a',
+    'GET /a/',
+    'GET /a/x/y',
+    'GET /c/x',
+    'GET /d/1',
+  ];
+  const named = asked.filter((one) => names(...(one.split(' ') as [string, string])));
+  expect(named).toEqual(['GET /a', 'HEAD /a', 'GET /a/x', 'POST /%C3%BC']);
+  for (const other of ['GET /all', 'GET /f', 'GET /%', 'GET /'])
+    expect(names(...(other.split(' ') as [string, string]))).toBe(false);
+  expect(namedRoutes({ fetch: handler })).toEqual([]);
+});

@@ -1,0 +1,68 @@
+import { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** `http` of a langgraph.json, on a server that has it; what is refused: `graphs-file.test.ts`; the app: `http-app.test.ts`. */
+
+let agent: AgentServerUnderTest;
+beforeAll(async () => {
+  agent = await startAgentServer({ project: 'web' });
+});
+afterAll(() => agent?.close());
+
+describe('http.cors', () => {
+  const shared = { 'access-control-allow-credentials': 'true', vary: 'origin' };
+  const headersOf = async (method: string, headers: Record<string, string>) => {
+    const answer = await fetch(`${agent.url}/ok`, { method, headers });
+    const told: Record<string, string> = Object.fromEntries(answer.headers);
+    return { ...told, status: answer.status };
+  };
+
+  it.each(['https://a.example', 'https://b.team.example'])('lets pages of %s in', async (origin) => {
+    const headers = await headersOf('GET', { origin });
+    expect(headers).toMatchObject({ ...shared, status: 200, 'access-control-allow-origin': origin });
+    const exposed = 'content-location, location, x-pagination-total, x-pagination-next, x-request-id, x-page';
+    expect(headers).toHaveProperty('access-control-expose-headers', exposed);
+  });
+
+  it.each([
+    'https://other.example',
+    'https://b.team.example.evil.example',
+    'https://evil.example/?https://b.team.example',
+    `https://${'b'.repeat(500)}.team.example`,
+  ])('and not those of %s', async (origin) => {
+    expect(await headersOf('GET', { origin })).not.toHaveProperty('access-control-allow-origin');
+  });
+
+  it('answers what browsers ask beforehand', async () => {
+    const asked = { 'access-control-request-method': 'PUT', 'access-control-request-headers': 'x-other' };
+    expect(await headersOf('OPTIONS', { origin: 'https://a.example', ...asked })).toMatchObject({
+      ...shared,
+      status: 204,
+      'access-control-allow-methods': 'GET, POST',
+      'access-control-allow-headers': 'x-api-key, content-type',
+      'access-control-max-age': '60',
+    });
+  });
+});
+
+it('http.configurable_headers say which headers a run gets', async () => {
+  const { url, owner } = agent;
+  const defaultHeaders = {
+    'x-team-name': 'blue',
+    'x-team-secret': 's',
+    'x-other': 'o',
+    'accept-language': 'de',
+    cookie: 'c=1',
+  };
+  const client = new Client({ apiUrl: url, apiKey: owner.adminKey, defaultHeaders, callerOptions: { maxRetries: 0 } });
+  const { heard } = (await client.runs.wait(null, 'heard', { input: { heard: null } })) as { heard: object };
+  expect(heard).toEqual({ 'x-team-name': 'blue', 'accept-language': 'de' });
+});
+
+it('http.disable_meta takes the description away, and leaves what watches the process', async () => {
+  for (const path of ['/info', '/metrics', '/docs', '/openapi.json']) {
+    expect([path, (await agent.ask('GET', path)).status]).toEqual([path, 404]);
+  }
+  expect((await fetch(`${agent.url}/ok`)).status).toBe(200);
+});
