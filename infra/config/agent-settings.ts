@@ -140,7 +140,7 @@ export const agentSettings = {
     'RUNLAKE_AGENTS_TRACE_CHILD_RUNS',
     count(0, 1_000_000),
     10_000,
-    'Most nodes, model calls, tools and other runs inside of one run of a graph that its trace holds; 0: none.',
+    'Most nodes, model calls, tools and other runs inside of one run of a graph that its trace holds; 0: none. With LANGSMITH_TRACING in its environment a project sends its own (true) or none (false).',
   ),
   agentsTraceChildBytes: required(
     'RUNLAKE_AGENTS_TRACE_CHILD_BYTES',

@@ -78,7 +78,7 @@ export async function attemptRun(
     cancel = () => handle.cancel();
     if (cancelAction !== undefined || lost) cancel();
     const outcome = await handle.outcome;
-    if (outcome.kind === 'lost') traced?.lost(outcome.message);
+    traced?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
     if (lost || outcome.kind === 'fenced') {
       logger.warn({ runId, attempt }, 'the lease of a run was lost: this attempt writes nothing more');
       return;

@@ -7,7 +7,7 @@
  *   2. Four times a second what waits goes into the log, together for each sender. What ingest refuses goes without its values, then in
  *      the default project, then not at all.
  *   3. A log that is away is tried again.
- *   4. When a worker has gone, the runs that it left open end with that as their error.
+ *   4. When an attempt is over, the runs that its worker left open, because it has gone, end with that as their error.
  *
  * A crash of this process loses what waits. The next attempt tells its own runs, under ids of their own, below the same root.
  */
@@ -42,8 +42,8 @@ export interface TracedAttempt {
   /** For the worker. */
   readonly order: TraceOrder;
   take(batch: TracedRuns): void;
-  /** The worker has gone. */
-  lost(reason: string): void;
+  /** Nothing more comes. What the worker, which may have gone, has not ended ends with `reason`. */
+  ended(reason: string): void;
   readonly marks: TraceMarks;
 }
 
@@ -191,7 +191,7 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
             tell(child);
           }
         },
-        lost(reason) {
+        ended(reason) {
           const now = formatTime(Date.now() * 1_000);
           for (const [id, place] of left) {
             const members = `"end_time":"${now}","error":${JSON.stringify(reason)}`;

@@ -28,7 +28,12 @@ let folder: string;
 let variables: Record<string, string>;
 let compose: Compose;
 const services = Object.keys((composeData as Compose).services);
-const roles = ['api', 'ingest', 'exports', 'agents'] as const satisfies readonly Role[];
+const roles = ['api', 'ingest', 'exports', 'agents', 'agents-front', 'agents-work'] as const;
+const partNames: Readonly<Record<string, readonly string[]>> = {
+  'agents-front': ['agents', '--front-only'],
+  'agents-work': ['agents', '--work-only'],
+};
+const commandOf = (name: string) => partNames[name] ?? [name];
 const service = (name: string) => compose.services[name] as Service;
 
 beforeAll(() => {
@@ -123,7 +128,7 @@ describe('the roles', () => {
     expect(tmpfs?.map((entry) => entry.split(':')[0])).toEqual(['/tmp']);
     expect(cap_drop).toEqual(['ALL']);
     expect(security_opt).toEqual(['no-new-privileges:true']);
-    expect(command).toEqual([name]);
+    expect(command).toEqual(commandOf(name));
   });
 
   it.each(roles)('%s: has settings that exist, and all that it needs', (name) => {
@@ -186,9 +191,9 @@ describe('the roles', () => {
 });
 
 /** What keeps the role from starting with these variables: the code and message of the fault. */
-function complaint(role: Role, environment: Readonly<Record<string, string>>): string {
+function complaint(name: string, environment: Readonly<Record<string, string>>): string {
   try {
-    checkRole(role, loadConfig(environment).config);
+    checkRole(commandOf(name)[0] as Role, loadConfig(environment).config);
     return '';
   } catch (error) {
     if (isRunlakeError(error)) return `${error.code} ${error.message}`;
