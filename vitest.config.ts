@@ -1,4 +1,4 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { LongestFirst } from './test/house/longest-first.ts';
 
@@ -17,6 +17,20 @@ const suitesOnTheStack = [
   'test/pipelines/ingest/sink/*.test.ts',
 ];
 
+/**
+ * Suites that neither count nor measure what goes on in their own process. In a whole run they follow one another in one process
+ * a worker: to load the program anew for each takes longer than most of them.
+ */
+const sharing = [
+  'test/api/server/*.test.ts',
+  'test/api/main/**/!(metrics|event-loop).test.ts',
+  'test/infra/{clickhouse,postgres}/*.test.ts',
+  'test/pipelines/{ingest,runs,tenants,usage}/**/*.test.ts',
+];
+/** Said by `test/house/run-suites.ts`. Without it each suite has a process, and `--project embedded` knows all of them. */
+const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
+const everySuite = ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'];
+
 /** Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too. */
 export default defineConfig({
   test: {
@@ -27,18 +41,20 @@ export default defineConfig({
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },
     projects: [
-      {
-        extends: true,
-        test: {
-          name: 'embedded',
-          include: ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'],
-          globalSetup: ['test/engines/global-setup.ts'],
-        },
-      },
+      ...(isWholeRun
+        ? [
+            embedded('embedded', { include: everySuite, exclude: [...configDefaults.exclude, ...sharing] }),
+            embedded('embedded-sharing', { include: sharing, isolate: false }),
+          ]
+        : [embedded('embedded', { include: everySuite })]),
       ...(canHoldSuites() ? [onStack()] : []),
     ],
   },
 });
+
+function embedded(name: string, test: { include: string[]; exclude?: string[]; isolate?: boolean }) {
+  return { extends: true as const, test: { ...test, name, globalSetup: ['test/engines/global-setup.ts'] } };
+}
 
 function onStack() {
   return {

@@ -24,7 +24,8 @@ export default class ClosingLine implements Reporter {
 }
 
 function reportOf(module: TestModule): FileReport {
-  const project = module.project.name;
+  // Those that share a process in a whole run are the same suites as by themselves.
+  const project = module.project.name.replace('-sharing', '');
   const file = relative(module.project.config.root, module.moduleId);
   const where = nameOf({ project, file });
   const counts = { passed: 0, skipped: 0 };

@@ -43,13 +43,18 @@ const longest = [
   'test/infra/embedded/start.test.ts',
 ];
 
-/** The longest suites first, of whatever project; then the order that vitest has for the rest. */
+/**
+ * The longest suites first, of whatever project; then the order that vitest has for the rest, and at the end those that share a
+ * process: it goes on only where the next one shares it too.
+ */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const rankOf = ({ moduleId }: TestSpecification) => {
+    const rankByLength = ({ moduleId }: TestSpecification) => {
       const rank = longest.findIndex((name) => moduleId.endsWith(`/${name}`));
       return rank < 0 ? longest.length : rank;
     };
+    const rankOf = (file: TestSpecification) =>
+      rankByLength(file) + (file.project.config.isolate ? 0 : longest.length + 1);
     return (await super.sort(files)).sort((a, b) => rankOf(a) - rankOf(b));
   }
 }

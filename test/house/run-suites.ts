@@ -25,11 +25,15 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   });
 }
 
-async function run(name: string, args: readonly string[]): Promise<{ code: number; report?: TestReport }> {
+async function run(
+  name: string,
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv = {},
+): Promise<{ code: number; report?: TestReport }> {
   const path = join(folder, name);
   child = spawn(process.execPath, [join('node_modules', 'vitest', 'vitest.mjs'), 'run', ...args], {
     stdio: 'inherit',
-    env: { ...process.env, RUNLAKE_TEST_REPORT: path },
+    env: { ...process.env, RUNLAKE_TEST_REPORT: path, ...environment },
   });
   const [code] = await once(child, 'exit');
   return {
@@ -39,7 +43,7 @@ async function run(name: string, args: readonly string[]): Promise<{ code: numbe
 }
 
 const args = process.argv.slice(2);
-const first = await run('first', args);
+const first = await run('first', args, args.length > 0 ? {} : { RUNLAKE_TEST_SHARING: 'true' });
 if (!first.report || first.code === 0 || args.length > 0 || interrupted) process.exit(first.code);
 const failed = failedFiles(first.report);
 if (failed.length === 0 || failed.length > fewFiles || first.report.outside.length > 0) process.exit(first.code);
