@@ -1,5 +1,6 @@
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
 import type { AgentServices } from './agent-services.ts';
+import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
 
 /** Who may read, and who may also change and run. Keys of a workspace may, too: the agent server belongs to the organisation. */
 export const reads = { permission: 'agents:read', tenantScope: 'organization' } as const;
@@ -22,5 +23,15 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
   operation: Omit<OperationOf<A, S, AgentServices>, 'mount'>,
 ): Operation {
   const turnedAway = 'public' in operation.access ? [] : turnedAwayBy;
-  return { ...operation, mount: 'root', errors: [...turnedAway, ...(operation.errors ?? [])] };
+  const streams = operation.schema.produces === eventStreamType;
+  const handler: typeof operation.handler = (input) => {
+    if (streams) requireEventStream(input.request);
+    return operation.handler(input);
+  };
+  const errors = [
+    ...turnedAway,
+    ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
+    ...(operation.errors ?? []),
+  ];
+  return { ...operation, handler, mount: 'root', errors };
 }

@@ -54,6 +54,11 @@ export const agentErrors = {
     'This path serves WebSockets alone.',
     'Ask for an upgrade to a WebSocket, or POST to the same path for server-sent events.',
   ),
+  EVENT_STREAM_NOT_ACCEPTED: caller(
+    406,
+    "This path answers with text/event-stream, which the header Accept '{accept}' leaves out.",
+    'Leave the header out or add text/event-stream; for one answer in JSON ask the paths that end in /wait or /join.',
+  ),
   ASSISTANT_NOT_FOUND: caller(
     404,
     "There is no assistant or graph '{assistant}'.",

@@ -56,6 +56,7 @@ const fields = {
   durability: optional(words(['sync', 'async', 'exit']), {
     description: 'When state is stored: before the next step, beside it, or at the end. Default: async.',
   }),
+  strict_resume: optional(Type.Literal(false), { description: 'True is not supported yet.' }),
   checkpoint_during: optional(Type.Boolean(), { description: 'Older form of durability: false is exit.' }),
   langsmith_tracer: optional(
     Type.Object({
@@ -66,7 +67,7 @@ const fields = {
 } as const;
 
 /** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
-export const RunBody = Type.Object(fields);
+export const RunBody = Type.Object(fields, { additionalProperties: false });
 
 /** The JavaScript client sends the bodies of a batch with the names that its caller wrote. */
 const camelFields = Object.fromEntries(

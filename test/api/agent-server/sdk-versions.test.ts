@@ -97,12 +97,12 @@ describe.each(Object.entries(versions))('version %s', (version, { load, loadStre
       let created = '';
       const stream = client.runs.stream(await newThread(), graph, {
         input,
-        streamMode: streamMode as 'values',
+        streamMode,
         onRunCreated: ({ run_id }: { run_id: string }) => {
           created = run_id;
         },
         ...more,
-      });
+      } as never);
       const parts = await all(stream);
       expect(parts[0]).toMatchObject({ event: 'metadata', data: { run_id: created } });
       return [...new Set(parts.slice(1).map(({ event }) => event.replace(/:[0-9a-f-]{36}/g, '')))].sort();

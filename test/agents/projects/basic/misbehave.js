@@ -27,23 +27,32 @@ const deeds = {
   },
   // Hears no cancel.
   hang: ({ ms = 60_000 }) => delay(ms),
+  // Gives nobody a turn.
+  flood: ({ ms = 1_000_000 }, config) => {
+    for (let i = 0; i < ms; i += 1) config.writer({ i });
+  },
   large: (_state, config) => config.writer({ text: 'x'.repeat(9 * 1024 * 1024) }),
   circular: (_state, config) => {
     const value = {};
     value.self = value;
     config.writer(value);
   },
+  'large-state': () => ({ text: 'x'.repeat(9 * 1024 * 1024) }),
+  'circular-state': () => {
+    const value = {};
+    value.self = value;
+    return { text: value };
+  },
 };
 
 /** Says `custom` {doing}, waits `afterMs`, then does what `how` names. */
 export const graph = new StateGraph(
-  Annotation.Root({ how: Annotation, afterMs: Annotation, ms: Annotation, done: Annotation }),
+  Annotation.Root({ how: Annotation, afterMs: Annotation, ms: Annotation, text: Annotation, done: Annotation }),
 )
   .addNode('deed', async (state, config) => {
     config.writer({ doing: state.how });
     await delay(state.afterMs ?? 0);
-    await deeds[state.how](state, config);
-    return { done: true };
+    return { ...(await deeds[state.how](state, config)), done: true };
   })
   .addEdge('__start__', 'deed')
   .compile();

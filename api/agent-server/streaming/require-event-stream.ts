@@ -1,0 +1,17 @@
+import type { FastifyRequest } from 'fastify';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+
+export const eventStreamType = 'text/event-stream';
+
+/** Refuses a client that could not read the answer. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
+export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
+  if (accept === undefined || accept.split(',').some(takesEvents)) return;
+  throw fault('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });
+}
+
+function takesEvents(range: string): boolean {
+  const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+  return (
+    ['', '*/*', 'text/*', eventStreamType].includes(type) && !parameters.some((part) => /^q=0(?:\.0*)?$/.test(part))
+  );
+}
