@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Graphs that stream a million events, with a reader attached. */
+
+const million = 1_000_000;
+const mebibyte = 1024 ** 2;
+
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer({ config: { agentsSilentMs: 5_000 } });
+}, 60_000);
+afterAll(() => server?.close());
+
+/** Frames of server-sent events as they come, as text without comments. */
+async function* framesOf(response: Response): AsyncGenerator<string, void, undefined> {
+  let rest = '';
+  for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
+    const frames = (rest + text).split('\n\n');
+    rest = frames.pop()!;
+    for (const frame of frames) yield frame.startsWith(':') ? frame.replaceAll(/^:.*\n/gm, '') : frame;
+  }
+}
+
+async function stream(assistant_id: string, input: object): Promise<{ threadId: string; response: Response }> {
+  const { thread_id: threadId } = await server.client.threads.create();
+  const body = { assistant_id, input, stream_mode: 'custom' };
+  return { threadId, response: await server.ask('POST', `/threads/${threadId}/runs/stream`, body) };
+}
+
+/** What this process holds beside the code: objects and buffers. */
+function heldBytes(): number {
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+it('a graph that gives others their turn streams all of it, in bounded memory', { timeout: 400_000 }, async () => {
+  const before = heldBytes();
+  let mostHeld = 0;
+  const watching = setInterval(() => {
+    mostHeld = Math.max(mostHeld, heldBytes() - before);
+  }, 50);
+  const { threadId, response } = await stream('burst', { n: million });
+  let next = 0;
+  let last = '';
+  for await (const frame of framesOf(response)) {
+    if (frame.includes(`data: {"i":${next}}\n`)) next += 1;
+    last = frame;
+  }
+  clearInterval(watching);
+  // A reader that a busy machine keeps from reading is cut off, and is told so.
+  if (next < million) expect(last).toMatch(/^event: error\ndata: .*STREAM_READER_TOO_SLOW/);
+  else expect(last).toContain(`id: 1-${million + 1}`);
+  const status = async () => (await server.client.threads.get(threadId)).status;
+  await expect.poll(status, { timeout: 200_000 }).toBe('idle');
+  // The records that readers share are bounded by 64 MiB; the rest is what the collector has not come to.
+  expect(mostHeld / mebibyte).toBeLessThan(512);
+});
+
+it('one that holds the event loop ends by its limit, and its reader is told why', { timeout: 60_000 }, async () => {
+  const { threadId, response } = await stream('misbehave', { how: 'flood' });
+  let last = '';
+  for await (const frame of framesOf(response)) last = frame;
+  expect(last).toMatch(/^event: error\ndata: .*its event loop did not turn for 5 s/);
+  expect(await server.client.threads.get(threadId)).toMatchObject({ status: 'error' });
+  expect(await server.client.runs.wait(threadId, 'burst', { input: { n: 1 } })).toMatchObject({ done: 1 });
+});
