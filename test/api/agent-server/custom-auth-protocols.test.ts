@@ -10,7 +10,7 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 /** MCP, A2A and the v2 protocol where a project has an `Auth` of its own, each through its official client, as the users Ada and Ben. */
 let server: AgentServerUnderTest;
 beforeAll(async () => {
-  server = await startAgentServer({ project: 'auth' });
+  server = await startAgentServer({ project: 'auth', config: { agentsCorsOrigins: 'https://ours.example' } });
 }, 120_000);
 afterAll(() => server?.close());
 
@@ -21,7 +21,6 @@ const clientOf = (name: string) =>
     apiKey: null as never,
     defaultHeaders: bearer(name),
     callerOptions: { maxRetries: 0 },
-    streamProtocol: 'v2',
   });
 
 describe('MCP', () => {
@@ -134,6 +133,14 @@ describe('A2A', () => {
   });
 });
 
+it('the v2 protocol over server-sent events runs a graph on a thread that was not there', async () => {
+  const stream = clientOf('ada').threads.stream({ assistantId: 'echo', transport: 'sse' });
+  await stream.run.start({ input: {} });
+  expect(await stream.output).toMatchObject({ user: { id: 'ada' } });
+  await stream.close();
+  expect((await clientOf('ada').threads.get(stream.threadId)).metadata).toMatchObject({ owner: 'ada' });
+});
+
 describe('a WebSocket of the v2 protocol', () => {
   const threadUrl = (threadId: string) => `${server.url.replace('http', 'ws')}/threads/${threadId}/stream/events`;
   const streamOf = (name: string, threadId?: string) => {
@@ -196,6 +203,7 @@ describe('a WebSocket of the v2 protocol', () => {
     const cookie = 'session=secret-ada';
     expect(await opens({ cookie })).toBe(true);
     expect(await opens({ cookie, origin: server.url })).toBe(true);
+    expect(await opens({ cookie, origin: 'https://ours.example' })).toBe(true);
     expect(await opens({ cookie, origin: 'https://elsewhere.example' })).toBe(false);
     // Whoever can set this header is no page.
     expect(await opens({ ...bearer('ada'), origin: 'https://elsewhere.example' })).toBe(true);
