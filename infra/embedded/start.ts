@@ -24,12 +24,14 @@ export async function startEmbedded(options: {
   readonly folder: DataFolder;
   readonly needs: { readonly clickhouse: boolean; readonly database: boolean };
   readonly logger?: Logger;
+  /** As for {@link startPostgres}. */
+  readonly isThrowAway?: boolean;
 }): Promise<EmbeddedEngines> {
   const { needs, logger } = options;
   const settings = { folder: options.folder.path, ...(logger ? { logger } : {}) };
   const [clickhouse, postgres] = await Promise.allSettled([
     needs.clickhouse ? startClickhouse(settings) : undefined,
-    needs.database ? startPostgres(settings) : undefined,
+    needs.database ? startPostgres({ ...settings, isThrowAway: options.isThrowAway ?? false }) : undefined,
   ]);
   const started = [clickhouse, postgres].flatMap((start) =>
     start.status === 'fulfilled' && start.value ? [start.value] : [],

@@ -32,6 +32,8 @@ async function startEngines() {
     } = await startEmbedded({
       folder,
       needs: { clickhouse: true, database: true },
+      // A database that is dropped waits for the disk five times as long as for Postgres, and tests make one each.
+      isThrowAway: true,
     });
     const template = await makeTemplate({ clickhouseUrl, databaseUrl });
     const addresses: EngineAddresses = { clickhouseUrl, databaseUrl, template };

@@ -16,6 +16,7 @@ export interface ServerLaunch {
   readonly port: number;
   readonly password: string;
   readonly database: string;
+  readonly isThrowAway: boolean;
   readonly onLine: (line: string) => void;
 }
 
@@ -64,7 +65,10 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
       dataFolder,
       '-p',
       String(launch.port),
-      ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+      ...Object.entries({ ...settings, ...(launch.isThrowAway && { fsync: 'off' }) }).flatMap(([name, value]) => [
+        '-c',
+        `${name}=${value}`,
+      ]),
     ],
   });
   const output = new LastLines(child.stderr, launch.onLine);

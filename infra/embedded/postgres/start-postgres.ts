@@ -29,6 +29,8 @@ export interface PostgresOptions {
   readonly logger?: Logger;
   /** Default: the npm package. */
   readonly build?: PostgresBinaries;
+  /** What is committed need not outlive the machine, only the engine: nothing waits for the disk. Default: false. */
+  readonly isThrowAway?: boolean;
   /** Folders that another account can reach, for a process of root; see `place.ts`. */
   readonly sharedFolders?: readonly string[];
 }
@@ -43,7 +45,7 @@ const logBytes = 5 * 1024 * 1024;
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */
 export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
-  const { folder, logger } = options;
+  const { folder, logger, isThrowAway = false } = options;
   const place = choosePlace(folder, options.build ?? findBinaries(), options.sharedFolders);
   const { dataFolder } = place;
   const password = keepPassword(folder, dataFolder);
@@ -55,7 +57,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const launch = async () => {
     await endLeftovers(dataFolder);
     const launchOn = (on: number) =>
-      launchServer({ ...place, port: on, password, database, onLine: (line) => log.write(line) });
+      launchServer({ ...place, port: on, password, database, isThrowAway, onLine: (line) => log.write(line) });
     if (port !== undefined) return launchOn(port);
     return onFreePort(async (free) => {
       const server = await launchOn(free);
