@@ -8,8 +8,7 @@
  *   2. The group is balanced anew: every term ends, and one begins for each partition that was assigned. It is asked from
  *      Kafka once for all of them where they begin.
  *   3. Where memory is spent, fetching pauses for partitions that have enough to go on with.
- *   4. A request that runs into its limit takes its connection with it. A client that crashed, or has given no sign of life for
- *      a while, is cut off with its sockets; its terms end, and another client joins.
+ *   4. A client that crashed or went silent is cut off (`membership.ts`); its terms end, and another client joins.
  *   5. At the end terms take no further batch, what is under way is finished and committed, then the client leaves the group.
  */
 import { randomBytes } from 'node:crypto';
@@ -18,10 +17,10 @@ import type { Logger } from '../../telemetry/logger.ts';
 import type { Subscription } from '../event-log.ts';
 import type { AdminLink } from './admin-link.ts';
 import type { ByteBudget } from './byte-budget.ts';
-import { kafkaFault } from './client-fault.ts';
 import { findPositions } from './find-positions.ts';
-import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
+import type { KafkaAddress } from './kafka-client.ts';
 import { assignments } from './kafka-metrics.ts';
+import { Membership } from './membership.ts';
 import { PartitionTerm } from './partition-term.ts';
 import { backoffMs, endsWithin, pause } from './pause.ts';
 import { startingPoint } from './starting-point.ts';
@@ -41,12 +40,7 @@ export interface GroupOptions {
   readonly logger: Logger;
 }
 
-const requestTimeoutMs = 15_000;
 const leastRebalanceTimeoutMs = 30_000;
-const heartbeatEveryMs = 2_000;
-/** Longer than whatever a living client may wait for: a request, a join. */
-const silentAfterMs = 75_000;
-const joinTimeoutMs = 60_000;
 const mostFetchBytes = 16 * 1024 * 1024;
 
 export class GroupConsumer {
@@ -58,8 +52,7 @@ export class GroupConsumer {
   readonly #handlers = new Map<number, Promise<void>>();
   readonly #paused = new Set<number>();
   #consumer: Consumer | undefined;
-  #lastSignMs = 0;
-  #living: Promise<void> | undefined;
+  #membership: Membership | undefined;
   readonly #stopBalancing: () => void;
 
   constructor(options: GroupOptions) {
@@ -82,7 +75,7 @@ export class GroupConsumer {
   }
 
   start(): void {
-    this.#living ??= this.#live();
+    this.#membership ??= this.#join();
   }
 
   /** Finishes within `ms` what is under way, and leaves the group. */
@@ -90,103 +83,38 @@ export class GroupConsumer {
     for (const term of this.#terms.values()) term.close();
     await endsWithin(Promise.all(this.#handlers.values()), ms);
     this.#stop.abort();
-    await this.#living;
+    await this.#membership?.close();
     this.#stopBalancing();
   }
 
-  async #live(): Promise<void> {
-    for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
-      const startedAtMs = performance.now();
-      await this.#session();
-      if (performance.now() - startedAtMs > silentAfterMs) attempt = 0;
-      await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
-    }
-  }
-
-  /** Steps 1 and 4: one client, from joining to its end. */
-  async #session(): Promise<void> {
-    const { address, logger } = this.#options;
-    const over = new AbortController();
-    const client = openKafkaClient(address, requestTimeoutMs, logger);
-    const consumer = this.#open(client, over);
-    const stop = () => over.abort();
-    this.#stop.signal.addEventListener('abort', stop);
-    const watch = setInterval(() => {
-      if (performance.now() - this.#lastSignMs < silentAfterMs) return;
-      this.#logger.warn('the Kafka consumer has gone silent: another one takes its place');
-      over.abort();
-    }, 1_000);
-    try {
-      this.#lastSignMs = performance.now();
-      const running = this.#run(consumer);
-      if (!(await Promise.race([endsWithin(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
-      else if (!over.signal.aborted) await running;
-      await aborted(over.signal);
-    } catch (error) {
-      this.#logger.warn({ err: kafkaFault(error, address.kafkaBrokers) }, 'the Kafka consumer failed: tried again');
-    } finally {
-      clearInterval(watch);
-      this.#stop.signal.removeEventListener('abort', stop);
-      this.#endTerms();
-      this.#consumer = undefined;
-      if (this.#stop.signal.aborted) await endsWithin(consumer.disconnect(), 5_000);
-      client.fence();
-    }
-  }
-
-  #open(client: KafkaClient, over: AbortController): Consumer {
-    const { group, cutMs, sessionTimeoutMs, subscription } = this.#options;
-    const consumer = client.kafka.consumer({
-      groupId: group,
-      sessionTimeout: sessionTimeoutMs,
-      rebalanceTimeout: Math.max(leastRebalanceTimeoutMs, sessionTimeoutMs),
-      heartbeatInterval: heartbeatEveryMs,
-      // Small batches gather at the broker: it answers when this much is there, or the time of a cut has passed.
-      minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), mostFetchBytes / 4)),
-      maxWaitTimeInMs: cutMs,
-      maxBytes: mostFetchBytes,
-      maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, mostFetchBytes / 2)),
-      allowAutoTopicCreation: false,
-      // A crashed client is replaced whole; it does not start itself again.
-      retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 30, restartOnFailure: async () => false },
-    });
-    const { events } = consumer;
-    for (const event of [events.FETCH, events.HEARTBEAT, events.GROUP_JOIN, events.REBALANCING] as const) {
-      consumer.on(event, () => {
-        this.#lastSignMs = performance.now();
-      });
-    }
-    // Fetches have a connection of their own and may go on, while commits and heartbeats would run into the limit time and again.
-    consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
-      client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
-    });
-    consumer.on(events.GROUP_JOIN, ({ payload }) => {
-      if (!over.signal.aborted) this.#assign(payload.memberAssignment[this.#options.topicName] ?? []);
-    });
-    consumer.on(events.REBALANCING, () => this.#endTerms());
-    for (const event of [events.CRASH, events.STOP] as const) {
-      consumer.on(event, () => {
-        this.#endTerms();
-        over.abort();
-      });
-    }
-    this.#consumer = consumer;
-    return consumer;
-  }
-
-  async #run(consumer: Consumer): Promise<void> {
-    await consumer.connect();
-    await consumer.subscribe({ topics: [this.#options.topicName], fromBeginning: true });
-    await consumer.run({
-      autoCommit: false,
-      eachBatchAutoResolve: true,
-      eachBatch: async (payload) => this.#accept(payload),
+  #join(): Membership {
+    const { address, group, cutMs, sessionTimeoutMs, subscription, topicName } = this.#options;
+    return new Membership({
+      topicName,
+      address,
+      logger: this.#logger,
+      consumer: () => ({
+        groupId: group,
+        sessionTimeout: sessionTimeoutMs,
+        rebalanceTimeout: Math.max(leastRebalanceTimeoutMs, sessionTimeoutMs),
+        // Small batches gather at the broker: it answers when this much is there, or the time of a cut has passed.
+        minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), mostFetchBytes / 4)),
+        maxWaitTimeInMs: cutMs,
+        maxBytes: mostFetchBytes,
+        maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, mostFetchBytes / 2)),
+      }),
+      onAssigned: (consumer, partitions) => {
+        this.#consumer = consumer;
+        this.#assign(partitions);
+      },
+      onBatch: (payload) => this.#accept(payload),
+      onLost: () => this.#endTerms(),
     });
   }
 
   #accept({ batch, commitOffsetsIfNecessary }: EachBatchPayload): void {
     const term = this.#terms.get(batch.partition);
-    if (term === undefined || batch.topic !== this.#options.topicName) return;
+    if (term === undefined) return;
     term.accept(batch.messages, Number(batch.highWatermark), commitOffsetsIfNecessary);
     this.#balanceFetching();
   }
@@ -265,10 +193,3 @@ export class GroupConsumer {
 }
 
 const newSalt = () => randomBytes(9).toString('base64url');
-
-function aborted(signal: AbortSignal): Promise<true> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(true);
-    else signal.addEventListener('abort', () => resolve(true), { once: true });
-  });
-}

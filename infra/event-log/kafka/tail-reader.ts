@@ -9,19 +9,18 @@
  *      a client that died would be kept for a while. It is given all partitions, and seeks the position of each; one that was
  *      added since is read from its beginning.
  *   3. What it fetches is handed over at once, so that there is never more in memory than one fetch.
- *   4. A client that crashed, or has given no sign of life for a while, is cut off with its sockets, its group is deleted, and
- *      another client goes on at the positions.
+ *   4. A client that crashed or went silent is cut off (`membership.ts`), its group is deleted, and another client goes on at the
+ *      positions.
  *   5. At the end the client leaves its group, which is deleted. That of a process that was killed, Kafka clears away.
  */
 import { randomBytes } from 'node:crypto';
-import type { Consumer, EachBatchPayload } from 'kafkajs';
+import type { EachBatchPayload } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { LogPosition, Tail, TailOptions } from '../event-log.ts';
 import type { AdminLink } from './admin-link.ts';
-import { kafkaFault } from './client-fault.ts';
-import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, endsWithin, pause } from './pause.ts';
+import type { KafkaAddress } from './kafka-client.ts';
+import { Membership } from './membership.ts';
 import { recordOf } from './record-of.ts';
 
 export interface TailReaderOptions extends TailOptions {
@@ -32,17 +31,13 @@ export interface TailReaderOptions extends TailOptions {
   readonly address: KafkaAddress;
   readonly admin: AdminLink;
   readonly sessionTimeoutMs: number;
+  /** How soon a partition that was added is found. Default: 30 s. */
+  readonly metadataMaxAgeMs?: number;
   readonly logger: Logger;
 }
 
-const requestTimeoutMs = 15_000;
-const heartbeatEveryMs = 2_000;
-/** Longer than whatever a living client may wait for: a request, a join. */
-const silentAfterMs = 75_000;
-const joinTimeoutMs = 60_000;
 const fetchBytes = 8 * 1024 * 1024;
-/** How soon a partition that was added is found. */
-const metadataMaxAgeMs = 30_000;
+const usualMetadataMaxAgeMs = 30_000;
 
 /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE where Kafka cannot be asked where to begin. */
 export async function openTailReader(options: TailReaderOptions): Promise<TailReader> {
@@ -68,12 +63,11 @@ export class TailReader implements Tail {
   readonly caughtUp: Promise<void>;
   readonly #options: TailReaderOptions;
   readonly #logger: Logger;
-  readonly #stop = new AbortController();
   readonly #positions: Map<number, number>;
   readonly #ends: LogPosition;
-  readonly #living: Promise<void>;
-  #lastSignMs = 0;
+  readonly #membership: Membership;
   #tellCaughtUp: () => void = () => {};
+  #giveUp: () => void = () => {};
 
   /** For {@link openTailReader}. */
   constructor(options: TailReaderOptions, from: LogPosition, ends: LogPosition) {
@@ -84,113 +78,51 @@ export class TailReader implements Tail {
     this.#ends = ends;
     this.caughtUp = new Promise((resolve, reject) => {
       this.#tellCaughtUp = resolve;
-      this.#stop.signal.addEventListener('abort', () => reject(fault('DRAINING', {}, { retryAfterSeconds: 1 })));
+      this.#giveUp = () => reject(fault('DRAINING', {}, { retryAfterSeconds: 1 }));
     });
     this.caughtUp.catch(() => undefined);
-    this.#living = this.#live();
+    this.#membership = this.#join();
   }
 
   passed(position: LogPosition): boolean {
     return Object.entries(position).every(([partition, end]) => (this.#positions.get(Number(partition)) ?? 0) >= end);
   }
 
-  async close(): Promise<void> {
-    this.#stop.abort();
-    await this.#living;
+  close(): Promise<void> {
+    this.#giveUp();
+    return this.#membership.close();
   }
 
-  async #live(): Promise<void> {
-    for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
-      const startedAtMs = performance.now();
-      await this.#session();
-      if (performance.now() - startedAtMs > silentAfterMs) attempt = 0;
-      await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
-    }
-  }
-
-  /** Steps 2 and 4: one client, from joining to its end. */
-  async #session(): Promise<void> {
-    const { address, groupPrefix, logger } = this.#options;
-    const over = new AbortController();
-    const group = `${groupPrefix}${randomBytes(9).toString('base64url')}`;
-    const client = openKafkaClient(address, requestTimeoutMs, logger);
-    const consumer = this.#open(client, group, over);
-    const stop = () => over.abort();
-    this.#stop.signal.addEventListener('abort', stop);
-    if (this.#stop.signal.aborted) stop();
-    const watch = setInterval(() => {
-      if (performance.now() - this.#lastSignMs < silentAfterMs) return;
-      this.#logger.warn('the reader of a Kafka topic has gone silent: another one takes its place');
-      over.abort();
-    }, 1_000);
-    try {
-      this.#lastSignMs = performance.now();
-      const running = this.#run(consumer);
-      running.catch(() => undefined);
-      if (!(await Promise.race([endsWithin(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
-      else if (!over.signal.aborted) await running;
-      await aborted(over.signal);
-    } catch (error) {
-      this.#logger.warn({ err: kafkaFault(error, address.kafkaBrokers) }, 'a Kafka topic cannot be read: tried again');
-    } finally {
-      clearInterval(watch);
-      this.#stop.signal.removeEventListener('abort', stop);
-      await endsWithin(consumer.disconnect(), 5_000);
-      client.fence();
-      await this.#forget(group);
-    }
-  }
-
-  #open(client: KafkaClient, group: string, over: AbortController): Consumer {
-    const { topicName, sessionTimeoutMs } = this.#options;
-    const consumer = client.kafka.consumer({
-      groupId: group,
-      sessionTimeout: sessionTimeoutMs,
-      heartbeatInterval: heartbeatEveryMs,
-      metadataMaxAge: metadataMaxAgeMs,
-      minBytes: 1,
-      maxWaitTimeInMs: 500,
-      maxBytes: fetchBytes,
-      maxBytesPerPartition: fetchBytes / 4,
-      allowAutoTopicCreation: false,
-      // A crashed client is replaced whole; it does not start itself again.
-      retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 30, restartOnFailure: async () => false },
-    });
-    const { events } = consumer;
-    for (const event of [events.FETCH, events.HEARTBEAT, events.GROUP_JOIN, events.REBALANCING] as const) {
-      consumer.on(event, () => {
-        this.#lastSignMs = performance.now();
-      });
-    }
-    consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
-      client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
-    });
-    // What is set before the client knows its partitions is forgotten.
-    consumer.on(events.GROUP_JOIN, ({ payload: { memberAssignment } }) => {
-      if (over.signal.aborted) return;
-      for (const partition of memberAssignment[topicName] ?? []) {
-        const position = this.#positions.get(partition);
-        if (position !== undefined) consumer.seek({ topic: topicName, partition, offset: String(position) });
-      }
-      this.#lookWhetherCaughtUp();
-    });
-    for (const event of [events.CRASH, events.STOP] as const) consumer.on(event, () => over.abort());
-    return consumer;
-  }
-
-  async #run(consumer: Consumer): Promise<void> {
-    await consumer.connect();
-    await consumer.subscribe({ topics: [this.#options.topicName], fromBeginning: true });
-    await consumer.run({
-      autoCommit: false,
-      eachBatchAutoResolve: true,
-      eachBatch: async (payload) => this.#accept(payload),
+  #join(): Membership {
+    const { topicName, groupPrefix, sessionTimeoutMs, metadataMaxAgeMs, address } = this.#options;
+    return new Membership({
+      topicName,
+      address,
+      logger: this.#logger,
+      consumer: () => ({
+        groupId: `${groupPrefix}${randomBytes(9).toString('base64url')}`,
+        sessionTimeout: sessionTimeoutMs,
+        metadataMaxAge: metadataMaxAgeMs ?? usualMetadataMaxAgeMs,
+        minBytes: 1,
+        maxWaitTimeInMs: 500,
+        maxBytes: fetchBytes,
+        maxBytesPerPartition: fetchBytes / 4,
+      }),
+      onAssigned: (consumer, partitions) => {
+        for (const partition of partitions) {
+          const position = this.#positions.get(partition);
+          if (position !== undefined) consumer.seek({ topic: topicName, partition, offset: String(position) });
+        }
+        this.#lookWhetherCaughtUp();
+      },
+      onBatch: (payload) => this.#accept(payload),
+      forget: (group) => this.#forget(group),
     });
   }
 
   /** Step 3. */
   #accept({ batch }: EachBatchPayload): void {
-    if (this.#stop.signal.aborted) return;
+    if (this.#membership.ending.aborted) return;
     const { partition, messages } = batch;
     const position = this.#positions.get(partition) ?? 0;
     // A topic that was made anew begins anew.
@@ -220,11 +152,4 @@ export class TailReader implements Tail {
       this.#logger.debug({ err: error, group }, 'the group of a reader is left for Kafka to clear away');
     }
   }
-}
-
-function aborted(signal: AbortSignal): Promise<true> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(true);
-    else signal.addEventListener('abort', () => resolve(true), { once: true });
-  });
 }

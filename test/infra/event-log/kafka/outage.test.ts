@@ -15,6 +15,8 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
   let under: KafkaUnderTest;
   let log: KafkaLog;
   const seen = new Map<string, LogRecord>();
+  /** What a tail was handed over all of it, by partition. */
+  const tailed = new Map<number, number[]>();
 
   beforeAll(async () => {
     broker = await ownBroker();
@@ -23,6 +25,11 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
       { publishTimeoutMs, maxPendingBytes: 1_000_000, kafkaPartitions: 2, maxRunBytes: 512 * 1024 },
     );
     log = await under.open({}, [runEvents]);
+    await log.tail(runEvents, {
+      onRecords(records) {
+        for (const { partition, offset } of records) tailed.set(partition, [...(tailed.get(partition) ?? []), offset]);
+      },
+    });
     await log.subscribe({
       topic: runEvents,
       group: 'through',
@@ -114,9 +121,19 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
       expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
     }
     expect(log.pendingBytes).toBe(0);
+    await tailHasAll();
   }
 
-  test('it stalls: refused in time; afterwards nothing taken is missing, and nothing old comes late', async () => {
+  /** The tail has each record that is in Kafka once, in order. */
+  async function tailHasAll(): Promise<void> {
+    for (const { partition, high } of await under.admin.fetchTopicOffsets(under.nameOf(runEvents))) {
+      const all = Array.from({ length: Number(high) }, (_, offset) => offset);
+      await until('the tail', () => (tailed.get(partition)?.length ?? 0) >= all.length, 90_000);
+      expect(tailed.get(partition) ?? []).toEqual(all);
+    }
+  }
+
+  test('it stalls: refused in time; afterwards nothing taken is missing, nothing old comes late, and a tail has each record once', async () => {
     await lives(
       'stall',
       async () => broker.freeze(true),
