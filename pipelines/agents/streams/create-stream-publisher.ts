@@ -17,7 +17,7 @@ export interface StreamPublisherOptions {
   readonly maxEventBytes?: number;
   /** Of one run, on their way into the log; beyond, its writer waits. Default: 4 MiB. */
   readonly maxBytesInFlight?: number;
-  /** How long a log that takes nothing is tried again. Default: 30 s. */
+  /** How long a log that takes nothing is tried again: longer than a broker takes to start. Default: 120 s. */
   readonly patienceMs?: number;
 }
 
@@ -28,7 +28,7 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
     keptMs,
     maxEventBytes = 8 * 1024 * 1024,
     maxBytesInFlight = 4 * 1024 * 1024,
-    patienceMs = 30_000,
+    patienceMs = 120_000,
   } = options;
   const prefix = wirePrefix(log.schemaId(streamEvents));
 
