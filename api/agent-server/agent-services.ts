@@ -5,6 +5,7 @@ import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-ba
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
 import type { TellState } from '../../pipelines/agents/streams/tell-state.ts';
+import type { ThreadTtl } from '../../pipelines/agents/threads/create-thread.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -50,4 +51,6 @@ export interface Agents {
   readonly copiesHeader?: HeaderRule;
   /** Whether runs may have `feedback_keys`: there is a public address to leave feedback under. Unset: no. */
   readonly takesFeedback?: boolean;
+  /** Of threads that are made and say nothing of it. Unset: they stay for good. */
+  readonly threadTtl?: ThreadTtl | undefined;
 }

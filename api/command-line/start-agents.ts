@@ -19,9 +19,12 @@ import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/g
 import { headerRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
+import { deleteExpiredItems } from '../../pipelines/agents/store/delete-items.ts';
 import { storeRules } from '../../pipelines/agents/store/store-rules.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { tellStateBy } from '../../pipelines/agents/streams/tell-state.ts';
+import { expireThreads } from '../../pipelines/agents/threads/expire-threads.ts';
+import { usualTtl } from '../../pipelines/agents/threads/usual-ttl.ts';
 import { webhookSecret } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../pipelines/agents/webhooks/start-webhooks.ts';
 import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
@@ -105,8 +108,11 @@ export async function openAgents(
   const hub = await openStreamHub({ log, warehouse });
   ends.add('streams', () => hub.close());
   const { executor, publisher } = startWork(parts, { operator, file }, pool, ends);
-  const expiry = startExpiry({ database, organizationId, logger });
-  ends.add('what has run out', () => expiry.stop());
+  const expiries = [
+    { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
+    { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
+  ].map((each) => startExpiry({ database, organizationId, logger, ...each }));
+  ends.add('what has run out', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
 
   const graphs = Object.fromEntries(
     served.map(({ graphId, name, description }) => {
@@ -150,6 +156,7 @@ export async function openAgents(
       webhooks,
       copiesHeader,
       takesFeedback,
+      threadTtl: usualTtl(file.checkpointer),
       wake,
     },
     executor,
@@ -168,12 +175,12 @@ export async function followAgents(
   ends: Ends,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
-  const { database, organizationId, webhooks: rules } = agents;
+  const { database, organizationId, webhooks: rules, threadTtl } = agents;
   const authorities = trustedAuthorities(config);
   const crons = startCrons({
     database,
     organizationId,
-    makeRun: (tx, cron) => makeCronRun(tx, organizationId, cron, rules),
+    makeRun: (tx, cron) => makeCronRun(tx, organizationId, cron, { webhooks: rules, threadTtl }),
     logger,
     now: () => new Date(),
   });

@@ -1,34 +1,36 @@
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { deleteExpiredItems } from './store/delete-items.ts';
-import { expireThreads } from './threads/expire-threads.ts';
 
-const everyMs = 30_000;
-/** Each takes a bounded number away, and is repeated until nothing is left. */
-const sweeps = { threads: expireThreads, 'items of the store': deleteExpiredItems };
+/** Takes a bounded number away of what has run out. The result is how many. */
+export type Sweep = (database: Database, organizationId: string) => Promise<number>;
 
-/** Takes away what has run out, twice a minute: threads, and items of the store. Any number of processes may do so. */
-export function startExpiry(ports: {
+export interface ExpiryOptions {
   readonly database: Database;
   readonly organizationId: string;
+  /** For the log. */
+  readonly what: string;
+  readonly sweep: Sweep;
+  /** Default: half a minute. */
+  readonly everyMinutes?: number | undefined;
   readonly logger: Logger;
-}): { stop(): Promise<void> } {
-  const { database, organizationId, logger } = ports;
+}
+
+/** Takes away what has run out, again and again, all of it each time. Any number of processes may do so. */
+export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
+  const { database, organizationId, what, sweep, everyMinutes = 0.5, logger } = options;
   let stopping = false;
   let looking: Promise<void> | undefined;
   const timer = setInterval(() => {
     looking ??= look().finally(() => {
       looking = undefined;
     });
-  }, everyMs);
+  }, everyMinutes * 60_000);
 
   async function look(): Promise<void> {
-    for (const [what, sweep] of Object.entries(sweeps)) {
-      try {
-        while (!stopping && (await sweep(database, organizationId)) > 0);
-      } catch (err) {
-        logger.warn({ err, what }, 'what has run out could not be taken away: trying again');
-      }
+    try {
+      while (!stopping && (await sweep(database, organizationId)) > 0);
+    } catch (err) {
+      logger.warn({ err, what }, 'what has run out could not be taken away: trying again');
     }
   }
 

@@ -4,6 +4,7 @@ import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import { createRun } from '../runs/create-run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
+import type { ThreadTtl } from '../threads/create-thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { Cron } from './cron.ts';
 
@@ -16,7 +17,7 @@ export async function makeCronRun(
   tx: Sql,
   organizationId: string,
   cron: Cron,
-  webhooks?: Pick<WebhookRules, 'check'>,
+  rules: { readonly webhooks?: Pick<WebhookRules, 'check'>; readonly threadTtl?: ThreadTtl | undefined } = {},
 ): Promise<string> {
   const assistant = await resolveAssistant(tx, organizationId, cron.assistant_id);
   const stateless = cron.thread_id === null;
@@ -31,8 +32,15 @@ export async function makeCronRun(
       metadata: { ...cron.metadata, cron_id: cron.cron_id },
       on_completion: cron.on_run_completed,
     },
-    { assistant, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, webhooks, user },
+    { assistant, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, webhooks: rules.webhooks, user },
   );
-  await createRun(tx, organizationId, { assistant, ...wanted, ...ids, stateless, threadAccess });
+  await createRun(tx, organizationId, {
+    assistant,
+    ...wanted,
+    ...ids,
+    stateless,
+    threadAccess,
+    threadTtl: rules.threadTtl,
+  });
   return ids.runId;
 }

@@ -7,7 +7,9 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { faultInHttp, type HttpSettings, httpSchema } from './http-settings.ts';
 
 const names = Type.Record(Type.String(), Type.String());
-const minutes = Type.Number({ minimum: 0 });
+const minutes = Type.Number({ minimum: 0, maximum: 525_600_000 });
+/** From a second to what a timer can hold. */
+const sweepMinutes = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
 const reference = Type.String({ minLength: 1 });
 
 const fileSchema = Type.Object({
@@ -41,7 +43,7 @@ const fileSchema = Type.Object({
         Type.Object({
           default_ttl: Type.Optional(minutes),
           refresh_on_read: Type.Optional(Type.Boolean()),
-          sweep_interval_minutes: Type.Optional(minutes),
+          sweep_interval_minutes: Type.Optional(sweepMinutes),
         }),
       ),
     }),
@@ -52,7 +54,7 @@ const fileSchema = Type.Object({
         Type.Object({
           strategy: Type.Optional(Type.Union([Type.Literal('delete'), Type.Literal('keep_latest')])),
           default_ttl: Type.Optional(minutes),
-          sweep_interval_minutes: Type.Optional(minutes),
+          sweep_interval_minutes: Type.Optional(sweepMinutes),
         }),
       ),
     }),

@@ -15,6 +15,7 @@ import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { withinTransaction } from '../../../infra/postgres/within-transaction.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
+import type { ThreadTtl } from '../threads/create-thread.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { askToCancel } from './ask-to-cancel.ts';
 import { endWaitingRuns } from './end-waiting-runs.ts';
@@ -48,6 +49,8 @@ export interface NewRun {
   readonly sender?: RunSender | undefined;
   /** Default: any thread. */
   readonly threadAccess?: ThreadAccess | undefined;
+  /** Of a thread that is made and stays. Default: it stays for good. */
+  readonly threadTtl?: ThreadTtl | undefined;
 }
 
 /**
@@ -123,10 +126,18 @@ async function makeThread(
   run: NewRun,
   hidden: boolean,
 ): Promise<boolean> {
+  const ttl = hidden ? undefined : run.threadTtl;
   const made = await tx.execute(
-    `INSERT INTO agents.threads (organization_id, thread_id, hidden, metadata) VALUES ($1, $2, $3, $4)
-     ON CONFLICT DO NOTHING`,
-    [organizationId, threadId, hidden, { ...run.threadAccess?.metadata, ...ofThread(run) }],
+    `INSERT INTO agents.threads (organization_id, thread_id, hidden, metadata, ttl_minutes, ttl_strategy, expires_at)
+     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + $5 * interval '1 minute') ON CONFLICT DO NOTHING`,
+    [
+      organizationId,
+      threadId,
+      hidden,
+      { ...run.threadAccess?.metadata, ...ofThread(run) },
+      ttl?.minutes ?? null,
+      ttl?.strategy ?? null,
+    ],
     { name: 'agents_make_thread' },
   );
   return made === 1;

@@ -3,6 +3,7 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
+import type { ThreadTtl } from '../threads/create-thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { HeaderRule } from './copied-headers.ts';
 import { createRun, type ThreadAccess } from './create-run.ts';
@@ -20,6 +21,8 @@ export interface RequestPorts {
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
   readonly takesFeedback?: boolean;
+  /** Of threads that are made and say nothing of it. */
+  readonly threadTtl?: ThreadTtl | undefined;
 }
 
 export interface RequestedRun {
@@ -65,7 +68,7 @@ async function make(
   { request, threadId, sender, headers, user, threadAccess }: RequestedRun,
   ids: { readonly runId: string; readonly threadId: string },
 ): Promise<MadeRun> {
-  const { database, organizationId, wake, webhooks, copiesHeader, takesFeedback } = ports;
+  const { database, organizationId, wake, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
   const assistant = await resolveAssistant(database, organizationId, request.assistant_id);
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
@@ -75,7 +78,7 @@ async function make(
   if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
   const run = await createRun(database, organizationId, {
-    ...{ assistant, ...wanted, ...ids, stateless, threadAccess },
+    ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
     ...(workspaceId !== undefined && { sender: { ...sender, workspaceId } }),
   });
   wake();

@@ -13,10 +13,11 @@ import { type StateUpdate, updateThreadState } from './update-thread-state.ts';
  */
 export async function createThreadWithState(
   ports: ThreadPorts,
-  thread: NewThread,
+  wanted: NewThread,
   supersteps: readonly (readonly StateUpdate[])[],
 ): Promise<Thread> {
-  const { database, organizationId } = ports;
+  const { database, organizationId, threadTtl: usualTtl } = ports;
+  const thread = usualTtl === undefined ? wanted : { ttl: usualTtl, ...wanted };
   if (supersteps.length === 0) return createThread(database, organizationId, thread);
   let made: Thread;
   try {

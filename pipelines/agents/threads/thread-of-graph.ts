@@ -2,6 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { ThreadOfGraph, WorkerPool } from '../workers/worker-pool.ts';
+import type { ThreadTtl } from './create-thread.ts';
 import type { Thread } from './thread.ts';
 
 /** What questions about a thread need. */
@@ -9,6 +10,8 @@ export interface ThreadPorts {
   readonly database: Database;
   readonly organizationId: string;
   readonly pool: Pick<WorkerPool, 'ask'>;
+  /** Of threads that are made and say nothing of it. Default: they stay for good. */
+  readonly threadTtl?: ThreadTtl | undefined;
 }
 
 /**

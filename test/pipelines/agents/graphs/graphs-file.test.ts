@@ -71,6 +71,12 @@ describe('a file that cannot be used says where and why', () => {
     ],
     ['an unknown strategy', { graphs, checkpointer: { ttl: { strategy: 'x' } } }, 'checkpointer.ttl.strategy', ''],
     [
+      'sweeps without a pause',
+      { graphs, store: { ttl: { sweep_interval_minutes: 0 } } },
+      'store.ttl.sweep_interval_minutes',
+      '',
+    ],
+    [
       'origins that are no list',
       { graphs, http: { cors: { allow_origins: '*' } } },
       'http.cors.allow_origins',

@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
+import { readCron } from '../../../pipelines/agents/crons/read-cron.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Threads and items of the store under the times that a langgraph.json gives them. */
+
+let agents: AgentServerUnderTest;
+beforeAll(async () => {
+  agents = await startAgentServer({ project: 'store' });
+});
+afterAll(() => agents?.close());
+
+const ttlOf = async (threadId: string) => {
+  const answer = await agents.ask('GET', `/threads/${threadId}?include=ttl`);
+  const { ttl } = (await answer.json()) as { ttl?: { strategy: string; ttl_minutes: number } };
+  return ttl && { strategy: ttl.strategy, minutes: ttl.ttl_minutes };
+};
+const usual = { strategy: 'keep_latest', minutes: 90 };
+
+it('threads have the time of the langgraph.json, however they are made, unless they are given another', async () => {
+  const { threads, runs } = agents.client;
+  const { thread_id: plain } = await threads.create();
+  expect(await ttlOf(plain)).toEqual(usual);
+  const { thread_id: other } = await threads.create({ ttl: 30 });
+  expect(await ttlOf(other)).toEqual({ strategy: 'delete', minutes: 30 });
+  expect(await ttlOf((await threads.copy(plain)).thread_id)).toEqual(usual);
+  const made = randomUUID();
+  await runs.wait(made, 'notes', { input: {}, ifNotExists: 'create' });
+  expect(await ttlOf(made)).toEqual(usual);
+  const kept = await runs.create(null, 'notes', { input: {}, onCompletion: 'keep' as never });
+  expect(await ttlOf(kept.thread_id)).toEqual(usual);
+});
+
+it('so have threads of crons', async () => {
+  const { crons } = agents.client;
+  const body = { schedule: '0 0 1 1 *', input: {}, onRunCompleted: 'keep' as const };
+  const { cron_id: cronId } = (await crons.create('notes', body)) as unknown as { cron_id: string };
+  const { database, owner, services } = agents;
+  const { threadTtl } = services.agents;
+  const cron = await readCron(database, owner.id, cronId);
+  const runId = await database.transaction((tx) => makeCronRun(tx, owner.id, cron, { threadTtl }));
+  const [row] = await database.query<{ thread_id: string }>('SELECT thread_id FROM agents.runs WHERE run_id = $1', [
+    runId,
+  ]);
+  expect(await ttlOf(row!.thread_id)).toEqual(usual);
+});
+
+it('what has run out is taken away as often as is asked for', async () => {
+  const { threads, runs, store } = agents.client;
+  const { thread_id: gone } = await threads.create({ ttl: 30 });
+  const { thread_id: pruned } = await threads.create();
+  await runs.wait(pruned, 'notes', { input: {} });
+  await store.putItem(['notes'], 'gone', { text: 'x' });
+  await agents.database.execute('UPDATE agents.threads SET expires_at = now() WHERE thread_id = ANY ($1::uuid[])', [
+    [gone, pruned],
+  ]);
+  await agents.database.execute("UPDATE agents.store_items SET expires_at = now() WHERE key = 'gone'", []);
+  const left = (table: string) => agents.database.query(`SELECT FROM agents.${table} WHERE expires_at <= now()`);
+  await expect
+    .poll(async () => (await left('threads')).length + (await left('store_items')).length, { timeout: 20_000 })
+    .toBe(0);
+  await expect(threads.get(gone)).rejects.toThrow('404');
+  expect(await threads.getHistory(pruned)).toHaveLength(1);
+});
