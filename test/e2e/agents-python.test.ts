@@ -23,6 +23,7 @@ beforeAll(async () => {
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
       RUNLAKE_AGENTS_PORT: String(port),
       RUNLAKE_AGENTS_WORKERS: '1',
+      RUNLAKE_AGENTS_TYPES_SECONDS: '60',
     },
   });
   const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok === true;
@@ -32,25 +33,61 @@ afterAll(async () => {
   await runlake?.remove();
 });
 
-test.skipIf('missing' in environment)('the stock Python SDK runs graphs, unmodified', async () => {
-  if ('missing' in environment) return;
-  const { stdout } = await promisify(execFile)(environment.python, [script], {
-    env: { PATH: process.env.PATH, LANGGRAPH_URL: url, LANGGRAPH_API_KEY: runlake.apiKey },
-    timeout: 60_000,
-  });
-  expect(JSON.parse(stdout)).toMatchObject({
-    events: expect.arrayContaining(['metadata', 'values', 'updates']),
-    asked: expect.arrayContaining([{ question: 'Go?' }]),
-    next: ['ask'],
-    thread: 'interrupted',
-    answered: 'answered: yes',
-    history: [null, 'finish', 'ask', 'prepare', '__start__'],
-    changed: 'changed',
-    threads: 1,
-    assistants: ['ask'],
-    stateless: 'echo: hi',
-    failed: expect.stringContaining('the node failed on purpose'),
-    seen: Array.from({ length: 20 }, (_, i) => i),
-    cancelled: 'interrupted',
-  });
-});
+test.skipIf('missing' in environment)(
+  'the stock Python SDK runs graphs, unmodified',
+  { timeout: 180_000 },
+  async () => {
+    if ('missing' in environment) return;
+    const { stdout } = await promisify(execFile)(environment.python, [script], {
+      env: { PATH: process.env.PATH, LANGGRAPH_URL: url, LANGGRAPH_API_KEY: runlake.apiKey },
+      timeout: 120_000,
+    });
+    expect(JSON.parse(stdout)).toEqual({
+      threads: {
+        same: true,
+        twice: expect.stringMatching(/^ConflictError/),
+        counted: 2,
+        found: 2,
+        pruned: 1,
+        gone: expect.stringMatching(/^NotFoundError/),
+      },
+      events: ['metadata', 'values', 'updates', 'values', 'updates', 'values'],
+      asked: expect.arrayContaining([{ question: 'Go?' }]),
+      next: ['ask'],
+      thread: 'interrupted',
+      answered: 'answered: yes',
+      history: [null, 'finish', 'ask', 'prepare', '__start__'],
+      older: 3,
+      changed: 'changed',
+      forked: ['ask'],
+      modes: {
+        subgraphs: ['custom|child', 'metadata', 'updates', 'updates|child'],
+        messages: ['messages', 'metadata'],
+        debug: ['checkpoints', 'debug', 'metadata', 'tasks'],
+        events: ['events', 'metadata'],
+      },
+      stateless: 'echo: hi',
+      batch: 2,
+      failed: expect.stringContaining('the node failed on purpose'),
+      unknown: expect.stringContaining('404'),
+      assistants: {
+        versions: [2, 1],
+        found: ['renamed'],
+        counted: 1,
+        joke: 'a dry joke about rain',
+        schema: ['topic'],
+        typed: ['answer', 'question', 'result'],
+        drawn: ['__end__', '__start__', 'write'],
+        subgraphs: ['child'],
+        gone: expect.stringMatching(/^NotFoundError/),
+      },
+      crons: [1, '0 0 2 1 *', false, []],
+      items: [{ food: 'soup' }, 1, [['python', 'ann']], null],
+      protocol: [true, [{ question: 'Go?' }], 'answered: yes'],
+      seen: Array.from({ length: 20 }, (_, i) => i),
+      joined: 20,
+      cancelled: ['interrupted', 'interrupted'],
+      listed: 2,
+    });
+  },
+);

@@ -87,6 +87,7 @@ function* questionsOf(mode: string, payload: unknown, asked: Set<string>) {
   for (const { id, value } of interruptions as readonly Interruption[]) {
     if (id === undefined || asked.has(id)) continue;
     asked.add(id);
-    yield { interrupt_id: id, payload: value };
+    // `payload` by the protocol; the Python client reads `value`.
+    yield { interrupt_id: id, payload: value, value };
   }
 }
