@@ -59,6 +59,11 @@ export const agentErrors = {
     "This path answers with text/event-stream, which the header Accept '{accept}' leaves out.",
     'Leave the header out or add text/event-stream; for one answer in JSON ask the paths that end in /wait or /join.',
   ),
+  GRAPH_TYPES_UNREADABLE: terminal(
+    500,
+    '{reason}',
+    'Install typescript and the types of @langchain/langgraph in the project of the graph, or describe its state with zod.',
+  ),
   ASSISTANT_NOT_FOUND: caller(
     404,
     "There is no assistant or graph '{assistant}'.",

@@ -1,5 +1,6 @@
 import { dirname } from 'node:path';
 import type * as ts from 'typescript';
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
 import { type JsonSchema, jsonSchemaOfType, type TypeReading } from './json-schema-of-type.ts';
@@ -16,7 +17,7 @@ export interface TypedGraph {
  * Reads the schemas of a graph from the types of its module, with the compiler of the graph's project and under its tsconfig.json.
  *
  * @returns them, and the files that they came from.
- * @throws Error that says why the types tell nothing.
+ * @throws GRAPH_TYPES_UNREADABLE with the reason why the types tell nothing, and what the compiler throws.
  */
 export function readGraphTypes(compiler: typeof ts, { path, name }: ExportReference): TypedGraph & { files: string[] } {
   const { options, configFile } = compilerOptions(compiler, path);
@@ -24,13 +25,13 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   const checker = program.getTypeChecker();
   const source = program.getSourceFile(path);
   const module = source && checker.getSymbolAtLocation(source);
-  if (source === undefined || module === undefined) throw new Error(`${path} is not a module`);
+  if (source === undefined || module === undefined) throw unreadable(`${path} is not a module`);
   const exported = checker.getExportsOfModule(module).find((each) => each.name === name);
-  if (exported === undefined) throw new Error(`${path} exports no '${name}'`);
+  if (exported === undefined) throw unreadable(`${path} exports no '${name}'`);
   const reading = { ts: compiler, checker, place: source };
   const schemas = schemasOfGraph(checker.getTypeOfSymbolAtLocation(exported, source), reading);
   if (schemas === undefined) {
-    throw new Error(
+    throw unreadable(
       `the type of '${name}' in ${path} is not that of a graph: are the types of @langchain/langgraph installed in its project?`,
     );
   }
@@ -41,6 +42,10 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   }
   const files = program.getSourceFiles().map(({ fileName }) => fileName);
   return { schemas, subgraphs, files: configFile === undefined ? files : [...files, configFile] };
+}
+
+export function unreadable(reason: string): Error {
+  return fault('GRAPH_TYPES_UNREADABLE', { reason });
 }
 
 /** Of a compiled graph, a builder, or a function or promise of either; undefined for other types. */

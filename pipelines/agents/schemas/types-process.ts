@@ -11,7 +11,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import { watchParent } from '../workers/parent-watch.ts';
 import { keepTypes, keptTypes } from './kept-types.ts';
-import { readGraphTypes, type TypedGraph } from './read-graph-types.ts';
+import { readGraphTypes, type TypedGraph, unreadable } from './read-graph-types.ts';
 
 export interface TypesTask {
   readonly graphs: readonly GraphSource[];
@@ -55,17 +55,17 @@ async function typesOf(source: GraphSource, keptIn: string): Promise<TypedGraph>
   return typed;
 }
 
-/** The compiler that the project of a module has. @throws Error where it has none that can be asked. */
+/** The compiler that the project of a module has. @throws GRAPH_TYPES_UNREADABLE where it has none that can be asked. */
 async function compilerFor(path: string): Promise<typeof ts> {
   const { resolve } = createRequire(path);
   let place: string;
   try {
     place = resolve('typescript');
   } catch {
-    throw new Error("the package 'typescript' is not installed in its project");
+    throw unreadable("the package 'typescript' is not installed in its project");
   }
   const compiler = ((await import(pathToFileURL(place).href)) as { default?: typeof ts }).default;
   if (typeof compiler?.createProgram === 'function') return compiler;
   const { version } = JSON.parse(await readFile(resolve('typescript/package.json'), 'utf8')) as { version: string };
-  throw new Error(`version ${version} of the package 'typescript' in its project cannot be asked for types`);
+  throw unreadable(`version ${version} of the package 'typescript' in its project cannot be asked for types`);
 }
