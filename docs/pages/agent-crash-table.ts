@@ -59,4 +59,32 @@ export const agentRows: readonly CrashRow[] = [
       'What runs stream waits for it in bounded memory, and runs with it. Nothing that was streamed is missing or doubled.',
     proofs: servers('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing'),
   },
+  {
+    where: 'api',
+    what: 'Dies in the middle of runs',
+    happens: 'Runs and their readers notice nothing. Their traces are there once when it is back.',
+    proofs: servers(
+      'kill -9 of the main API in the middle of runs: they go on, and their traces are there once when it is back',
+    ),
+  },
+  {
+    where: 'Postgres',
+    what: 'Dies in the middle of runs, and is started again',
+    happens:
+      'Runs end as they would have, in the same attempt or in another one; readers get each event of an attempt once, no thread ' +
+      'stays busy, each run counts once.',
+    proofs: servers(
+      'kill -9 of Postgres in the middle of runs, roles apart: they end as they would have, in this attempt or another',
+    ),
+  },
+  {
+    where: 'agents',
+    what: 'All die while a cron fires, while a webhook is sent, while runs wait for their `after_seconds`',
+    happens:
+      'The cron fires that time, once. The webhook is sent again, with the same body and a signature of its own. Runs start when ' +
+      'their time has come, not before.',
+    proofs: servers(
+      'all are killed while a cron fires, a webhook is on its way and runs wait for their time: each happens once they are back, and once',
+    ),
+  },
 ];

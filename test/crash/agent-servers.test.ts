@@ -1,120 +1,120 @@
-/** Two agent roles on Kafka and a sink beside them: what dies in the middle of a run, the others go on without. */
-import { fileURLToPath } from 'node:url';
-import { Client } from '@langchain/langgraph-sdk';
+/** Roles of the agent server apart, on Kafka: what dies in the middle of a run, the others go on without. */
+import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
-import { type FreshStores, freshStores } from '../engines/stores.ts';
+import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
-import { type RoleProcess, startRole } from '../role-process.ts';
-import { attemptsOf, type RunOnThread, readToEnd, written } from './agent-reader.ts';
-import { startOwn } from './own-servers.ts';
+import { type AgentReader, readToEnd } from './agent-reader.ts';
+import { AgentRoles, type AgentServer } from './agent-roles.ts';
+import { HeldRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
+import { WebhookReceiver } from './webhook-receiver.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-const apiKey = 'test-key-of-the-agents-under-test';
-const upTo = (n: number) => Array.from({ length: n }, (_, place) => place);
+const n = 150;
+const burst = { n, pauseMs: 20 };
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', () => {
-  let own: Awaited<ReturnType<typeof startOwn<'kafka' | 'registry'>>>;
-  let stores: FreshStores;
-  let sink: RoleProcess;
-  let agents: { readonly role: RoleProcess; readonly client: Client }[];
-
-  const environment = () => ({
-    RUNLAKE_KAFKA_BROKERS: own.kafka.values.brokers ?? '',
-    RUNLAKE_SCHEMA_REGISTRY_URL: own.registry.values.url ?? '',
-    RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
-    RUNLAKE_DATABASE_URL: stores.databaseUrl,
-    RUNLAKE_KAFKA_PARTITIONS: '2',
-    RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
-    RUNLAKE_SECRET_KEY: 'a secret key of the tests',
-    RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
-    RUNLAKE_DATA_DIR: '/dev/null/none',
-    RUNLAKE_CUT_MS: '100',
-    RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
-    RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
-    RUNLAKE_AGENTS_PORT: '0',
-    RUNLAKE_AGENTS_TYPES_SECONDS: '0',
-    RUNLAKE_AGENTS_LEASE_MS: '3000',
-    RUNLAKE_AGENTS_WORKERS: '1',
-    // Of four runs each of the two has half, whoever hears of them first.
-    RUNLAKE_AGENTS_RUNS_PER_WORKER: '2',
-  });
-  async function startAgents() {
-    const role = await startRole('agents', environment());
-    const address = () => /Runlake runs agents at (\S+)/.exec(role.output())?.[1];
-    await until('an agent server to answer', () => address() !== undefined, deadlineMs);
-    return { role, client: new Client({ apiUrl: address() as string, apiKey, callerOptions: { maxRetries: 0 } }) };
-  }
+  let roles: AgentRoles;
   beforeAll(async () => {
-    [own, stores] = await Promise.all([startOwn(['kafka', 'registry']), freshStores()]);
-    sink = await startRole('ingest', environment());
-    agents = [await startAgents(), await startAgents()];
+    roles = await AgentRoles.open();
   });
-  afterAll(async () => {
-    await Promise.all([sink, ...(agents ?? []).map(({ role }) => role)].map((role) => role?.end('SIGKILL')));
-    await stores?.close();
-    await own?.remove();
-  });
+  afterAll(() => roles?.close());
 
-  const clients = () => agents.map(({ client }) => client);
-  async function begin(count: number, input: Readonly<Record<string, number>>): Promise<RunOnThread[]> {
-    const client = clients()[0] as Client;
-    return Promise.all(
-      upTo(count).map(async () => {
-        const { thread_id: threadId } = await client.threads.create();
-        const run = { input, streamMode: 'custom' as const, streamResumable: true };
-        const { run_id: runId } = await client.runs.create(threadId, 'burst', run);
-        return { threadId, runId };
-      }),
-    );
-  }
-  const ended = async (client: Client, { threadId, runId }: RunOnThread) => ({
-    run: (await client.runs.get(threadId, runId)).status,
-    thread: (await client.threads.get(threadId)).status,
-  });
+  const underWay = (readers: readonly AgentReader[]) =>
+    until('all to be under way', () => readers.every(({ parts }) => parts.length > 20), deadlineMs);
+  const ended = (readers: readonly AgentReader[]) => Promise.all(readers.map((reader) => reader.ended));
 
   test('kill -9 of one that runs: another takes its runs up, readers there follow both attempts to the end', async () => {
-    const [first, second] = agents as [(typeof agents)[0], (typeof agents)[0]];
-    const runs = await begin(4, { n: 150, pauseMs: 20 });
+    const [first, second] = roles.agents as [AgentServer, AgentServer];
+    const runs = await roles.begin(4, burst);
     // One that stays, and one whose server dies under it.
     const stay = runs.map((run) => readToEnd([second.client], run, deadlineMs));
     const move = runs.map((run) => readToEnd([first.client, second.client], run, deadlineMs));
-    await until('all to be under way', () => [...stay, ...move].every(({ parts }) => parts.length > 20), deadlineMs);
-    await first.role.end('SIGKILL');
-    const seen = await Promise.all(stay.map((reader) => reader.ended));
-    const moved = await Promise.all(move.map((reader) => reader.ended));
-
-    const attempts = runs.map((run, place) => attemptsOf(run, seen[place] ?? []));
-    expect(Math.max(...attempts.map(({ size }) => size))).toBe(2);
-    for (const [place, run] of runs.entries()) {
-      expect(moved[place]).toEqual(seen[place]);
-      const ofRun = attempts[place];
-      expect(written(ofRun?.get(ofRun.size), 'i')).toEqual(upTo(150));
-      expect(await ended(second.client, run)).toEqual({ run: 'success', thread: 'idle' });
-    }
-    agents = [second, await startAgents()];
+    await underWay([...stay, ...move]);
+    await roles.killAgents(first);
+    const [seen, moved] = [await ended(stay), await ended(move)];
+    expect(moved).toEqual(seen);
+    expect(Math.max(...(await roles.expectEnded(runs, seen, n)))).toBe(2);
+    await roles.startAgents();
     // The new process tells what is stored of them.
-    const [run] = runs as [RunOnThread];
-    expect(await readToEnd(clients().slice(1), run, deadlineMs).ended).toEqual(seen[0]);
+    const [run] = runs as [(typeof runs)[0]];
+    expect(await readToEnd(roles.clients.slice(1), run, deadlineMs).ended).toEqual(seen[0]);
+  });
+
+  test('kill -9 of the main API in the middle of runs: they go on, and their traces are there once when it is back', async () => {
+    const runs = await roles.begin(4, burst);
+    const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
+    await underWay(readers);
+    await roles.api.end('SIGKILL');
+    const seen = await ended(readers);
+    await roles.startApi();
+    expect(await roles.expectEnded(runs, seen, n)).toEqual([1, 1, 1, 1]);
+  });
+
+  test('kill -9 of Postgres in the middle of runs, roles apart: they end as they would have, in this attempt or another', async () => {
+    const runs = await roles.begin(4, burst);
+    const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
+    await underWay(readers);
+    await roles.own.postgres.kill();
+    await roles.own.postgres.start();
+    await roles.expectEnded(runs, await ended(readers), n);
   });
 
   test('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing', async () => {
-    const runs = await begin(4, { n: 150, pauseMs: 20 });
-    const readers = runs.map((run, place) => readToEnd([clients()[place % 2] as Client], run, deadlineMs));
-    await until('all to be under way', () => readers.every(({ parts }) => parts.length > 20), deadlineMs);
-    await own.kafka.kill();
-    await own.kafka.start();
-    const seen = await Promise.all(readers.map((reader) => reader.ended));
-    for (const [place, run] of runs.entries()) {
-      const attempts = attemptsOf(run, seen[place] ?? []);
-      expect(written(attempts.get(attempts.size), 'i')).toEqual(upTo(150));
-      const client = clients()[0] as Client;
-      expect(await ended(client, run)).toEqual({ run: 'success', thread: 'idle' });
+    const runs = await roles.begin(4, burst);
+    const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
+    await underWay(readers);
+    await roles.own.kafka.kill();
+    await roles.own.kafka.start();
+    await roles.expectEnded(runs, await ended(readers), n);
+  });
+
+  test('all are killed while a cron fires, a webhook is on its way and runs wait for their time: each happens once they are back, and once', async () => {
+    const receiver = await WebhookReceiver.open();
+    const [client] = roles.clients as [Client];
+    const thread = async () => (await client.threads.create()).thread_id;
+    const once = { input: { n: 1, pauseMs: 0 } };
+
+    const told = await client.runs.create(await thread(), 'burst', { ...once, webhook: receiver.url });
+    await until('the webhook to be on its way', () => receiver.received.length === 1, deadlineMs);
+    const [soonOn, laterOn, firesOn] = [await thread(), await thread(), await thread()];
+    const later = await client.runs.create(laterOn, 'burst', { ...once, afterSeconds: 3_600 });
+    const cron = await client.crons.createForThread(firesOn, 'burst', { ...once, schedule: '0 0 1 1 *' });
+    const row = await HeldRow.of(roles.databaseUrl, firesOn);
+    const due = new Date(Date.UTC(new Date().getUTCFullYear(), 0, 1)).toISOString();
+    await askPostgres(roles.databaseUrl, `UPDATE agents.crons SET next_run_date = '${due}'`);
+    await askPostgres(roles.databaseUrl, `NOTIFY agent_crons`);
+    await row.untilWantedBy('crons');
+    const soon = await client.runs.create(soonOn, 'burst', { ...once, afterSeconds: 2 });
+    await roles.killAgents(...roles.agents);
+    await row.release();
+    // Else it is tried again once the time that sending may take has passed.
+    await askPostgres(roles.databaseUrl, 'UPDATE agents.webhooks SET due_at = now()');
+    receiver.answers = true;
+    await Promise.all([roles.startAgents(), roles.startAgents()]);
+
+    const [back] = roles.clients as [Client];
+    const runsOf = (threadId: string) => back.runs.list(threadId);
+    await until('the webhook', () => receiver.received.length === 2, deadlineMs);
+    const [first, second] = receiver.received.map(({ body }) => ({ ...JSON.parse(body), webhook_sent_at: '' }));
+    expect(first).toMatchObject({ run_id: told.run_id, status: 'success', values: { done: 1 } });
+    expect(second).toEqual(first);
+    const statuses = async (threadId: string) => (await runsOf(threadId)).map(({ status }) => status);
+    for (const threadId of [soonOn, firesOn]) {
+      await expect.poll(() => statuses(threadId), { timeout: deadlineMs }).toEqual(['success']);
     }
-    for (const role of [sink, ...agents.map((agent) => agent.role)]) {
-      expect(role.output()).not.toMatch(/unhandled|uncaught/i);
-    }
+    expect(await runsOf(firesOn)).toMatchObject([{ metadata: { cron_id: cron.cron_id } }]);
+    expect((await runsOf(soonOn)).map(({ run_id }) => run_id)).toEqual([soon.run_id]);
+    const waits = `SELECT extract(epoch FROM started_at - created_at)::float8 AS s FROM agents.runs WHERE run_id = '${soon.run_id}'`;
+    expect((await askPostgres(roles.databaseUrl, waits))[0]).toBeGreaterThanOrEqual(2);
+    expect(await runsOf(laterOn)).toMatchObject([{ run_id: later.run_id, status: 'pending' }]);
+    await back.runs.cancel(laterOn, later.run_id);
+    const [fired] = (await runsOf(firesOn)).map(({ run_id }) => run_id);
+    roles.expectTraces(told.run_id, soon.run_id, later.run_id, fired as string);
+    await roles.expectCounted();
+    expect(receiver.received).toHaveLength(2);
+    expect(receiver.received.map(({ isSigned }) => isSigned)).toEqual([true, true]);
   });
 });

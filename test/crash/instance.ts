@@ -4,6 +4,7 @@ import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
 import { askClickhouse, askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { countedTraces } from './counted-traces.ts';
 
 /** Generous, because an engine that comes up again on a machine with much else to do takes its time. */
 export const deadlineMs = 60_000;
@@ -126,12 +127,7 @@ export class Instance {
   /** Traces as usage counts them over all time, by workspace; waits until everything is counted. */
   async countedTraces(): Promise<number> {
     await until('usage to be counted', async () => (await this.rowsOf('usage_notes')) === 0, deadlineMs);
-    const headers = { 'x-api-key': this.runlake.apiKey };
-    const workspaces = (await (await fetch(`${this.runlake.url}/workspaces`, { headers })).json()) as { id: string }[];
-    const range = 'start_time=2020-01-01&end_time=2100-01-01';
-    const url = `${this.runlake.url}/api/v1/orgs/current/billing/granular-usage?${range}&workspace_ids=${workspaces[0]?.id}`;
-    const { usage } = (await (await fetch(url, { headers })).json()) as { usage: { traces: number }[] };
-    return usage.reduce((sum, { traces }) => sum + traces, 0);
+    return countedTraces(this.runlake);
   }
 }
 

@@ -1,0 +1,153 @@
+import { fileURLToPath } from 'node:url';
+import { Client } from '@langchain/langgraph-sdk';
+import { expect } from 'vitest';
+import { type FreshStores, freshStores } from '../engines/stores.ts';
+import { until } from '../infra/until.ts';
+import { type RoleProcess, startRole } from '../role-process.ts';
+import { attemptsOf, type Part, type RunOnThread, written } from './agent-reader.ts';
+import { countedTraces } from './counted-traces.ts';
+import { startOwn } from './own-servers.ts';
+import { deadlineMs } from './pipeline.ts';
+
+const apiKey = 'test-key-of-the-agents-under-test';
+export const webhookSecret = 'what the tests sign webhooks with';
+
+const upTo = (n: number) => Array.from({ length: n }, (_, place) => place);
+
+export interface AgentServer {
+  readonly role: RoleProcess;
+  readonly client: Client;
+}
+
+/** The main API, a sink and two agent servers as processes apart, on a Kafka, a registry and a Postgres for a test file alone. */
+export class AgentRoles {
+  readonly own: Awaited<ReturnType<typeof startOwn<'kafka' | 'registry' | 'postgres'>>>;
+  readonly #stores: FreshStores;
+  readonly #traces = new Set<string>();
+  sink!: RoleProcess;
+  api!: RoleProcess;
+  agents: AgentServer[] = [];
+
+  private constructor(own: AgentRoles['own'], stores: FreshStores) {
+    this.own = own;
+    this.#stores = stores;
+  }
+
+  static async open(): Promise<AgentRoles> {
+    const roles = new AgentRoles(...(await Promise.all([startOwn(['kafka', 'registry', 'postgres']), freshStores()])));
+    try {
+      roles.sink = await startRole('ingest', roles.#environment());
+      await Promise.all([roles.startApi(), roles.startAgents(), roles.startAgents()]);
+      return roles;
+    } catch (error) {
+      await roles.close();
+      throw error;
+    }
+  }
+
+  get databaseUrl(): string {
+    return this.own.postgres.values.url ?? '';
+  }
+
+  get processes(): readonly RoleProcess[] {
+    return [this.sink, this.api, ...this.agents.map(({ role }) => role)].filter((role) => role !== undefined);
+  }
+
+  get clients(): readonly Client[] {
+    return this.agents.map(({ client }) => client);
+  }
+
+  async startApi(): Promise<void> {
+    this.api = await startRole('api', this.#environment());
+  }
+
+  async startAgents(): Promise<void> {
+    const role = await startRole('agents', this.#environment());
+    const address = () => /Runlake runs agents at (\S+)/.exec(role.output())?.[1];
+    await until('an agent server to answer', () => address() !== undefined, deadlineMs);
+    const client = new Client({ apiUrl: address() as string, apiKey, callerOptions: { maxRetries: 0 } });
+    this.agents.push({ role, client });
+  }
+
+  /** SIGKILL. */
+  async killAgents(...killed: readonly AgentServer[]): Promise<void> {
+    this.agents = this.agents.filter((server) => !killed.includes(server));
+    await Promise.all(killed.map(({ role }) => role.end('SIGKILL')));
+  }
+
+  async begin(count: number, input: Readonly<Record<string, number>>): Promise<RunOnThread[]> {
+    const [client] = this.clients as [Client];
+    return Promise.all(
+      Array.from({ length: count }, async () => {
+        const { thread_id: threadId } = await client.threads.create();
+        const run = { input, streamMode: 'custom' as const, streamResumable: true };
+        const { run_id: runId } = await client.runs.create(threadId, 'burst', run);
+        this.expectTraces(runId);
+        return { threadId, runId };
+      }),
+    );
+  }
+
+  expectTraces(...runIds: readonly string[]): void {
+    for (const runId of runIds) this.#traces.add(runId);
+  }
+
+  /**
+   * Checks that runs of `n` events succeeded, that their readers saw each event of each attempt once, that no thread is busy, and that
+   * usage counts every run so far once. @returns how many attempts each run had.
+   */
+  async expectEnded(runs: readonly RunOnThread[], seen: readonly (readonly Part[])[], n: number): Promise<number[]> {
+    const [client] = this.clients as [Client];
+    const attempts = runs.map((run, place) => attemptsOf(run, seen[place] ?? []));
+    for (const [place, { threadId, runId }] of runs.entries()) {
+      const { status: run } = await client.runs.get(threadId, runId);
+      const { status: thread, values } = await client.threads.get(threadId);
+      expect({ run, thread, values }).toMatchObject({ run: 'success', thread: 'idle', values: { done: n } });
+      // An attempt that begins behind the stored state of an earlier one writes nothing.
+      const wrote = [...(attempts[place]?.values() ?? [])].map((parts) => written(parts, 'i'));
+      for (const numbers of wrote) expect(numbers).toEqual(upTo(numbers.length));
+      expect(Math.max(...wrote.map(({ length }) => length))).toBe(n);
+    }
+    await this.expectCounted();
+    for (const role of this.processes) expect(role.output()).not.toMatch(/unhandled|uncaught/i);
+    return attempts.map(({ size }) => size);
+  }
+
+  /** Usage counts each trace once that was expected so far. */
+  async expectCounted(): Promise<void> {
+    const counted = () => countedTraces({ url: this.api.url, apiKey }).catch(() => 'away');
+    await expect.poll(counted, { timeout: deadlineMs, interval: 100 }).toBe(this.#traces.size);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.processes.map((role) => role.end('SIGKILL')));
+    await this.#stores.close();
+    await this.own.remove();
+  }
+
+  #environment(): Record<string, string> {
+    return {
+      RUNLAKE_KAFKA_BROKERS: this.own.kafka.values.brokers ?? '',
+      RUNLAKE_SCHEMA_REGISTRY_URL: this.own.registry.values.url ?? '',
+      RUNLAKE_CLICKHOUSE_URL: this.#stores.clickhouseUrl,
+      RUNLAKE_DATABASE_URL: this.databaseUrl,
+      RUNLAKE_KAFKA_PARTITIONS: '2',
+      RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
+      RUNLAKE_SECRET_KEY: 'a secret key of the tests',
+      RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
+      RUNLAKE_DATA_DIR: '/dev/null/none',
+      RUNLAKE_CUT_MS: '100',
+      RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
+      // Webhooks go to a server of the test.
+      RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',
+      RUNLAKE_AGENTS_WEBHOOK_SECRET: webhookSecret,
+      RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
+      RUNLAKE_AGENTS_PORT: '0',
+      RUNLAKE_AGENTS_TYPES_SECONDS: '0',
+      RUNLAKE_AGENTS_LEASE_MS: '3000',
+      RUNLAKE_AGENTS_WORKERS: '1',
+      // Of four runs each of the two has half, whoever hears of them first.
+      RUNLAKE_AGENTS_RUNS_PER_WORKER: '2',
+    };
+  }
+}

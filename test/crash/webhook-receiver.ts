@@ -1,0 +1,34 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { onTestFinished } from 'vitest';
+import { signWebhook } from '../../pipelines/agents/webhooks/sign-webhook.ts';
+import { webhookSecret } from './agent-roles.ts';
+
+/** Takes webhooks, and lets their senders wait for an answer until it is told to answer. Closed with the test. */
+export class WebhookReceiver {
+  readonly received: { readonly body: string; readonly isSigned: boolean }[] = [];
+  answers = false;
+  url = '';
+
+  static async open(): Promise<WebhookReceiver> {
+    const receiver = new WebhookReceiver();
+    const server = createServer(async (request, response) => {
+      const body = await text(request);
+      const signature = String(request.headers['x-runlake-signature']);
+      const seconds = Number(/^t=(\d+),/.exec(signature)?.[1]);
+      const isSigned = signature === signWebhook(webhookSecret, body, seconds * 1_000);
+      receiver.received.push({ body, isSigned });
+      if (receiver.answers) response.end();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    onTestFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ended`;
+    return receiver;
+  }
+}
