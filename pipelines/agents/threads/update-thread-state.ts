@@ -10,8 +10,8 @@
  *   4. Readers of the thread are told.
  *   5. The hold is released. Where this process dies before, it runs out by itself.
  *
- * A crash between 3 and 4 leaves readers untold. A crash between 2 and 3 leaves the state written and the row as it was: `/state` tells the new one, `/threads/search` the
- * old one until the next run.
+ * A crash between 3 and 4 leaves readers untold. A crash between 2 and 3, or a hold that runs out there, leaves the state written and
+ * the row as it was: `/state` tells the new one, `/threads/search` the old one until the next run.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
