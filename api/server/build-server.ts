@@ -17,7 +17,7 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import { type ApiForm, mainApi, type OwnRoutes } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
-import { shareAcrossOrigins } from './cross-origin.ts';
+import { everyOrigin, shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { errorAnswer, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
 import { acceptTimesOfClients } from './formats.ts';
@@ -25,7 +25,7 @@ import { parseJsonBody } from './json-body.ts';
 import { answerMalformedRequest } from './malformed-request.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
-import { pathOf, refuseOtherMethods, registerOperation } from './register-operation.ts';
+import { pathOf, refuseOtherMethods, registerOperation, routedPath, shapeOf } from './register-operation.ts';
 import { noteError, noteRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
 import { compileWriter } from './schema-writer.ts';
@@ -85,6 +85,9 @@ export async function buildServer({
   const limits = { maxHeaderBytes: config.maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
+  const openPaths = new Set(
+    operations.flatMap((operation) => (operation.openToPages ? [shapeOf(routedPath(operation, operation.path))] : [])),
+  );
   const drain = new Drain();
 
   const server = Fastify({
@@ -156,7 +159,8 @@ export async function buildServer({
     const { operation } = request.routeOptions.config;
     const counted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
-    const preflight = form.crossOrigin !== undefined && shareAcrossOrigins(request, reply, form.crossOrigin);
+    const shared = openPaths.has(shapeOf(request.routeOptions.url ?? '')) ? everyOrigin : form.crossOrigin;
+    const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
     if (counted) drain.enter();
     if (operation && counted && !operation.untraced) request.span = spanOf(request, operation);
     finished(reply.raw, (error) => {

@@ -13,6 +13,16 @@ export interface SharedOrigins {
   readonly maxAgeSeconds: number;
 }
 
+/** For what anybody may call. */
+export const everyOrigin: SharedOrigins = {
+  origins: '*',
+  methods: ['GET', 'POST'],
+  headers: '*',
+  exposedHeaders: ['x-request-id'],
+  credentials: false,
+  maxAgeSeconds: 600,
+};
+
 const headerList = /^[\w-]+(?: *, *[\w-]+)*$/;
 
 /**

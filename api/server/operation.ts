@@ -50,6 +50,8 @@ export interface Operation {
   readonly untraced?: true;
   /** Answers also while the server drains, and does not hold the drain up. */
   readonly whileDraining?: true;
+  /** Pages of every origin may call it. For what needs no key. */
+  readonly openToPages?: true;
   /**
    * Serves those who ask for a WebSocket on the path, which is that of a GET; params and access are checked before. Where an API has
    * access of its own, what comes on the socket is the operation's to ask about.

@@ -71,8 +71,7 @@ export function refuseOtherMethods(server: FastifyInstance, operations: readonly
   for (const operation of operations) {
     for (const path of [operation.path, ...(operation.aliases ?? [])]) {
       const routed = routedPath(operation, path);
-      // Routes that differ only in the names of their parameters are one route.
-      const shape = routed.replace(/:[^/]+/g, ':id');
+      const shape = shapeOf(routed);
       const methods = methodsByPath.get(shape) ?? new Set();
       methods.add(operation.method);
       if (operation.method === 'GET') methods.add('HEAD');
@@ -101,7 +100,12 @@ export function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? url;
 }
 
-function routedPath(operation: Operation, path: string): string {
+/** Routes that differ only in the names of their parameters are one route. */
+export function shapeOf(routed: string): string {
+  return routed.replace(/:[^/]+/g, ':id');
+}
+
+export function routedPath(operation: Operation, path: string): string {
   return operation.mount === 'root' ? path : canonicalPath(path);
 }
 

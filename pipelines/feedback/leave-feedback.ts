@@ -16,7 +16,7 @@ export interface LeftFeedback {
 /**
  * Takes the feedback that a token is for, without a key of the API, once it is durable. Sent again, it replaces what was there.
  *
- * @throws NOT_FOUND where nobody here made the token, LINK_EXPIRED; what {@link createFeedback} throws.
+ * @throws NOT_FOUND where nobody here made the token, LINK_EXPIRED, INVALID_FEEDBACK where nothing is said; what {@link createFeedback} throws.
  */
 export async function leaveFeedback(
   ports: FeedbackPorts & { readonly signer: TokenSigner },
@@ -26,6 +26,10 @@ export async function leaveFeedback(
   const opened = openFeedbackToken(ports.signer, token);
   if (opened.kind === 'expired') throw fault('LINK_EXPIRED');
   if (opened.kind === 'invalid') throw fault('NOT_FOUND', { what: 'Link' });
+  // Links are opened by more than people, such as for previews.
+  if ([score, value, comment, correction].every((said) => said === undefined || said === null)) {
+    throw fault('INVALID_FEEDBACK', { feedback: 'the link', reason: 'needs score, value, comment or correction' });
+  }
   const { grant } = opened;
   const { workspaceId, userId, runId, key } = grant;
   const feedback = {

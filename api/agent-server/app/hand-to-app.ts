@@ -15,10 +15,10 @@ export interface HandPorts {
   readonly identify: ((request: FastifyRequest) => Promise<AgentUser>) | undefined;
 }
 
-/** Of one connection alone. Source: RFC 9110, 7.6.1. `expect` was answered here. */
+/** Of one connection alone (RFC 9110, 7.6.1), answered here already, or said by this server itself. */
 const ofConnection = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization', 'te', 'trailer'],
-  ...['transfer-encoding', 'upgrade', 'expect', userHeader],
+  ...['transfer-encoding', 'upgrade', 'expect', userHeader, 'x-forwarded-for'],
 ]);
 
 /**
@@ -76,7 +76,9 @@ function headersFor(request: FastifyRequest, user: AgentUser | undefined): strin
   const add = (name: string, value: string | undefined) => {
     if (value !== undefined && request.headers[name] === undefined) headers.push(name, value);
   };
-  add('x-forwarded-for', request.socket.remoteAddress);
+  // Each server on the way adds whom it heard: only what comes last is certain.
+  const way = [request.headers['x-forwarded-for'], request.socket.remoteAddress].filter(Boolean);
+  headers.push('x-forwarded-for', way.join(', '));
   add('x-forwarded-proto', request.protocol);
   add('x-forwarded-host', request.headers.host);
   add('x-request-id', request.id);

@@ -14,6 +14,7 @@ const shared = {
     'Needs no key: the token is in the links that runs of the agent server with `feedback_keys` end with. It is for that run and key ' +
     'alone, until it expires. Sent again, it replaces what was there.',
   access: { public: true, tenantScope: 'none' },
+  openToPages: true,
   errors: [...feedbackBodyErrors, 'NOT_FOUND', 'LINK_EXPIRED'],
 } as const;
 

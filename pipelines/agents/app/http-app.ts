@@ -77,6 +77,7 @@ export async function openHttpApp(options: {
   const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: 'http.app', reason });
   let names: HttpApp['names'] = () => false;
   let underWay = 0;
+  let closing = false;
   let opened!: () => void;
   let failed!: (error: unknown) => void;
   const open = new Promise<void>((resolve, reject) => {
@@ -109,6 +110,7 @@ export async function openHttpApp(options: {
       },
       onMessage: () => undefined,
       onGone: ({ reason }) => {
+        if (closing) return;
         logger.warn({ reason }, 'the process of the custom app has gone');
         failed(unusable(`its process ended: ${reason}`));
       },
@@ -116,6 +118,7 @@ export async function openHttpApp(options: {
   );
 
   async function close(): Promise<void> {
+    closing = true;
     await worker.stop('the agent server stops');
     await pool.destroy();
     await rm(folder, { recursive: true, force: true });

@@ -147,6 +147,21 @@ describe('a link', () => {
     await stored(runId, { key: 'status', score: 3, run_id: runId });
   });
 
+  it('works from pages of any origin; nothing else of the main API does', async () => {
+    const { pathname: url } = new URL(links.status!);
+    const origin = 'https://page.example';
+    const asked = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'content-type' };
+    const beforehand = await main.inject({ method: 'OPTIONS', url, headers: { origin, ...asked } });
+    expect([beforehand.statusCode, beforehand.headers]).toEqual([
+      204,
+      expect.objectContaining({ 'access-control-allow-origin': '*', 'access-control-allow-headers': 'content-type' }),
+    ]);
+    const left = await main.inject({ method: 'POST', url, headers: { origin }, payload: { score: 3 } });
+    expect([left.statusCode, left.headers['access-control-allow-origin']]).toEqual([200, '*']);
+    const other = await main.inject({ method: 'OPTIONS', url: '/feedback', headers: { origin, ...asked } });
+    expect([other.statusCode, other.headers['access-control-allow-origin']]).toEqual([405, undefined]);
+  });
+
   it('cannot be changed', async () => {
     const [body, signature] = new URL(links.quality!).pathname.split('/').at(-1)!.split('.') as [string, string];
     const forged = Buffer.from(Buffer.from(body, 'base64url').toString().replace('quality', 'forged!')).toString(
@@ -163,6 +178,8 @@ describe('a link', () => {
     ['POST', { comment: 7 }],
     ['POST', { value: ['a'] }],
     ['GET', '?score=much'],
+    ['GET', ''],
+    ['POST', { metadata: { only: true } }],
   ] as const)('takes no nonsense: %s %j', async (method, said) => {
     expect((await leave(links.quality!, method, said)).status).toBe(422);
   });

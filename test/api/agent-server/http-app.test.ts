@@ -47,6 +47,8 @@ describe('an app', () => {
       'x-forwarded-proto': 'http',
       'x-forwarded-for': '127.0.0.1',
     });
+    const told = await json('/headers', { headers: { 'x-forwarded-for': '1.2.3.4', 'x-forwarded-proto': 'https' } });
+    expect(told).toMatchObject({ 'x-forwarded-for': '1.2.3.4, 127.0.0.1', 'x-forwarded-proto': 'https' });
     for (const name of ['x-runlake-app-user', 'te']) expect(seen).not.toHaveProperty(name);
     expect(await json('/whoami', { headers })).toBeNull();
   });
