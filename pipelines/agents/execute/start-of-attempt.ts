@@ -11,14 +11,12 @@ import type { RunJob } from '../workers/worker-pool.ts';
  */
 export async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
-  if (run.attempt === 1) return { kind: 'input', ...(checkpoint && { checkpoint }) };
-  if (durability !== 'exit') {
+  if (run.attempt > 1 && durability !== 'exit') {
     const head = await headCheckpoint(database, threadKey(run.organizationId, run.threadId));
     if (head?.runId === run.runId) return { kind: 'continue' };
   }
   if (checkpoint !== undefined) return { kind: 'input', checkpoint };
-  return {
-    kind: 'input',
-    checkpoint: run.baseCheckpointId === undefined ? 'none' : { checkpoint_id: run.baseCheckpointId },
-  };
+  // The worker need not look for what the claim did not find.
+  if (run.baseCheckpointId === undefined) return { kind: 'input', checkpoint: 'none' };
+  return run.attempt === 1 ? { kind: 'input' } : { kind: 'input', checkpoint: { checkpoint_id: run.baseCheckpointId } };
 }
