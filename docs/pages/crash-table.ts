@@ -155,7 +155,7 @@ export const serverRows: readonly CrashRow[] = [
     proofs: [
       ...stalls('api and Kafka, longer than a publish may take', 'sink and Kafka, longer than a session and a request'),
       ...outage(
-        'it stalls: refused in time; afterwards nothing taken is missing, and nothing old comes late',
+        'it stalls: refused in time; afterwards nothing taken is missing, nothing old comes late, and a tail has each record once',
         'what waits meanwhile is bounded, later requests are refused at once, and none of it waits for ever',
       ),
     ],

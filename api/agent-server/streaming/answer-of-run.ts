@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import { feedbackInEnd } from '../../../pipelines/agents/execute/end-data.ts';
+import { endHasHole, feedbackInEnd } from '../../../pipelines/agents/execute/end-data.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
@@ -37,6 +37,7 @@ export function streamOfRun(
     ...liveOptions(asked, run),
     source: reader,
     frame: (event) => {
+      if (event.isEnd && endHasHole(event.data)) throw fault('STREAM_INCOMPLETE');
       if (event.isEnd) return feedbackFrame(event, eventId(event));
       return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : frameOf(event);
     },
@@ -92,6 +93,12 @@ function failureText(error: unknown): Buffer {
 
 function frameOf(event: StreamedEvent): SseFrame {
   return { event: nameOf(event), data: event.data, id: eventId(event) };
+}
+
+/** What readers of a thread are told of a run whose events the log did not take. */
+export function holeFrame({ data }: StreamedEvent): SseFrame | undefined {
+  if (!endHasHole(data)) return undefined;
+  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(fault('STREAM_INCOMPLETE')))) };
 }
 
 /** The last event of a run that asked for links to leave feedback under. `id`: where readers go on that have it. */

@@ -7,7 +7,7 @@
  *   1. The event `metadata` announces the attempt.
  *   2. The graph is run in a worker; its chunks go to the log as they come.
  *   3. A failure is told by an event `error`.
- *   4. All events are in the log, durable where they are kept.
+ *   4. All events are in the log, durable where they are kept; if the log did not take them in all that time, the end says so.
  *   5. One transaction writes the final state under the lease. Without the lease nothing follows: another process has the run.
  *   6. The end is published (`publish-end.ts`). A crash between 5 and 6 leaves that to whoever looks over the ends.
  */
@@ -92,8 +92,14 @@ export async function attemptRun(
     }
     const { result, failure } = settle(outcome, cancelAction);
     if (failure !== undefined) await stream.write([errorChunk(failure)]);
-    await stream.settled().catch((err) => logger.error({ err, runId, attempt }, 'events of a run are not in the log'));
-    const ended = await whileHeld(() => endRun(database, run, result));
+    const eventsMissing = await stream.settled().then(
+      () => false,
+      (err) => {
+        logger.error({ err, runId, attempt }, 'events of a run are not in the log: its readers are told');
+        return true;
+      },
+    );
+    const ended = await whileHeld(() => endRun(database, run, { ...result, eventsMissing }));
     if (!ended) return;
     letGo();
     await publishEnd(ports, ended, traced?.marks);

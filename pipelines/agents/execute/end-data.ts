@@ -4,15 +4,18 @@ import type { RunEnd } from '../streams/stream-ports.ts';
 /** Larger values are read from the row of the thread by those who wait; those of a hidden thread, whose row goes now, are not. */
 const mostValueBytes = 1024 * 1024;
 
+const withHole = Buffer.from('{"events_missing":true,');
 const beforeFeedback = Buffer.from('{"feedback":');
 /** Stands nowhere within the links: they are text, and text has its quotes escaped. */
 const afterFeedback = Buffer.from('},"status":');
 
-/** JSON text of the {@link RunEnd} of a run. Readers find the feedback, which stands first, without parsing the values. */
+/** JSON text of the {@link RunEnd} of a run. Readers find what stands first, a hole or else the feedback, without parsing the values. */
 export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   const { status, error, values, kwargs, interrupted, interrupts } = run;
   const goes = (text: string) => kwargs.temporary || text.length <= mostValueBytes;
-  const members = feedback === undefined ? [] : [`"feedback":${JSON.stringify(feedback)}`];
+  const members: string[] = [];
+  if (run.eventsMissing) members.push('"events_missing":true');
+  else if (feedback !== undefined) members.push(`"feedback":${JSON.stringify(feedback)}`);
   members.push(`"status":${JSON.stringify(status)}`);
   if (interrupted) members.push('"interrupted":true');
   const waiting = interrupts === undefined ? undefined : JSON.stringify(interrupts);
@@ -20,6 +23,11 @@ export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   if (error !== undefined) members.push(`"error":${JSON.stringify(error)}`);
   if (values !== undefined && goes(values)) members.push(`"values":${values}`);
   return Buffer.from(`{${members.join(',')}}`);
+}
+
+/** Whether {@link RunEnd.events_missing}. */
+export function endHasHole(data: Uint8Array): boolean {
+  return withHole.equals(data.subarray(0, withHole.length));
 }
 
 /** JSON text of {@link RunEnd.feedback}; undefined where the run has none. */

@@ -30,6 +30,8 @@ export interface RunResult {
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   readonly error?: RunFailure;
   readonly rollback?: boolean;
+  /** The log did not take all events. */
+  readonly eventsMissing?: boolean;
 }
 
 /** @returns undefined where the lease was lost: another process has the run, or it is gone. */
@@ -38,11 +40,19 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
   return database.transaction(async (tx) => {
     if ((await lockThread(tx, organizationId, threadId)) === undefined) return undefined;
     const [row] = await tx.query<EndedRow>(
-      `UPDATE agents.runs run SET status = $4, error = $5, removed = $6,
+      `UPDATE agents.runs run SET status = $4, error = $5, removed = $6, events_missing = $7,
          ended_at = clock_timestamp(), updated_at = clock_timestamp(), end_published = false
        WHERE organization_id = $1 AND run_id = $2 AND lease_token = $3 AND status = 'running'
        RETURNING ${endedColumns}`,
-      [organizationId, runId, leaseToken, result.status, result.error ?? null, result.rollback ?? false],
+      [
+        organizationId,
+        runId,
+        leaseToken,
+        result.status,
+        result.error ?? null,
+        result.rollback ?? false,
+        result.eventsMissing ?? false,
+      ],
       { name: 'agents_end_run' },
     );
     if (row === undefined) return undefined;

@@ -68,6 +68,8 @@ export interface EndedRun {
   readonly endedAt: string;
   /** Rolled back. */
   readonly removed: boolean;
+  /** The log did not take all events of the last attempt. */
+  readonly eventsMissing: boolean;
   /** The graph waits, for an answer or to go on. */
   readonly interrupted?: boolean;
   /** What it waits for, by task. */
@@ -77,7 +79,7 @@ export interface EndedRun {
 /** Of an ended row and, where its thread still shows what this run left, the thread's values. */
 export const endedColumns = `run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
   run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
-  coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed`;
+  coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;
 
 export interface EndedRow {
   readonly organization_id: string;
@@ -97,6 +99,7 @@ export interface EndedRow {
   readonly started_at: string;
   readonly ended_at: string;
   readonly removed: boolean;
+  readonly events_missing: boolean;
 }
 
 export function toEndedRun(row: EndedRow, values: string | null | undefined): EndedRun {
@@ -119,5 +122,6 @@ export function toEndedRun(row: EndedRow, values: string | null | undefined): En
     startedAt: row.started_at,
     endedAt: row.ended_at,
     removed: row.removed,
+    eventsMissing: row.events_missing,
   };
 }

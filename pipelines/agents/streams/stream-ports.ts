@@ -34,6 +34,8 @@ export interface RunStreamEnd {
 
 /** What the end of a run says. */
 export interface RunEnd {
+  /** The log did not take all events of the attempt: there is a hole before the end. */
+  readonly events_missing?: boolean;
   readonly status: RunStatus;
   /** Whether the graph waits, for an answer or to go on. */
   readonly interrupted?: boolean;

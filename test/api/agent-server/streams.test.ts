@@ -207,6 +207,20 @@ describe('a resumable stream', () => {
     }
   });
 
+  it('says so where the log did not take all events, and the run is what it is', async () => {
+    const threadId = await newThread();
+    const run = await client.runs.create(threadId, 'burst', { ...burst(3), afterSeconds: 600, streamResumable: true });
+    // As the process that executed it leaves it: ended, with the end not in the log yet.
+    await server.database.execute(
+      `UPDATE agents.runs SET status = 'success', attempt = 1, events_missing = true, end_published = false,
+         started_at = clock_timestamp(), ended_at = clock_timestamp() WHERE run_id = $1`,
+      [run.run_id],
+    );
+    const parts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+    expect(parts).toMatchObject([{ event: 'error', data: { error: 'STREAM_INCOMPLETE' } }]);
+    expect((await client.runs.get(threadId, run.run_id)).status).toBe('success');
+  });
+
   it('is had from its beginning by a client that got nothing', async () => {
     const threadId = await newThread();
     const body = { assistant_id: 'burst', input: { n: 3 }, stream_mode: 'custom', stream_resumable: true };

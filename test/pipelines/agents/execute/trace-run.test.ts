@@ -42,6 +42,7 @@ function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): E
     startedAt: new Date(Date.now() - 1_000).toISOString(),
     endedAt: new Date().toISOString(),
     removed: false,
+    eventsMissing: false,
     ...rest,
   };
 }
