@@ -28,6 +28,7 @@ const fileSchema = Type.Object({
       Type.Array(Type.Never()),
     ]),
   ),
+  ui: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   auth: Type.Optional(Type.Object({ path: reference, disable_studio_auth: Type.Optional(Type.Boolean()) })),
   http: Type.Optional(httpSchema),
   store: Type.Optional(
@@ -134,6 +135,8 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     throw invalid(first?.instancePath.slice(1).replaceAll('/', '.') || 'the file', first?.message ?? 'it does not fit');
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
+  if (Object.keys(content.ui ?? {}).length > 0)
+    throw invalid('ui', 'user interfaces of graphs are not built: leave it out');
   const inHttp = faultInHttp(http);
   if (inHttp) throw invalid(inHttp.place, inHttp.reason);
   return {

@@ -69,6 +69,7 @@ describe('a file that cannot be used says where and why', () => {
       'store.index.dims',
       'int',
     ],
+    ['a user interface', { graphs, ui: { agent: './ui.tsx' } }, 'ui', 'not built'],
     ['an unknown strategy', { graphs, checkpointer: { ttl: { strategy: 'x' } } }, 'checkpointer.ttl.strategy', ''],
     [
       'sweeps without a pause',
