@@ -96,11 +96,14 @@ describe('what was done', () => {
     return (await answer.json()) as Answer;
   };
 
-  it('is a trace for each run, under its id, in a project of the name of the graph', async () => {
+  it('is a trace for each run, under its id, in a project of the name of the graph, with its nodes in it', async () => {
     const [newest] = await agents.runs.list(threadId);
+    const read = async (isRoot: boolean) =>
+      (await ask('/runs/query', { trace: newest?.run_id, is_root: isRoot })) as { runs: { name: string }[] };
     await expect
-      .poll(() => ask('/runs/query', { trace: newest?.run_id }), { timeout: 20_000 })
+      .poll(() => read(true), { timeout: 20_000 })
       .toMatchObject({ runs: [{ name: 'trip', status: 'success', outputs: { booking: 'booked: Lyon' } }] });
+    expect((await read(false)).runs.map(({ name }) => name)).toContain('book');
     expect(await ask('/sessions?name=trip')).toMatchObject([{ name: 'trip' }]);
   });
 

@@ -44,7 +44,7 @@ export const agentErrors = {
     "The handler of '{event}' answered what cannot be followed: {reason}.",
     'Let the handler answer true, false, or a filter of values, $eq and $contains.',
   ),
-  WEBSOCKET_NOT_TAKEN: caller(
+  WEBSOCKET_NOT_TAKEN: terminal(
     501,
     'WebSockets do not reach the custom app of this deployment.',
     'Let the app stream its answer instead, such as by server-sent events.',
