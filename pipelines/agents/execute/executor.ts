@@ -56,6 +56,8 @@ export interface Executor {
 }
 
 const sweepEveryMs = 1_000;
+/** A run that is due no longer than this may have become so after the look for runs that are. */
+const dueSinceMs = 20;
 
 export function startExecutor(ports: ExecutorPorts): Executor {
   const { database, pool, organizationId, logger, leaseMs } = ports;
@@ -90,24 +92,26 @@ export function startExecutor(ports: ExecutorPorts): Executor {
 
   async function takeUp(): Promise<void> {
     clearTimeout(dueTimer);
-    const dueMs = await nextDue(database, organizationId);
-    if (dueMs !== undefined && dueMs > 0) dueTimer = setTimeout(wake, Math.min(dueMs, 60_000));
-    const slots = pool.freeSlots;
     // What waits for a worker, or for whoever writes to its thread, wakes us when that is over.
-    if (dueMs !== undefined && dueMs <= 0 && slots > 0) {
-      const claimedAtMs = performance.now();
-      const claimed = await claimRuns(database, organizationId, { slots, leaseMs });
-      again ||= claimed.length > 0;
-      for (const run of claimed) {
-        const attempt = attemptRun(ports, leases, run, claimedAtMs, () => stopping)
-          .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off: its lease runs out'))
-          .finally(() => {
-            attempts.delete(attempt);
-            wake();
-          });
-        attempts.add(attempt);
-      }
+    const slots = pool.freeSlots;
+    if (slots === 0) return;
+    const claimedAtMs = performance.now();
+    const claimed = await claimRuns(database, organizationId, { slots, leaseMs });
+    for (const run of claimed) {
+      const attempt = attemptRun(ports, leases, run, claimedAtMs, () => stopping)
+        .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off: its lease runs out'))
+        .finally(() => {
+          attempts.delete(attempt);
+          wake();
+        });
+      attempts.add(attempt);
     }
+    again ||= claimed.length > 0;
+    if (again) return;
+    const dueMs = await nextDue(database, organizationId);
+    // What was due for longer is held by whoever writes to its thread.
+    if (dueMs === undefined || dueMs < -dueSinceMs || stopping) return;
+    dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
   }
 
   let sweeping: Promise<void> | undefined;

@@ -1,13 +1,15 @@
 /**
  * Makes runs.
  *
- * Invariant: what a new run does to the others of its thread is decided under the lock of the thread, once. One transaction
+ * Invariant: what a new run does to the others of its thread is decided under the lock of the thread, once. `agents.add_run`, in
+ * one statement,
  *
  *   1. locks the thread, or makes it;
- *   2. does what the strategy says where a run waits or runs: refuses the new one, lets it wait, or ends those that wait and asks the
- *      one that runs to stop, so that the new one is next;
- *   3. writes the run, and settles the thread, which is busy then;
- *   4. tells those who execute runs.
+ *   2. where another run waits or runs there and the strategy is not to wait, does nothing but say so;
+ *   3. writes the run, settles the thread, which is busy then, and tells those who execute runs.
+ *
+ * Where it did nothing the new one is refused; or a transaction locks the thread, ends the runs that wait, asks the one that runs to
+ * stop, and adds the run, which is next.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
@@ -19,9 +21,9 @@ import type { ThreadTtl } from '../threads/create-thread.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { askToCancel } from './ask-to-cancel.ts';
 import { endWaitingRuns } from './end-waiting-runs.ts';
-import { lockThread, settleThreadStatus } from './lock-thread.ts';
-import type { MultitaskStrategy, Run, RunKwargs } from './run.ts';
-import { type RunRow, type RunSender, runColumns } from './run-row.ts';
+import { lockThread } from './lock-thread.ts';
+import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
+import type { RunSender } from './run-row.ts';
 
 /** Which threads a run may be on, where a project's own authentication says so. */
 export interface ThreadAccess {
@@ -60,106 +62,79 @@ export interface NewRun {
  */
 export async function createRun(sql: Database | Sql, organizationId: string, run: NewRun): Promise<Run> {
   requireStorableJson(run.metadata, ['body', 'metadata']);
-  const threadId = run.threadId ?? uuidv7();
+  const strategy = run.multitaskStrategy;
+  const ids = { organizationId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
+  const made = await addRun(sql, ids, run, strategy === 'enqueue');
+  if (made !== 'going') return made;
+  if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
-    if (run.stateless ?? run.threadId === undefined) {
-      const made = await makeThread(tx, organizationId, threadId, run, run.temporary);
-      if (!made) throw fault('THREAD_EXISTS', { thread: threadId });
-    } else {
-      await findThread(tx, organizationId, threadId, run);
-      await giveWay(tx, organizationId, threadId, run.multitaskStrategy);
-      await tx.execute(
-        `UPDATE agents.threads SET metadata = metadata || $3::jsonb
-         WHERE organization_id = $1 AND thread_id = $2 AND NOT metadata @> $3::jsonb`,
-        [organizationId, threadId, ofThread(run)],
-        { name: 'agents_note_graph' },
-      );
-    }
-    const [made] = await tx.query<RunRow>(
-      `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata, multitask_strategy,
-         temporary, due_at, sender, created_at, updated_at)
-       SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, moment + $10::float8 * interval '1 second', $11, moment, moment
-       FROM clock_timestamp() moment
-       RETURNING ${runColumns}`,
-      [
-        organizationId,
-        threadId,
-        run.runId ?? uuidv7(),
-        run.assistant.assistant_id,
-        run.assistant.graph_id,
-        JSON.stringify(run.kwargs),
-        run.metadata,
-        run.multitaskStrategy,
-        run.temporary,
-        run.afterSeconds,
-        run.sender === undefined ? null : JSON.stringify(run.sender),
-      ],
-      { name: 'agents_create_run' },
-    );
-    await settleThreadStatus(tx, organizationId, threadId);
-    await tx.execute("SELECT pg_notify('agent_runs', '')");
-    return made as Run;
+    await lockThread(tx, organizationId, ids.threadId);
+    await giveWay(tx, organizationId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
+    return (await addRun(tx, ids, run, true)) as Run;
   });
 }
 
-async function findThread(tx: Sql, organizationId: string, threadId: string, run: NewRun): Promise<void> {
-  let thread = await lockThread(tx, organizationId, threadId);
-  if (thread === undefined && run.ifNotExists === 'create') {
-    // Somebody else may make it at the same time.
-    await makeThread(tx, organizationId, threadId, run, false);
-    thread = await lockThread(tx, organizationId, threadId);
-  }
-  if (thread === undefined || thread.hidden) throw fault('THREAD_NOT_FOUND', { thread: threadId });
-  const required = run.threadAccess?.required;
-  if (required === undefined) return;
-  const within = await tx.query(
-    'SELECT FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND metadata @> $3',
-    [organizationId, threadId, required],
-  );
-  if (within.length === 0) throw fault('AUTH_FORBIDDEN', { reason: 'The thread is not yours.' });
+interface NewIds {
+  readonly organizationId: string;
+  readonly threadId: string;
+  readonly runId: string;
 }
 
-async function makeThread(
-  tx: Sql,
-  organizationId: string,
-  threadId: string,
-  run: NewRun,
-  hidden: boolean,
-): Promise<boolean> {
-  const ttl = hidden ? undefined : run.threadTtl;
-  const made = await tx.execute(
-    `INSERT INTO agents.threads (organization_id, thread_id, hidden, metadata, ttl_minutes, ttl_strategy, expires_at)
-     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + $5 * interval '1 minute') ON CONFLICT DO NOTHING`,
+/** `going`: others wait or run, and it was not to be beside them. */
+async function addRun(sql: Sql, ids: NewIds, run: NewRun, besideOthers: boolean): Promise<Run | 'going'> {
+  const { organizationId, threadId, runId } = ids;
+  const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
+  const own = run.stateless ?? run.threadId === undefined;
+  const ttl = own && run.temporary ? undefined : run.threadTtl;
+  const [added] = await sql.query<{ outcome: string; made_at: string }>(
+    'SELECT * FROM agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)',
     [
       organizationId,
       threadId,
-      hidden,
-      { ...run.threadAccess?.metadata, ...ofThread(run) },
-      ttl?.minutes ?? null,
-      ttl?.strategy ?? null,
+      own ? 'own' : run.ifNotExists === 'create' ? 'where-missing' : 'never',
+      threadAccess?.required,
+      threadAccess?.metadata ?? {},
+      // What the metadata of a thread says of its last run.
+      { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id },
+      ttl?.minutes,
+      ttl?.strategy,
+      besideOthers,
+      runId,
+      assistant.assistant_id,
+      assistant.graph_id,
+      JSON.stringify(kwargs),
+      metadata,
+      multitaskStrategy,
+      run.temporary,
+      run.afterSeconds,
+      sender === undefined ? null : JSON.stringify(sender),
     ],
-    { name: 'agents_make_thread' },
+    { name: 'agents_add_run' },
   );
-  return made === 1;
+  const { outcome, made_at } = added!;
+  if (outcome === 'going') return outcome;
+  if (outcome === 'thread-exists') throw fault('THREAD_EXISTS', { thread: threadId });
+  if (outcome === 'no-thread') throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  if (outcome === 'not-yours') throw fault('AUTH_FORBIDDEN', { reason: 'The thread is not yours.' });
+  return {
+    run_id: runId,
+    thread_id: threadId,
+    assistant_id: assistant.assistant_id,
+    created_at: made_at,
+    updated_at: made_at,
+    status: 'pending',
+    metadata,
+    kwargs,
+    multitask_strategy: multitaskStrategy,
+  };
 }
 
-/** What the metadata of a thread says of its last run. */
-function ofThread({ assistant }: NewRun): object {
-  return { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id };
-}
-
-async function giveWay(tx: Sql, organizationId: string, threadId: string, strategy: MultitaskStrategy): Promise<void> {
-  if (strategy === 'enqueue') return;
-  const going = await tx.query<{ run_id: string; status: 'pending' | 'running' }>(
-    `SELECT run_id, status FROM agents.runs
-     WHERE organization_id = $1 AND thread_id = $2 AND status IN ('pending', 'running')`,
+async function giveWay(tx: Sql, organizationId: string, threadId: string, action: CancelAction): Promise<void> {
+  const running = await tx.query<{ run_id: string }>(
+    "SELECT run_id FROM agents.runs WHERE organization_id = $1 AND thread_id = $2 AND status = 'running'",
     [organizationId, threadId],
-    { name: 'agents_going_runs' },
+    { name: 'agents_running_run' },
   );
-  if (going.length === 0) return;
-  if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: threadId });
-  await endWaitingRuns(tx, organizationId, threadId, { remove: strategy === 'rollback' });
-  for (const { run_id, status } of going) {
-    if (status === 'running') await askToCancel(tx, organizationId, run_id, strategy);
-  }
+  await endWaitingRuns(tx, organizationId, threadId, { remove: action === 'rollback' });
+  for (const { run_id } of running) await askToCancel(tx, organizationId, run_id, action);
 }

@@ -1,23 +1,23 @@
 /**
  * Writes the final state of a run.
  *
- * Invariant: it is written once, by whoever holds the lease. One transaction
+ * Invariant: it is written once, by whoever holds the lease. `agents.end_run`, in one statement,
  *
  *   1. locks the thread;
  *   2. ends the run, if the lease is this one still; else nothing happens;
- *   3. where it is rolled back, takes its checkpoints away; the row of the thread has not been touched by the run so far;
- *   4. else writes what clients see of the thread: values, interrupts, error;
- *   5. settles the thread's status, and tells who waits for the thread.
+ *   3. unless it is rolled back writes what clients see of the thread: values, interrupts, error;
+ *   4. settles the thread's status, and tells who waits for the thread.
  *
- * The end of the stream is not in the log then: `end_published` is false until it is.
+ * In its transaction, where there is more to do: the checkpoints of a run that is rolled back are taken away, as the row of the thread
+ * has not been touched by the run so far; and the webhook is noted. The end of the stream is not in the log then: `end_published` is
+ * false until it is.
  */
-import type { Database } from '../../../infra/postgres/database.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { rollbackCheckpoints } from '../checkpoints/rollback-checkpoints.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';
 import { searchableText } from '../threads/searchable-text.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import { noteWebhook } from '../webhooks/note-webhook.ts';
-import { lockThread, settleThreadStatus } from './lock-thread.ts';
 import { type ClaimedRun, type EndedRow, type EndedRun, endedColumns, type RunFailure, toEndedRun } from './run-row.ts';
 
 export type { EndedRun } from './run-row.ts';
@@ -36,62 +36,50 @@ export interface RunResult {
 
 /** @returns undefined where the lease was lost: another process has the run, or it is gone. */
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
-  const { organizationId, threadId, runId, leaseToken } = run;
-  return database.transaction(async (tx) => {
-    if ((await lockThread(tx, organizationId, threadId)) === undefined) return undefined;
-    const [row] = await tx.query<EndedRow>(
-      `UPDATE agents.runs run SET status = $4, error = $5, removed = $6, events_missing = $7,
-         ended_at = clock_timestamp(), updated_at = clock_timestamp(), end_published = false
-       WHERE organization_id = $1 AND run_id = $2 AND lease_token = $3 AND status = 'running'
-       RETURNING ${endedColumns}`,
-      [
-        organizationId,
-        runId,
-        leaseToken,
-        result.status,
-        result.error ?? null,
-        result.rollback ?? false,
-        result.eventsMissing ?? false,
-      ],
-      { name: 'agents_end_run' },
-    );
+  const { organizationId, threadId, runId } = run;
+  const { rollback = false } = result;
+  const resting = restStatus(result);
+  async function end(sql: Sql): Promise<EndedRun | undefined> {
+    const row = await writeEnd(sql, run, result, resting);
     if (row === undefined) return undefined;
-    if (result.rollback) await rollbackCheckpoints(tx, threadKey(organizationId, threadId), runId);
-    else {
-      const { values, interrupts } = result;
-      await tx.execute(
-        `UPDATE agents.threads SET rest_status = $3, values = coalesce($4::json, values), interrupts = coalesce($5::json, interrupts),
-           searchable_values = CASE WHEN $4::json IS NULL THEN searchable_values ELSE $6::jsonb END,
-           error = $7::json, state_updated_at = clock_timestamp()
-         WHERE organization_id = $1 AND thread_id = $2`,
-        [
-          organizationId,
-          threadId,
-          restStatus(result),
-          values ?? null,
-          interrupts === undefined ? null : JSON.stringify(interrupts),
-          values === undefined ? null : searchableText(values),
-          result.error ?? null,
-        ],
-        { name: 'agents_note_state' },
-      );
-    }
-    await settleThreadStatus(tx, organizationId, threadId);
-    const interrupted = !result.rollback && restStatus(result) === 'interrupted';
+    if (rollback) await rollbackCheckpoints(sql, threadKey(organizationId, threadId), runId);
     const ended = {
-      ...toEndedRun(row, result.rollback ? undefined : result.values),
-      ...(interrupted && { interrupted, interrupts: result.interrupts ?? {} }),
+      ...toEndedRun(row, rollback ? undefined : result.values),
+      ...(!rollback && resting === 'interrupted' && { interrupted: true, interrupts: result.interrupts ?? {} }),
     };
-    await noteWebhook(tx, {
-      organizationId,
-      runId,
-      webhook: ended.kwargs.webhook,
-      values: ended.values,
-      error: ended.error && `${ended.error.error}: ${ended.error.message}`,
-    });
-    await tx.execute("SELECT pg_notify('agent_runs', '')");
+    const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
+    await noteWebhook(sql, { organizationId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
-  });
+  }
+  // One statement is a transaction by itself.
+  return rollback || run.kwargs.webhook !== undefined ? database.transaction(end) : end(database);
+}
+
+async function writeEnd(
+  sql: Sql,
+  { organizationId, threadId, runId, leaseToken }: ClaimedRun,
+  { status, error, rollback = false, values, interrupts, eventsMissing = false }: RunResult,
+  resting: string,
+): Promise<EndedRow | undefined> {
+  const [row] = await sql.query<EndedRow>(
+    `SELECT ${endedColumns} FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) run`,
+    [
+      organizationId,
+      threadId,
+      runId,
+      leaseToken,
+      status,
+      error ?? null,
+      rollback,
+      resting,
+      values ?? null,
+      values === undefined ? null : searchableText(values),
+      interrupts === undefined ? null : JSON.stringify(interrupts),
+      eventsMissing,
+    ],
+    { name: 'agents_end_run' },
+  );
+  return row;
 }
 
 function restStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {

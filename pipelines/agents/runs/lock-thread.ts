@@ -19,26 +19,7 @@ export async function lockThread(
   return row;
 }
 
-/**
- * Settles what the row of a thread says of its runs: busy while one waits or runs, and when the next one is due. Last of what is
- * done under {@link lockThread}. A thread that is not kept for ever has its time again.
- */
+/** Settles what the row of a thread says of its runs: last of what is done under {@link lockThread}. */
 export async function settleThreadStatus(tx: Sql, organizationId: string, threadId: string): Promise<void> {
-  await tx.execute(
-    `UPDATE agents.threads thread SET
-       updated_at = clock_timestamp(),
-       expires_at = clock_timestamp() + thread.ttl_minutes * interval '1 minute',
-       status = CASE WHEN going.running OR waiting.due_at IS NOT NULL THEN 'busy' ELSE thread.rest_status END,
-       next_due_at = CASE WHEN going.running THEN NULL ELSE waiting.due_at END
-     FROM (
-       SELECT EXISTS (
-         SELECT FROM agents.runs WHERE organization_id = $1 AND thread_id = $2 AND status = 'running'
-       ) AS running
-     ) going, (
-       SELECT min(due_at) AS due_at FROM agents.runs WHERE organization_id = $1 AND thread_id = $2 AND status = 'pending'
-     ) waiting
-     WHERE thread.organization_id = $1 AND thread.thread_id = $2`,
-    [organizationId, threadId],
-    { name: 'agents_settle_thread' },
-  );
+  await tx.query('SELECT agents.settle_thread($1, $2)', [organizationId, threadId], { name: 'agents_settle_thread' });
 }
