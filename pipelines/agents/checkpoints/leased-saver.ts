@@ -14,9 +14,9 @@ import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import type pg from 'pg';
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseFault } from '../../../infra/postgres/faults.ts';
-import { joinBytes } from './join-bytes.ts';
+import { GatheredWrites } from './gathered-writes.ts';
 import { jsonbText } from './jsonb-text.ts';
-import { deleteThreadSql, putSql, putWritesSql } from './leased-statements.ts';
+import { deleteThreadSql, writeSql, writeValues } from './leased-statements.ts';
 import { type StoredTuple, selectTuples, tupleOf } from './stored-tuples.ts';
 import { splitThreadKey } from './thread-key.ts';
 
@@ -38,6 +38,14 @@ interface Owner {
   assistant_id?: string;
 }
 
+/** `put` and `putWrites` answer before anything is written; the order of writes, and who reads, know no difference. */
+export interface EarlyAnswers {
+  /** For how long more is waited for. */
+  readonly gatherMs: number;
+  /** Hears, once, of what could not be written; those who put or read afterwards hear of it, too. */
+  readonly onFailure: (error: unknown) => void;
+}
+
 /** How long a database that is away is waited for. */
 const patienceMs = 10_000;
 
@@ -49,8 +57,8 @@ export function isLeaseLost(error: unknown): boolean {
 /**
  * Checkpoints of threads in the schema `agents`. Thread ids are keys of `thread-key.ts`.
  *
- * Invariant: nothing is written by who does not hold the run or thread. Each of `put`, `putWrites` and `deleteThread` is one
- * statement: 1. it locks the row of the run or thread where the token still holds; 2. writes only if there was one. Who takes
+ * Invariant: nothing is written by who does not hold the run or thread. What is put, several at a time where they come together, and
+ * each `deleteThread` is one statement: 1. it locks the row of the run or thread where the token still holds; 2. writes only if there was one. Who takes
  * a run over changes that row, so either waits for 2 to be committed or makes 1 find nothing. A crash in between leaves
  * nothing, being one statement.
  *
@@ -60,12 +68,21 @@ export function isLeaseLost(error: unknown): boolean {
 export class LeasedSaver extends PostgresSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
+  readonly #early: EarlyAnswers | undefined;
+  /** By thread. A lease holds for one; whoever puts into another hears that. */
+  readonly #writes = new Map<string, GatheredWrites>();
 
   /** Without a lease it only reads. */
-  constructor(pool: pg.Pool, lease?: Lease) {
+  constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
     super(pool, undefined, { schema: 'agents' });
     this.#pool = pool;
     this.#lease = lease;
+    this.#early = early;
+  }
+
+  /** Resolves when all that was put is written. @throws what kept it from being written, where writers did not wait. */
+  async settled(): Promise<void> {
+    for (const writes of this.#writes.values()) await writes.settled();
   }
 
   // Text where the base class says number; the library takes either.
@@ -78,6 +95,7 @@ export class LeasedSaver extends PostgresSaver {
   override async setup(): Promise<void> {}
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
+    await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const exact = Boolean(checkpoint_id);
     const { rows } = await this.#ask<StoredTuple>({
@@ -92,6 +110,7 @@ export class LeasedSaver extends PostgresSaver {
 
   /** Newest first. */
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
+    await this.settled();
     const { filter, before, limit } = options ?? {};
     const [where, values] = this._searchWhere(config, filter, before);
     values.push(limit ?? null);
@@ -108,31 +127,23 @@ export class LeasedSaver extends PostgresSaver {
     newVersions: ChannelVersions,
   ): Promise<RunnableConfig> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
-    const { lease, organizationId, threadId } = this.#under(thread_id);
+    const { lease, threadId } = this.#under(thread_id);
     const { channel_values: values, ...stored } = checkpoint;
-    const parts = await Promise.all(
+    const blobs = await Promise.all(
       Object.entries(newVersions).map(async ([channel, version]) => {
         const [type, bytes] = channel in values ? await this.serde.dumpsTyped(values[channel]) : ['empty', undefined];
         return { channel, version: String(version), type, bytes };
       }),
     );
-    const blobs = joinBytes(parts.map((part) => part.bytes));
-    await this.#write('agents_put_checkpoint', putSql, thread_id, [
-      organizationId,
-      threadId,
-      lease.leaseToken,
-      checkpoint_ns,
-      checkpoint.id,
-      checkpoint_id ?? null,
-      jsonbText(JSON.stringify(stored)),
-      await this.#metadata(metadata, lease, threadId),
-      parts.map((part) => part.channel),
-      parts.map((part) => part.version),
-      parts.map((part) => part.type),
-      blobs.starts,
-      blobs.sizes,
-      blobs.bytes,
-    ]);
+    const part = {
+      namespace: checkpoint_ns,
+      checkpointId: checkpoint.id,
+      parentId: checkpoint_id,
+      checkpoint: jsonbText(JSON.stringify(stored)),
+      metadata: await this.#metadata(metadata, lease, threadId),
+      blobs,
+    };
+    await this.#writesOf(thread_id).add({ checkpoints: [part], writes: [] });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 
@@ -143,37 +154,38 @@ export class LeasedSaver extends PostgresSaver {
    */
   override async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string): Promise<void> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
-    const { lease, organizationId, threadId } = this.#under(thread_id);
+    this.#under(thread_id);
     // One statement cannot write a row twice: of writes with one number the last counts.
     const byIndex = new Map(writes.map((write, place) => [WRITES_IDX_MAP[write[0]] ?? place, write]));
     const parts = await Promise.all(
       [...byIndex].map(async ([index, [channel, value]]) => {
         const [type, bytes] = await this.serde.dumpsTyped(value);
-        return { index, channel: String(channel), type, bytes };
+        const place = { namespace: checkpoint_ns, checkpointId: checkpoint_id, taskId };
+        return { ...place, index, channel: String(channel), type, bytes };
       }),
     );
-    const blobs = joinBytes(parts.map((part) => part.bytes));
-    await this.#write('agents_put_writes', putWritesSql, thread_id, [
-      organizationId,
-      threadId,
-      lease.leaseToken,
-      checkpoint_ns,
-      checkpoint_id,
-      taskId,
-      parts.map((part) => part.index),
-      parts.map((part) => part.channel),
-      parts.map((part) => part.type),
-      blobs.starts,
-      blobs.sizes,
-      blobs.bytes,
-      lease.runId ?? null,
-    ]);
+    await this.#writesOf(thread_id).add({ checkpoints: [], writes: parts });
   }
 
   /** @throws LEASE_LOST */
   override async deleteThread(key: string): Promise<void> {
+    await this.settled();
     const { lease, organizationId, threadId } = this.#under(key);
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [organizationId, threadId, lease.leaseToken]);
+  }
+
+  #writesOf(key: string): GatheredWrites {
+    const found = this.#writes.get(key);
+    if (found !== undefined) return found;
+    const { lease, organizationId, threadId } = this.#under(key);
+    const held = [organizationId, threadId, lease.leaseToken];
+    const made = new GatheredWrites({
+      ...this.#early,
+      send: ({ checkpoints, writes }) =>
+        this.#write('agents_write_state', writeSql, key, [...held, ...writeValues(checkpoints, writes, lease.runId)]),
+    });
+    this.#writes.set(key, made);
+    return made;
   }
 
   #under(key: unknown) {

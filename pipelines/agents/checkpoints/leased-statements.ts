@@ -1,37 +1,74 @@
+import { joinBytes } from './join-bytes.ts';
+
 /** Each statement takes organisation, thread and token first, writes where they hold, and answers one row with `holds`. */
 const lease = `lease AS MATERIALIZED (SELECT agents.lease_holds($1, $2, $3) AS holds)`;
 const threadId = `$1::uuid::text || ':' || $2::uuid::text`;
 
-export const putSql = `
+/** One value that a checkpoint refers to. */
+export interface BlobPart {
+  readonly channel: string;
+  readonly version: string;
+  readonly type: string;
+  /** Undefined: the channel is empty. */
+  readonly bytes: Uint8Array | undefined;
+}
+
+export interface CheckpointPart {
+  readonly namespace: string;
+  readonly checkpointId: string;
+  readonly parentId: string | undefined;
+  /** JSON text, as jsonb takes it. */
+  readonly checkpoint: string;
+  /** The same. */
+  readonly metadata: string;
+  readonly blobs: readonly BlobPart[];
+}
+
+/** One write of a task. */
+export interface WritePart {
+  readonly namespace: string;
+  readonly checkpointId: string;
+  readonly taskId: string;
+  /** Of writes that are replaced: below zero. */
+  readonly index: number;
+  readonly channel: string;
+  readonly type: string;
+  readonly bytes: Uint8Array | undefined;
+}
+
+/** Bytes of $23, cut out of it. */
+const cut = `substr($23::bytea, part.start, part.length)`;
+
+export const writeSql = `
 WITH ${lease},
 blobs AS (
   INSERT INTO agents.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-  SELECT ${threadId}, $4, part.channel, part.version, part.type, substr($14::bytea, part.start, part.length)
-  FROM lease, unnest($9::text[], $10::text[], $11::text[], $12::int[], $13::int[])
-    AS part (channel, version, type, start, length)
+  SELECT ${threadId}, part.namespace, part.channel, part.version, part.type, ${cut}
+  FROM lease, unnest($9::text[], $10::text[], $11::text[], $12::text[], $13::int[], $14::int[])
+    AS part (namespace, channel, version, type, start, length)
   WHERE lease.holds
   ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO NOTHING
 ),
-checkpoint AS (
+checkpoints AS (
   INSERT INTO agents.checkpoints AS old
     (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
-  SELECT ${threadId}, $4, $5, $6, $7::jsonb, $8::jsonb FROM lease WHERE lease.holds
+  SELECT ${threadId}, part.namespace, part.id, part.parent, part.checkpoint::jsonb, part.metadata::jsonb
+  FROM lease, unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+    AS part (namespace, id, parent, checkpoint, metadata)
+  WHERE lease.holds
   ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
   DO UPDATE SET checkpoint = EXCLUDED.checkpoint, metadata = EXCLUDED.metadata,
     replaced = CASE
       WHEN old.metadata ->> 'run_id' IS NOT DISTINCT FROM EXCLUDED.metadata ->> 'run_id' THEN old.replaced
       ELSE jsonb_build_object('checkpoint', old.checkpoint, 'metadata', old.metadata)
     END
-)
-SELECT holds FROM lease`;
-
-export const putWritesSql = `
-WITH ${lease},
+),
 written AS (
   INSERT INTO agents.checkpoint_writes AS old
     (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, run_id)
-  SELECT ${threadId}, $4, $5, $6, part.idx, part.channel, part.type, substr($12::bytea, part.start, part.length), $13
-  FROM lease, unnest($7::int[], $8::text[], $9::text[], $10::int[], $11::int[]) AS part (idx, channel, type, start, length)
+  SELECT ${threadId}, part.namespace, part.id, part.task, part.idx, part.channel, part.type, ${cut}, $24
+  FROM lease, unnest($15::text[], $16::text[], $17::text[], $18::int[], $19::text[], $20::text[], $21::int[], $22::int[])
+    AS part (namespace, id, task, idx, channel, type, start, length)
   WHERE lease.holds
   ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
   DO UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob, run_id = EXCLUDED.run_id,
@@ -45,6 +82,39 @@ written AS (
   WHERE old.idx < 0
 )
 SELECT holds FROM lease`;
+
+/** What {@link writeSql} takes after organisation, thread and token. */
+export function writeValues(
+  checkpoints: readonly CheckpointPart[],
+  writes: readonly WritePart[],
+  runId: string | undefined,
+): unknown[] {
+  const blobs = checkpoints.flatMap(({ namespace, blobs }) => blobs.map((blob) => ({ namespace, ...blob })));
+  const { bytes, starts, sizes } = joinBytes([...blobs, ...writes].map((part) => part.bytes));
+  return [
+    checkpoints.map((part) => part.namespace),
+    checkpoints.map((part) => part.checkpointId),
+    checkpoints.map((part) => part.parentId ?? null),
+    checkpoints.map((part) => part.checkpoint),
+    checkpoints.map((part) => part.metadata),
+    blobs.map((part) => part.namespace),
+    blobs.map((part) => part.channel),
+    blobs.map((part) => part.version),
+    blobs.map((part) => part.type),
+    starts.slice(0, blobs.length),
+    sizes.slice(0, blobs.length),
+    writes.map((part) => part.namespace),
+    writes.map((part) => part.checkpointId),
+    writes.map((part) => part.taskId),
+    writes.map((part) => part.index),
+    writes.map((part) => part.channel),
+    writes.map((part) => part.type),
+    starts.slice(blobs.length),
+    sizes.slice(blobs.length),
+    bytes,
+    runId ?? null,
+  ];
+}
 
 export const deleteThreadSql = `
 WITH ${lease},

@@ -14,6 +14,9 @@ import { ThreadSaver } from './thread-saver.ts';
 import type { ToWorker } from './worker-messages.ts';
 import type { Chunk, RunOutcome } from './worker-pool.ts';
 
+/** Steps of a quick graph are written together; a crash within this time costs a run that much of its state. */
+const gatherMs = 10;
+
 type Job = Extract<ToWorker, { kind: 'run' }>['job'];
 
 export interface JobPorts {
@@ -35,12 +38,14 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
   const { saverFor, credit, stop } = ports;
   const { signal } = stop;
   const { organizationId, threadId, runId, attempt, graphId, assistantId, leaseToken, start } = job;
-  const saver = new ThreadSaver(saverFor({ leaseToken, runId, attempt, graphId, assistantId }), organizationId, {
-    blank: start.kind === 'input' && start.checkpoint === 'none',
-    onFailure: (error) => {
-      if (hidesLostLease(error)) stop.abort('fenced');
-    },
-  });
+  const onFailure = (error: unknown) => {
+    if (hidesLostLease(error)) stop.abort('fenced');
+  };
+  // With any other durability the library goes on before its state is written.
+  const early = job.kwargs.durability === 'sync' ? undefined : { gatherMs, onFailure };
+  const kept = saverFor({ leaseToken, runId, attempt, graphId, assistantId }, early);
+  const blank = start.kind === 'input' && start.checkpoint === 'none';
+  const saver = new ThreadSaver(kept, organizationId, { blank, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
   try {
@@ -67,15 +72,22 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
       ports.send(chunk);
       await ports.turn.ifLong();
     }
+    await kept.settled?.();
     if (signal.aborted) return { kind: signal.reason };
     const state = graph.checkpointer ? await keptState(graph, threadId) : streamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
-    if (hidesLostLease(error)) return { kind: 'fenced' };
-    if (hides(error, isDatabaseAway)) return { kind: 'lost', blame: 'outside', message: databaseAway };
+    // State that could not be written says more than what it made the graph throw.
+    const unwritten = await kept.settled?.().then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    const is = (sought: (each: unknown) => boolean) => hides(error, sought) || hides(unwritten, sought);
+    if (is(isLeaseLost)) return { kind: 'fenced' };
+    if (is(isDatabaseAway)) return { kind: 'lost', blame: 'outside', message: databaseAway };
     if (signal.aborted) return { kind: signal.reason };
-    const kept = graph?.checkpointer ? await keptState(graph, threadId).catch(() => undefined) : undefined;
-    return { kind: 'failed', ...describe(error), ...(kept && { values: kept.values }) };
+    const state = graph?.checkpointer ? await keptState(graph, threadId).catch(() => undefined) : undefined;
+    return { kind: 'failed', ...describe(error), ...(state && { values: state.values }) };
   }
 }
 

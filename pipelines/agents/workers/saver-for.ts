@@ -1,9 +1,14 @@
 import { type BaseCheckpointSaver, MemorySaver } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
-import { type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
+import { type EarlyAnswers, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
 
 /** Makes savers for runs and questions: under a lease they write, without one they only read. */
-export type SaverFor = (lease?: Lease) => BaseCheckpointSaver;
+export type SaverFor = (lease?: Lease, early?: EarlyAnswers) => SettlingSaver;
+
+export interface SettlingSaver extends BaseCheckpointSaver {
+  /** Of those that answer early: resolves when all that was put is written. @throws what kept it from being written. */
+  settled?(): Promise<void>;
+}
 
 /** Without connections all state lives in this process. */
 export function openSavers(connections: pg.Pool | undefined): SaverFor {
@@ -11,5 +16,5 @@ export function openSavers(connections: pg.Pool | undefined): SaverFor {
     const memory = new MemorySaver();
     return () => memory;
   }
-  return (lease) => new LeasedSaver(connections, lease);
+  return (lease, early) => new LeasedSaver(connections, lease, early);
 }

@@ -13,7 +13,10 @@ import { type GoingRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;
 beforeAll(async () => {
-  threads = await openThreads();
+  let runs = 0;
+  // Every other run waits for its writes, as durability says.
+  const early = { gatherMs: 1, onFailure: () => undefined };
+  threads = await openThreads(() => (runs++ % 2 === 0 ? early : undefined));
 });
 afterAll(() => threads?.close());
 
@@ -103,6 +106,7 @@ class Pair {
       this.#theirs.invoke(input as never, config(at?.theirs)),
       this.#ours(run.saver).invoke(input as never, config(at?.ours)),
     ]);
+    await run.saver.settled();
     expect(results[1].status).toBe(results[0].status);
   }
 
@@ -271,6 +275,7 @@ test('of the history of a thread, its state can be all that stays', async () => 
     const run = await threads.startRun(pair.threadId);
     const goOn = before!.next.length > 0 ? new Command({ resume: 'yes' }) : { last: 'plain' };
     await graphOn(run.saver, () => false).invoke(goOn as never, { configurable: { thread_id: pair.key } });
+    await run.saver.settled();
     await deleteCheckpoints(threads.database, [pair.key]);
     expect(await threads.rowsOf(pair.key)).toEqual({ checkpoints: 0, blobs: 0, writes: 0 });
   }

@@ -268,3 +268,78 @@ test('a connection that is lost under a write costs it nothing but time', async 
   await writing;
   expect(await run.saver.getTuple(configOf(run))).toMatchObject({ checkpoint: { id: checkpoint.id } });
 });
+
+describe('a saver that answers early', () => {
+  const never = 2 ** 31 - 1;
+  /** With the statements that it sends, by their names. */
+  async function beginEarly(gatherMs = never) {
+    const run = await begin();
+    const sent: (string | undefined)[] = [];
+    const pool = {
+      query: (query: { readonly name?: string }) => {
+        sent.push(query.name);
+        return threads.pool.query(query as never);
+      },
+    };
+    const failures: unknown[] = [];
+    const { leaseToken, runId } = run;
+    const early = { gatherMs, onFailure: (error: unknown) => failures.push(error) };
+    const saver = new LeasedSaver(pool as never, { leaseToken, runId }, early);
+    return { ...run, saver, sent, failures };
+  }
+
+  test('writes what comes together in one statement, of which who reads sees all', async () => {
+    const run = await beginEarly();
+    const first = checkpointOf(run.saver, { a: 1, b: 'two' });
+    const config = await put(run, first);
+    await run.saver.putWrites(
+      config,
+      [
+        ['c', 'x'],
+        ['d', { deep: ['y'] }],
+      ],
+      'task',
+    );
+    await run.saver.putWrites(config, [['c', 'not again']], 'task');
+    await run.saver.putWrites(config, [['__error__', 'once']], 'other');
+    await run.saver.putWrites(config, [['__error__', 'twice']], 'other');
+    const second = checkpointOf(run.saver, { a: 2 });
+    await run.saver.put(config, second, metadata, second.channel_versions);
+    expect(run.sent).toEqual([]);
+    expect(await run.saver.getTuple(configOf(run))).toMatchObject({
+      checkpoint: { id: second.id, channel_values: { a: 2 } },
+    });
+    expect(run.sent).toEqual(['agents_write_state', 'agents_latest_checkpoint']);
+    const tuple = await run.saver.getTuple(configOf(run, first.id));
+    expect(tuple).toMatchObject({ checkpoint: { channel_values: { a: 1, b: 'two' } } });
+    expect(tuple?.pendingWrites).toEqual(
+      expect.arrayContaining([
+        ['task', 'c', 'x'],
+        ['task', 'd', { deep: ['y'] }],
+        ['other', '__error__', 'twice'],
+      ]),
+    );
+    expect(tuple?.pendingWrites).toHaveLength(3);
+  });
+
+  test('writes by itself after a while, and at once where much waits', async () => {
+    const soon = await beginEarly(1);
+    await put(soon, checkpointOf(soon.saver, { a: 1 }));
+    await expect.poll(async () => (await threads.rowsOf(soon.key)).checkpoints).toBe(1);
+    const much = await beginEarly();
+    await put(much, checkpointOf(much.saver, { a: 'x'.repeat(5_000_000) }));
+    expect(await threads.rowsOf(much.key)).toMatchObject({ checkpoints: 1, blobs: 1 });
+  });
+
+  test('tells whoever comes next that the lease was lost, and writes nothing more', async () => {
+    const run = await beginEarly();
+    await put(run, checkpointOf(run.saver, { a: 1 }));
+    await threads.startAgain(run);
+    await expect(run.saver.settled()).rejects.toSatisfy(isLeaseLost);
+    await expect(put(run, checkpointOf(run.saver, { a: 2 }))).rejects.toSatisfy(isLeaseLost);
+    await expect(run.saver.getTuple(configOf(run))).rejects.toSatisfy(isLeaseLost);
+    expect(run.failures).toHaveLength(1);
+    expect(run.sent).toEqual(['agents_write_state']);
+    expect(await threads.rowsOf(run.key)).toEqual({ checkpoints: 0, blobs: 0, writes: 0 });
+  });
+});

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { type EarlyAnswers, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
@@ -16,8 +16,11 @@ export interface GoingRun {
 
 export type Threads = Awaited<ReturnType<typeof openThreads>>;
 
-/** A database with an organisation, and rows of threads and runs in it as the executor keeps them. */
-export async function openThreads() {
+/**
+ * A database with an organisation, and rows of threads and runs in it as the executor keeps them. Savers of runs are as `earlyOf` says,
+ * one after the other; default: those who put wait.
+ */
+export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () => undefined) {
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
@@ -36,7 +39,7 @@ export async function openThreads() {
   const going = (threadId: string, runId: string, leaseToken: string, attempt: number): GoingRun => {
     const lease = { leaseToken, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
     const key = threadKey(organizationId, threadId);
-    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease) };
+    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, earlyOf()) };
   };
 
   async function startRun(threadId: string): Promise<GoingRun> {
