@@ -87,14 +87,17 @@ async function inspectEmbedder(
 export async function inspectAgentPort(config: Config, say: Finding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  const answers = await fetch(`${url}/openapi.json`, { signal: AbortSignal.timeout(answerWithinMs) })
-    .then(async (answer) => ((await answer.json()) as { info?: { title?: unknown } }).info?.title === titleOfApi)
-    .catch(() => false);
-  if (answers) return say(true, 'Agent server', `answers at ${url}`);
+  const answers = () =>
+    fetch(`${url}/openapi.json`, { signal: AbortSignal.timeout(answerWithinMs) })
+      .then(async (answer) => ((await answer.json()) as { info?: { title?: unknown } }).info?.title === titleOfApi)
+      .catch(() => false);
+  if (await answers()) return say(true, 'Agent server', `answers at ${url}`);
   try {
     await checkPort(agentServerAddress(config));
     say(true, 'Agent port', `${host}:${port} is free`);
   } catch (error) {
+    // One that was about to start when it was asked has taken its port since.
+    if (await answers()) return say(true, 'Agent server', `answers at ${url}`);
     say(false, 'Agent port', wordsOf(error), 'Set RUNLAKE_AGENTS_PORT to another one, or end what listens there.');
   }
 }

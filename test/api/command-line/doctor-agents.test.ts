@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { freePorts } from '../../../infra/embedded/free-port.ts';
+import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
 
@@ -94,6 +95,8 @@ test('beside a running instance: all is well, notices are heard, and stored vect
   };
   const runlake = await startRunlake({ environment: agents });
   onTestFinished(() => runlake.remove());
+  // The agent server answers a moment after the API does.
+  await until('an agent server to answer', () => /runs agents at/.test(runlake.output()));
   const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });
   expect(text).not.toContain('FAULT');
   expect(code).toBe(0);
