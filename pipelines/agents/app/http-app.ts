@@ -14,7 +14,7 @@ import { type Dispatcher, errors, Pool } from 'undici';
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { KeptWorker } from '../workers/kept-worker.ts';
+import { openModuleWorker } from '../workers/open-module-worker.ts';
 import { routeNames } from './app-route.ts';
 
 export interface HttpApp {
@@ -49,7 +49,6 @@ export interface AppAnswer {
 }
 
 const mostAtOnce = 1_000;
-const loadWithinMs = 120_000;
 
 /**
  * Starts that process for the `http.app` of a langgraph.json.
@@ -74,62 +73,34 @@ export async function openHttpApp(options: {
     bodyTimeout: timeoutMs,
     maxHeaderSize: 1024 * 1024,
   });
-  const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: 'http.app', reason });
   let names: HttpApp['names'] = () => false;
   let underWay = 0;
   let closing = false;
-  let opened!: () => void;
-  let failed!: (error: unknown) => void;
-  const open = new Promise<void>((resolve, reject) => {
-    opened = resolve;
-    failed = reject;
-  });
+  const release = async () => {
+    await pool.destroy();
+    await rm(folder, { recursive: true, force: true });
+  };
 
-  const worker = new KeptWorker(
-    () => ({
-      setup: {
-        graphs: [],
-        app: { path: file.app.path, name: file.app.name, socketPath },
-        maxConnections: 1,
-        maxEventBytes: 1,
-        creditBytes: 1,
-        beatMs: Math.min(1_000, silentMs / 4),
-      },
-      folder: file.folder,
-      environment: { ...environment, ...file.env },
-      heapMegabytes: undefined,
-      silentMs,
-      loadWithinMs,
-      onLine: (line) => logger.info({ line }, 'the custom app wrote'),
-    }),
-    {
-      onReady: ({ app }, routes) => {
-        if (app !== undefined) return failed(unusable(app));
+  const worker = await openModuleWorker({
+    part: 'app',
+    setup: { app: { path: file.app.path, name: file.app.name, socketPath } },
+    file,
+    environment,
+    silentMs,
+    onLine: (line) => logger.info({ line }, 'the custom app wrote'),
+    hooks: {
+      onReady: (_faults, routes) => {
         names = routeNames(routes);
-        opened();
       },
       onMessage: () => undefined,
       onGone: ({ reason }) => {
-        if (closing) return;
-        logger.warn({ reason }, 'the process of the custom app has gone');
-        failed(unusable(`its process ended: ${reason}`));
+        if (!closing) logger.warn({ reason }, 'the process of the custom app has gone');
       },
     },
-  );
-
-  async function close(): Promise<void> {
-    closing = true;
-    await worker.stop('the agent server stops');
-    await pool.destroy();
-    await rm(folder, { recursive: true, force: true });
-  }
-
-  try {
-    await open;
-  } catch (error) {
-    await close();
+  }).catch(async (error: unknown) => {
+    await release();
     throw error;
-  }
+  });
   return {
     names: (method, path) => names(method, path),
     get pid() {
@@ -153,6 +124,10 @@ export async function openHttpApp(options: {
         throw fault('APP_FAILED', {}, { cause: error });
       }
     },
-    close,
+    async close() {
+      closing = true;
+      await worker.stop('the agent server stops');
+      await release();
+    },
   };
 }

@@ -7,7 +7,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { KeptWorker } from '../workers/kept-worker.ts';
+import { openModuleWorker } from '../workers/open-module-worker.ts';
 import type { FromWorker } from '../workers/worker-messages.ts';
 import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthQuestion, AuthRequest, AuthVerdict } from './agent-user.ts';
@@ -37,7 +37,6 @@ interface Waiting {
 
 const answerWithinMs = 2_000;
 const mostAtOnce = 512;
-const loadWithinMs = 120_000;
 
 /**
  * Starts that process for the `auth` of a langgraph.json.
@@ -53,41 +52,22 @@ export async function openAuthDesk(options: {
   const { file, environment, silentMs, logger } = options;
   const waiting = new Map<number, Waiting>();
   let lastKey = 0;
-  let opened!: () => void;
-  let failed!: (error: unknown) => void;
-  const open = new Promise<void>((resolve, reject) => {
-    opened = resolve;
-    failed = reject;
-  });
-  const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: 'auth.path', reason });
-
-  const worker = new KeptWorker(
-    () => ({
-      setup: {
-        graphs: [],
-        ...(file.auth && { auth: { path: file.auth.path, name: file.auth.name } }),
-        maxConnections: 1,
-        maxEventBytes: 1,
-        creditBytes: 1,
-        beatMs: Math.min(1_000, silentMs / 4),
-      },
-      folder: file.folder,
-      environment: { ...environment, ...file.env },
-      heapMegabytes: undefined,
-      silentMs,
-      loadWithinMs,
-      onLine: (line) => logger.info({ line }, 'custom authentication wrote'),
-    }),
-    {
-      onReady: ({ auth }) => (auth === undefined ? opened() : failed(unusable(auth))),
+  const worker = await openModuleWorker({
+    part: 'auth',
+    setup: file.auth ? { auth: { path: file.auth.path, name: file.auth.name } } : {},
+    file,
+    environment,
+    silentMs,
+    onLine: (line) => logger.info({ line }, 'custom authentication wrote'),
+    hooks: {
+      onReady: () => undefined,
       onMessage: hear,
       onGone: ({ reason }) => {
         logger.warn({ reason }, 'the process of custom authentication has gone');
-        failed(unusable(`its process ended: ${reason}`));
         for (const key of [...waiting.keys()]) end(key, fault('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
       },
     },
-  );
+  });
 
   function hear(message: FromWorker): void {
     if (message.kind === 'answer') end(message.key, message.json);
@@ -115,12 +95,6 @@ export async function openAuthDesk(options: {
     return JSON.parse(await answer) as unknown;
   }
 
-  try {
-    await open;
-  } catch (error) {
-    await worker.stop('it cannot be used');
-    throw error;
-  }
   return {
     async identify(request) {
       const answer = (await ask({ identify: request })) as AuthIdentity;
