@@ -1,16 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from '@langchain/langgraph-sdk';
 import { expect } from 'vitest';
+import type { Part } from '../api/agent-server/stream-parts.ts';
 
 export interface RunOnThread {
   readonly threadId: string;
   readonly runId: string;
-}
-
-export interface Part {
-  readonly id?: string | undefined;
-  readonly event: string;
-  readonly data: unknown;
 }
 
 /** A reader of a resumable run, from its first event to its end. Whenever it is cut off it comes back with what it saw last. */

@@ -1,18 +1,17 @@
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import { expect } from 'vitest';
+import { type Part, upTo } from '../api/agent-server/stream-parts.ts';
 import { type FreshStores, freshStores } from '../engines/stores.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
-import { attemptsOf, type Part, type RunOnThread, written } from './agent-reader.ts';
+import { attemptsOf, type RunOnThread, written } from './agent-reader.ts';
 import { countedTraces } from './counted-traces.ts';
 import { startOwn } from './own-servers.ts';
 import { deadlineMs } from './pipeline.ts';
 
 const apiKey = 'test-key-of-the-agents-under-test';
 export const webhookSecret = 'what the tests sign webhooks with';
-
-const upTo = (n: number) => Array.from({ length: n }, (_, place) => place);
 
 export interface AgentServer {
   readonly role: RoleProcess;

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { freePorts } from '../../infra/embedded/free-port.ts';
+import { upTo } from '../api/agent-server/stream-parts.ts';
 import { until } from '../infra/until.ts';
 import { attemptsOf, type RunOnThread, readToEnd, written } from './agent-reader.ts';
 import { deadlineMs, type Instance, shareInstance } from './instance.ts';
@@ -34,7 +35,6 @@ const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok =
 const untilUp = () => until('the agent server to answer', isUp, deadlineMs);
 beforeEach(untilUp);
 
-const upTo = (n: number) => Array.from({ length: n }, (_, place) => place);
 const burst = { input: { n: 60, pauseMs: 25 }, streamMode: 'custom' as const };
 /** Super-steps, whose states are stored. */
 const steps = (text: string) => ({

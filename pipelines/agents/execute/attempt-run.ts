@@ -13,11 +13,10 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ClaimedRun } from '../runs/claim-runs.ts';
 import { endRun, type RunResult } from '../runs/end-run.ts';
 import { releaseRun } from '../runs/release-run.ts';
 import type { CancelAction } from '../runs/run.ts';
-import type { RunFailure } from '../runs/run-row.ts';
+import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import type { RunOutcome } from '../workers/worker-pool.ts';
 import { errorChunk, metadataChunk } from './chunks.ts';
 import type { ExecutorPorts } from './executor.ts';

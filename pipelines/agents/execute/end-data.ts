@@ -1,4 +1,4 @@
-import type { EndedRun } from '../runs/end-run.ts';
+import type { EndedRun } from '../runs/run-row.ts';
 import type { RunEnd } from '../streams/stream-ports.ts';
 
 /** Larger values are read from the row of the thread by those who wait; those of a hidden thread, whose row goes now, are not. */

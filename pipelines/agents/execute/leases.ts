@@ -1,8 +1,8 @@
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { ClaimedRun } from '../runs/claim-runs.ts';
 import { renewLeases } from '../runs/renew-leases.ts';
 import type { CancelAction } from '../runs/run.ts';
+import type { ClaimedRun } from '../runs/run-row.ts';
 
 /** What the holder of a lease is told. */
 export interface LeaseWatcher {

@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { EndedRun } from '../runs/end-run.ts';
 import { markEndPublished } from '../runs/mark-end-published.ts';
+import type { EndedRun } from '../runs/run-row.ts';
 import { unpublishedEnds } from '../runs/unpublished-ends.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import { endData } from './end-data.ts';

@@ -1,7 +1,7 @@
 import type { Sql } from '../../../infra/postgres/pool.ts';
 import { headCheckpoint } from '../checkpoints/head-checkpoint.ts';
 import { threadKey } from '../checkpoints/thread-key.ts';
-import type { ClaimedRun } from '../runs/claim-runs.ts';
+import type { ClaimedRun } from '../runs/run-row.ts';
 import type { RunJob } from '../workers/worker-pool.ts';
 
 /**

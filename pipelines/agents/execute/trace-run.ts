@@ -4,7 +4,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
 import { acceptSingle } from '../../ingest/accept/accept-single.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
-import type { EndedRun } from '../runs/end-run.ts';
+import type { EndedRun } from '../runs/run-row.ts';
 import { formOf, type HiddenValues, projectOf, rootMembers, type TraceForm } from '../traces/root-run.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 

@@ -2,8 +2,6 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { RunKwargs } from './run.ts';
 import type { ClaimedRun, RunSender } from './run-row.ts';
 
-export type { ClaimedRun } from './run-row.ts';
-
 interface ClaimedRow {
   readonly organization_id: string;
   readonly thread_id: string;

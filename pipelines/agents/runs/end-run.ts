@@ -20,8 +20,6 @@ import type { Interrupt } from '../threads/thread.ts';
 import { noteWebhook } from '../webhooks/note-webhook.ts';
 import { type ClaimedRun, type EndedRow, type EndedRun, endedColumns, type RunFailure, toEndedRun } from './run-row.ts';
 
-export type { EndedRun } from './run-row.ts';
-
 export interface RunResult {
   readonly status: EndedRun['status'];
   /** JSON text of the state at the end. */

@@ -1,4 +1,5 @@
 /** How runs stream and how readers follow them, in whichever process either is. */
+import type { StreamEvent } from '../../streams/stream-event.ts';
 import type { RunStatus } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
@@ -59,20 +60,7 @@ export interface StreamPublisher {
 }
 
 /** One event as a reader gets it. */
-export interface StreamedEvent {
-  readonly runId: string;
-  readonly attempt: number;
-  readonly seq: number;
-  readonly threadSeq: number;
-  readonly mode: string;
-  readonly event: string;
-  readonly namespace: string;
-  /** JSON text in UTF-8. */
-  readonly data: Uint8Array;
-  /** Of the run: nothing follows. */
-  readonly isEnd: boolean;
-  readonly createdAtMicros: number;
-}
+export type StreamedEvent = Omit<StreamEvent, 'organizationId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
 
 /**
  * Where a reader goes on: `start` with what is kept and what this process still has of the rest; `now` with what reaches this

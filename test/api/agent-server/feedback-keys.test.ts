@@ -5,6 +5,7 @@ import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { all, type Part } from './stream-parts.ts';
 
 /** `feedback_keys`: links at the end of a stream, and what can be left under them on the main API, without a key. */
 
@@ -21,18 +22,7 @@ afterAll(async () => {
   await agent?.close();
 });
 
-interface Part {
-  readonly event: string;
-  readonly data: unknown;
-  readonly id?: string;
-}
 type Links = Readonly<Record<string, string>>;
-
-async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
-  const parts: Part[] = [];
-  for await (const part of stream) parts.push(part as Part);
-  return parts;
-}
 
 const input = { messages: [{ role: 'user', content: 'hi' }] };
 const feedbackKeys = ['quality', 'status'];

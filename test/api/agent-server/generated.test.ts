@@ -11,9 +11,10 @@
 import { execFileSync } from 'node:child_process';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { attemptsOf, type Part, readToEnd } from '../../crash/agent-reader.ts';
+import { attemptsOf, readToEnd } from '../../crash/agent-reader.ts';
 import { Random } from '../../histories/random.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import type { Part } from './stream-parts.ts';
 
 let server: AgentServerUnderTest;
 let client: Client;

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
 /**
  * The same behaviours through each version of the stock client that Runlake is for: 1.12 to 1.15, and 2.0.0, which by its number is the
@@ -34,21 +35,6 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => server?.close());
 
-interface Part {
-  readonly id?: string | undefined;
-  readonly event: string;
-  readonly data: unknown;
-}
-
-async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
-  const parts: Part[] = [];
-  for await (const part of stream) parts.push(part as Part);
-  return parts;
-}
-
-const numbers = (parts: readonly Part[]) =>
-  parts.filter(({ event }) => event === 'custom').map(({ data }) => (data as { i: number }).i);
-const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 const hello = { messages: [{ role: 'user', content: 'hello' }] };
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(

@@ -3,6 +3,7 @@ import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.ts';
 import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
+import { all } from './stream-parts.ts';
 
 /** Runs without a thread, through the stock client. */
 
@@ -14,12 +15,6 @@ beforeAll(async () => {
   client = server.client;
 }, 60_000);
 afterAll(() => server?.close());
-
-async function all<T>(stream: AsyncIterable<T>): Promise<T[]> {
-  const items: T[] = [];
-  for await (const item of stream) items.push(item);
-  return items;
-}
 
 async function rowsOf(table: 'runs' | 'threads', threadId: string): Promise<number> {
   const [row] = await server.database.query<{ rows: number }>(

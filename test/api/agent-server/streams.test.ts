@@ -3,6 +3,7 @@ import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
+import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
 /** Streams of runs, through the stock client and, for what it hides, as bytes. */
 
@@ -15,23 +16,8 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => server?.close());
 
-interface Part {
-  readonly id?: string | undefined;
-  readonly event: string;
-  readonly data: unknown;
-}
-
-async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
-  const parts: Part[] = [];
-  for await (const part of stream) parts.push(part as Part);
-  return parts;
-}
-
 const newThread = async () => (await client.threads.create()).thread_id;
 const names = (parts: readonly Part[]) => parts.map(({ event }) => event);
-const numbers = (parts: readonly Part[]) =>
-  parts.filter(({ event }) => event === 'custom').map(({ data }) => (data as { i: number }).i);
-const upTo = (n: number) => Array.from({ length: n }, (_, i) => i);
 const burst = (n: number, pauseMs?: number) => ({
   input: { n, ...(pauseMs && { pauseMs }) },
   streamMode: 'custom' as const,

@@ -4,7 +4,7 @@ import type { Database, Sql } from '../../../../infra/postgres/database.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { cancelRuns } from '../../../../pipelines/agents/runs/cancel-runs.ts';
-import { type ClaimedRun, claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -13,6 +13,7 @@ import { markEndPublished } from '../../../../pipelines/agents/runs/mark-end-pub
 import { nextDue } from '../../../../pipelines/agents/runs/next-due.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { renewLeases } from '../../../../pipelines/agents/runs/renew-leases.ts';
+import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';

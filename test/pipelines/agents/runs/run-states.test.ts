@@ -1,13 +1,14 @@
 /** Rows of runs against a model of them: first one operation at a time, exactly; then several processes at once, by invariants. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
-import { type ClaimedRun, claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { markEndPublished } from '../../../../pipelines/agents/runs/mark-end-published.ts';
 import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import { renewLeases } from '../../../../pipelines/agents/runs/renew-leases.ts';
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
+import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { sweepRuns } from '../../../../pipelines/agents/runs/sweep-runs.ts';
 import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
 import { holdThread, type ThreadHold } from '../../../../pipelines/agents/threads/hold-thread.ts';
