@@ -106,7 +106,8 @@ export async function buildServer({
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      maxParamLength: config.maxUrlBytes,
+      // Longer than any that gets here, so that the check of the whole URL is the one that refuses.
+      maxParamLength: limits.maxHeaderBytes,
       // Operations read the query themselves: its errors must not surface inside the router.
       querystringParser: () => ({}),
     },

@@ -10,7 +10,7 @@ const versionFields = {
   graph_id: Type.String(),
   name: Type.String(),
   description: nullable(Type.String()),
-  config: JsonObject({ description: 'As RunnableConfig: tags, recursion_limit, configurable.' }),
+  config: JsonObject({ description: 'As RunnableConfig: tags, metadata, recursion_limit, configurable.' }),
   context: JsonValue(),
   metadata: JsonObject(),
   version: Type.Integer(),
@@ -23,13 +23,17 @@ export const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp()
 export const SelectedAssistant = Type.Partial(Assistant);
 export const assistantFields = [...Object.keys(versionFields), 'updated_at'];
 
-/** What a graph is given, of an assistant or of a run. */
+/** What a graph is given, of an assistant or of a run: what the SDKs send. Other options of the library are the server's to set. */
 export const GraphConfigBody = Type.Unsafe<GraphConfig>(
-  Type.Object({
-    tags: Type.Optional(Type.Array(Type.String())),
-    recursion_limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
-    configurable: Type.Optional(JsonObject()),
-  }),
+  Type.Object(
+    {
+      tags: Type.Optional(Type.Array(Type.String())),
+      metadata: Type.Optional(JsonObject()),
+      recursion_limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
+      configurable: Type.Optional(JsonObject()),
+    },
+    { additionalProperties: false },
+  ),
 );
 
 export const changeable = {

@@ -13,7 +13,7 @@ export function libraryConfig(
     ...(tags !== undefined && { tags: [...tags] }),
     ...(recursion_limit !== undefined && { recursionLimit: recursion_limit }),
     configurable: {
-      ...configurable,
+      ...withoutMachinery(configurable),
       ...added.configurable,
       ...(added.threadId !== undefined && { thread_id: added.threadId }),
       ...(checkpoint_id !== undefined && { checkpoint_id }),
@@ -21,6 +21,11 @@ export function libraryConfig(
       ...(checkpoint_map !== undefined && { checkpoint_map }),
     },
   };
+}
+
+/** Graph code that hands its own config on sends names under which the library keeps what no text can hold. */
+function withoutMachinery(configurable: object = {}): object {
+  return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));
 }
 
 /** A command of a request; a `goto` of {node, input} sends that input to the node. */

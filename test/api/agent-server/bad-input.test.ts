@@ -65,6 +65,8 @@ describe('what has another form', () => {
     ['field', 'POST', '/threads/{thread}/runs/wait', { ...sound, strict_resume: true }, ['body', 'strict_resume']],
     ['field of an answer', 'GET', '/threads/{thread}/runs?select=color', undefined, ['query', 'select']],
     ['field of an answer', 'POST', '/threads/search', { select: ['color'] }, ['body', 'select']],
+    ['option of the library', 'POST', '/runs', { ...sound, config: { maxConcurrency: 0 } }, ['body', 'config']],
+    ['option of the library', 'POST', '/assistants', { graph_id: 'steps', config: { store: {} } }, ['body', 'config']],
     ['a checkpoint that is a list', 'POST', '/runs', { ...sound, checkpoint: [] }, ['body', 'checkpoint']],
     ['a limit', 'GET', '/threads/{thread}/runs?limit=-1', undefined, ['query', 'limit']],
   ])('%s: %s %s', async (_what, method, path, body, loc) => {
@@ -84,6 +86,18 @@ describe('what has another form', () => {
     const answer = await fetch(`${server.url}/runs/wait`, { method: 'POST', headers, body });
     expect(await codeOf(answer)).toEqual([status, code]);
   });
+});
+
+it("names of the library's own machinery in a configuration say nothing", async () => {
+  const configurable = { __pregel_checkpointer: {}, __pregel_task_id: 'x', __pregel_stream: {}, kept: 1 };
+  expect(await server.client.runs.wait(null, 'steps', { input: { steps: 1 }, config: { configurable } })).toMatchObject({
+    count: 1,
+  });
+});
+
+it('a path that is too long is refused as that', async () => {
+  const answer = await server.ask('GET', `/threads/${'x'.repeat(70_000)}`);
+  expect(await codeOf(answer)).toEqual([414, 'URL_TOO_LONG']);
 });
 
 describe('Accept', () => {
