@@ -6,6 +6,7 @@ import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { AssistantParams, JsonValue } from '../agent-schema.ts';
 import { requireProtocol } from '../require-protocol.ts';
 import { type LiveSource, liveBody } from '../streaming/live-body.ts';
+import { acceptsEventStream } from '../streaming/require-event-stream.ts';
 import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
 import { A2aError, internalError, isOfAccess, type RpcError, rpcErrorOf } from './a2a-error.ts';
 import { GetParams, readParams, SendParams } from './a2a-params.ts';
@@ -38,8 +39,11 @@ export const postA2a = defineAgentOperation({
     const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
     const invalid = (message: string) => answerOf(id, { error: { code: -32600, message } }, 400);
     if (request.headers.accept === undefined) return invalid('The header Accept is missing.');
-    if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string') {
+    if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
       return invalid('The body is no request of JSON-RPC 2.0.');
+    }
+    if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
+      return invalid('message/stream answers with text/event-stream, which the header Accept leaves out.');
     }
     try {
       return await call({ ...input, assistant, id }, body.method, body.params);

@@ -29,8 +29,9 @@ export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): 
   const id = lastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
-  if (!/^\d{1,15}$/.test(id)) throw unknownId('must be the id of an event of this thread');
-  return { threadSeq: Number(id) };
+  const threadSeq = /^\d{1,16}$/.test(id) ? Number(id) : Number.NaN;
+  if (!Number.isSafeInteger(threadSeq)) throw unknownId('must be the id of an event of this thread');
+  return { threadSeq };
 }
 
 function lastEventId({ headers }: FastifyRequest): string | undefined {

@@ -5,8 +5,12 @@ export const eventStreamType = 'text/event-stream';
 
 /** Refuses a client that could not read the answer. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
 export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
-  if (accept === undefined || accept.split(',').some(takesEvents)) return;
+  if (accept === undefined || acceptsEventStream(accept)) return;
   throw fault('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });
+}
+
+export function acceptsEventStream(accept: string): boolean {
+  return accept.split(',').some(takesEvents);
 }
 
 function takesEvents(range: string): boolean {

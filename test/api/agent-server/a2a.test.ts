@@ -159,6 +159,18 @@ describe('what cannot be followed', () => {
     expect([silent.statusCode, silent.json().error.code]).toEqual([400, -32600]);
   });
 
+  it('has its status where the answer could not be read, or the id is none', async () => {
+    const ask = async (body: object, headers: Record<string, string> = {}) => {
+      const answer = await agent.ask('POST', '/a2a/echo', body, headers);
+      const { id, error } = (await answer.json()) as { id: unknown; error: { code: number } };
+      return [answer.status, id, error.code];
+    };
+    const stream = { jsonrpc: '2.0', id: 1, method: 'message/stream', params: message(words('x')) };
+    expect(await ask(stream, { accept: 'application/json' })).toEqual([400, 1, -32600]);
+    expect(await ask({ ...stream, method: 'message/send', id: { a: 1 } })).toEqual([400, null, -32600]);
+    expect(await agent.client.threads.search({ status: 'busy' })).toEqual([]);
+  });
+
   it('the key of another organisation', async () => {
     const other = await addOrganization(agent.database, 'other');
     await expect(clientOf('echo', other.adminKey).sendMessage(saying([text('x')]))).rejects.toThrow('403');

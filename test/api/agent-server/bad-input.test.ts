@@ -90,9 +90,11 @@ describe('what has another form', () => {
 
 it("names of the library's own machinery in a configuration say nothing", async () => {
   const configurable = { __pregel_checkpointer: {}, __pregel_task_id: 'x', __pregel_stream: {}, kept: 1 };
-  expect(await server.client.runs.wait(null, 'steps', { input: { steps: 1 }, config: { configurable } })).toMatchObject({
-    count: 1,
-  });
+  expect(await server.client.runs.wait(null, 'steps', { input: { steps: 1 }, config: { configurable } })).toMatchObject(
+    {
+      count: 1,
+    },
+  );
 });
 
 it('a path that is too long is refused as that', async () => {

@@ -1,0 +1,32 @@
+import type { FastifyRequest } from 'fastify';
+import { expect, it } from 'vitest';
+import { readRunFrom, readThreadFrom } from '../../../../api/agent-server/streaming/last-event-id.ts';
+import { endSeq, threadSeqOf } from '../../../../pipelines/agents/streams/stream-numbers.ts';
+
+const request = (id?: string) => ({ headers: { ...(id !== undefined && { 'last-event-id': id }) } }) as FastifyRequest;
+
+it('takes every id that events of a thread have, also after half a million runs', () => {
+  for (const threadSeq of [1, threadSeqOf(1, 1), threadSeqOf(250_000, 7), threadSeqOf(500_000, endSeq)]) {
+    expect(readThreadFrom(request(String(threadSeq)), {})).toEqual({ threadSeq });
+  }
+});
+
+it('takes the query where there is no header, and begins now without either', () => {
+  expect(readThreadFrom(request(), { last_event_id: '5' })).toEqual({ threadSeq: 5 });
+  expect(readThreadFrom(request('6'), { last_event_id: '5' })).toEqual({ threadSeq: 6 });
+  expect(readRunFrom(request(), { last_event_id: '1-2' })).toEqual({ attempt: 1, seq: 2 });
+  expect([readThreadFrom(request(), {}), readRunFrom(request(' '), {})]).toEqual(['now', 'now']);
+  for (const id of ['-', '-1'])
+    expect([readRunFrom(request(id), {}), readThreadFrom(request(id), {})]).toEqual(['start', 'start']);
+});
+
+it.each(['x', '1.5', '-2', '9007199254740993', '1e3', '12345678901234567', '0x1'])(
+  '%s is the id of no event of a thread',
+  (id) => {
+    expect(() => readThreadFrom(request(id), {})).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }));
+  },
+);
+
+it.each(['1', '1-', '-1-1', '1-2-3', 'a-1', '9999999999-1'])('%s is the id of no event of a run', (id) => {
+  expect(() => readRunFrom(request(id), {})).toThrow(expect.objectContaining({ code: 'INVALID_REQUEST' }));
+});
