@@ -1,3 +1,4 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
 import type { AgentServices } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
@@ -26,6 +27,7 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
   const streams = operation.schema.produces === eventStreamType;
   const handler: typeof operation.handler = (input) => {
     if (streams) requireEventStream(input.request);
+    if (operation.schema.body === undefined && !operation.rawBody) requireNothing(input.request.body);
     return operation.handler(input);
   };
   const errors = [
@@ -34,4 +36,14 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     ...(operation.errors ?? []),
   ];
   return { ...operation, handler, mount: 'root', errors };
+}
+
+/** Where an operation takes no body, each field of one would be without effect. @throws INVALID_REQUEST */
+function requireNothing(body: unknown): void {
+  const names = typeof body === 'object' && body !== null ? Object.keys(body) : [];
+  if (names.length === 0) return;
+  const fields = names
+    .slice(0, 8)
+    .map((name) => ({ loc: ['body', name], msg: 'Field not known', type: 'extra_forbidden' }));
+  throw fault('INVALID_REQUEST', {}, { fields });
 }

@@ -1,8 +1,12 @@
-import { type Static, Type } from 'typebox';
+import { type Static, type TProperties, type TSchemaOptions, Type } from 'typebox';
 import { optional } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
 
 // Building blocks of the schemas of the agent server.
+
+/** An object of these fields alone. What a client sends beside them would have no effect, and is refused by its name. */
+export const Closed = <const T extends TProperties>(fields: T, options: TSchemaOptions = {}) =>
+  Type.Object(fields, { ...options, additionalProperties: false });
 
 /** Any JSON value. */
 export const JsonValue = (options: { description?: string } = {}) => Type.Unsafe<unknown>({ ...options });

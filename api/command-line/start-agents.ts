@@ -175,12 +175,12 @@ export async function followAgents(
   ends: Ends,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
-  const { database, organizationId, webhooks: rules, threadTtl } = agents;
+  const { database, organizationId, webhooks: rules, takesFeedback, threadTtl } = agents;
   const authorities = trustedAuthorities(config);
   const crons = startCrons({
     database,
     organizationId,
-    makeRun: (tx, cron) => makeCronRun(tx, organizationId, cron, { webhooks: rules, threadTtl }),
+    makeRun: (tx, cron) => makeCronRun(tx, organizationId, cron, { webhooks: rules, takesFeedback, threadTtl }),
     logger,
     now: () => new Date(),
   });

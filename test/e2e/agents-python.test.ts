@@ -59,6 +59,7 @@ test.skipIf('missing' in environment)(
       history: [null, 'finish', 'ask', 'prepare', '__start__'],
       older: 3,
       changed: 'changed',
+      selected: Array(2).fill({ values: { result: 'changed' }, next: [] }),
       forked: ['ask'],
       modes: {
         subgraphs: ['custom|child', 'metadata', 'updates', 'updates|child'],

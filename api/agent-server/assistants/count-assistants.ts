@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { countAssistants as count } from '../../../pipelines/agents/assistants/count-assistants.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { given } from '../agent-schema.ts';
+import { Closed, given } from '../agent-schema.ts';
 import { assistantFilter } from './search-assistants.ts';
 
 export const countAssistants = defineAgentOperation({
@@ -11,7 +11,7 @@ export const countAssistants = defineAgentOperation({
   tag: 'assistants',
   summary: 'How many assistants match',
   access: reads,
-  schema: { body: Type.Object(assistantFilter), response: { 200: Type.Integer() } },
+  schema: { body: Closed(assistantFilter), response: { 200: Type.Integer() } },
   handler: async ({ body, services: { agents } }) =>
     count(
       agents.database,

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { createAssistant as create } from '../../../pipelines/agents/assistants/create-assistant.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { given, words } from '../agent-schema.ts';
+import { Closed, given, words } from '../agent-schema.ts';
 import { Assistant, changeable, requireGraph } from './assistant-schema.ts';
 
 export const createAssistant = defineAgentOperation({
@@ -14,7 +14,7 @@ export const createAssistant = defineAgentOperation({
   access: runs,
   errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS'],
   schema: {
-    body: Type.Object({
+    body: Closed({
       graph_id: Type.String({ minLength: 1 }),
       assistant_id: optional(Uuid()),
       if_exists: optional(words(['raise', 'do_nothing'])),

@@ -3,7 +3,7 @@ import { listAssistantVersions as list } from '../../../pipelines/agents/assista
 import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { AssistantParams, given, Limit, Offset } from '../agent-schema.ts';
+import { AssistantParams, Closed, given, Limit, Offset } from '../agent-schema.ts';
 import { AssistantVersion } from './assistant-schema.ts';
 
 export const listAssistantVersions = defineAgentOperation({
@@ -16,7 +16,7 @@ export const listAssistantVersions = defineAgentOperation({
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: Type.Object({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
+    body: Closed({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
     response: { 200: Type.Array(AssistantVersion) },
   },
   handler: async ({ params, body, services: { agents } }) => {

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { searchAssistants as search } from '../../../pipelines/agents/assistants/search-assistants.ts';
 import { JsonObject, optional, Text } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
+import { Closed, chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
 import { assistantFields, SelectedAssistant } from './assistant-schema.ts';
 
 export const assistantFilter = {
@@ -21,7 +21,7 @@ export const searchAssistants = defineAgentOperation({
     'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
   access: reads,
   schema: {
-    body: Type.Object({
+    body: Closed({
       ...assistantFilter,
       limit: Limit(),
       offset: Offset(),

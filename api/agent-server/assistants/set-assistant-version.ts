@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
 import { setAssistantVersion as set } from '../../../pipelines/agents/assistants/set-assistant-version.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { AssistantParams } from '../agent-schema.ts';
+import { AssistantParams, Closed } from '../agent-schema.ts';
 import { Assistant } from './assistant-schema.ts';
 
 export const setAssistantVersion = defineAgentOperation({
@@ -15,7 +15,7 @@ export const setAssistantVersion = defineAgentOperation({
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: Type.Object({ version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }) }),
+    body: Closed({ version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }) }),
     response: { 200: Assistant },
   },
   handler: async ({ params, body, services: { agents } }) => {

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { updateAssistant as update } from '../../../pipelines/agents/assistants/update-assistant.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { AssistantParams, given } from '../agent-schema.ts';
+import { AssistantParams, Closed, given } from '../agent-schema.ts';
 import { Assistant, changeable, requireGraph } from './assistant-schema.ts';
 
 export const updateAssistant = defineAgentOperation({
@@ -16,7 +16,7 @@ export const updateAssistant = defineAgentOperation({
   errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: Type.Object({ graph_id: optional(Type.String({ minLength: 1 })), ...changeable }),
+    body: Closed({ graph_id: optional(Type.String({ minLength: 1 })), ...changeable }),
     response: { 200: Assistant },
   },
   handler: async ({ params, body, services: { agents } }) => {

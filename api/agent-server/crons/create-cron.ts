@@ -7,7 +7,7 @@ import '../access/agent-access.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
 import { ThreadParams } from '../runs/run-paths.ts';
-import { Cron, CronBody, endTimeOf, payloadOf, requireWebhook } from './cron-body.ts';
+import { Cron, CronBody, endTimeOf, payloadOf, requireTakeable } from './cron-body.ts';
 
 const shared = {
   method: 'POST',
@@ -20,6 +20,7 @@ const shared = {
     'CRON_LIMIT_REACHED',
     'FIELD_NOT_BUILT',
     'WEBHOOK_INVALID',
+    'FEEDBACK_ADDRESS_UNSET',
   ],
 } as const;
 
@@ -35,7 +36,7 @@ async function make(
   const { database, organizationId, config } = services.agents;
   const payload = payloadOf(body, threadId !== null);
   const access = request.agentAccess;
-  requireWebhook(services.agents, payload);
+  requireTakeable(services.agents, payload);
   const { assistant_id } = await resolveAssistant(database, organizationId, body.assistant_id);
   return create(
     database,

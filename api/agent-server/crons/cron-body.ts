@@ -3,7 +3,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { cronFields, onRunCompleted } from '../../../pipelines/agents/crons/cron.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
-import { given, words } from '../agent-schema.ts';
+import { Closed, given, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { RunBody } from '../runs/run-body.ts';
 
@@ -23,6 +23,7 @@ const payloadFields = {
   durability: run.durability,
   checkpoint_during: run.checkpoint_during,
   multitask_strategy: run.multitask_strategy,
+  feedback_keys: run.feedback_keys,
 };
 
 const Schedule = Text({
@@ -44,32 +45,17 @@ const cronOptions = {
 };
 
 /** Source: openapi/agent-server.json, CronCreate and ThreadCronCreate; reference `agent-server.md` 6. */
-export const CronBody = Type.Object({
+export const CronBody = Closed({
   schedule: Schedule,
   assistant_id: run.assistant_id,
   ...cronOptions,
   ...payloadFields,
 });
-export const CronChangesBody = Type.Object({ schedule: optional(Schedule), ...cronOptions, ...payloadFields });
-
-/** What runs can be told and those of crons cannot, or not by what has the name. */
-const notForCrons = [
-  'command',
-  'checkpoint',
-  'checkpoint_id',
-  'feedback_keys',
-  'after_seconds',
-  'on_disconnect',
-  'on_completion',
-  'if_not_exists',
-  'langsmith_tracer',
-];
+export const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields });
 
 /** The payload that a body asks for. @throws FIELD_NOT_BUILT */
 export function payloadOf(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
   const asked: Readonly<Record<string, unknown>> = body;
-  const refused = notForCrons.find((field) => asked[field] !== undefined && asked[field] !== null);
-  if (refused !== undefined) throw fault('FIELD_NOT_BUILT', { field: refused });
   // The thread is the caller's: it does not go with a run.
   if (hasThread && body.on_run_completed === 'delete') throw fault('FIELD_NOT_BUILT', { field: 'on_run_completed' });
   const { input } = body;
@@ -115,11 +101,15 @@ export const cronFilter = {
   metadata: optional(JsonObject({ description: 'Crons whose metadata holds all of it.' })),
 };
 
-/** What would be refused each time it fires is refused at once. @throws WEBHOOK_INVALID, FIELD_NOT_BUILT where nothing calls webhooks. */
-export function requireWebhook(
-  { webhooks }: Pick<Agents, 'webhooks'>,
-  { webhook }: { readonly webhook?: unknown },
+/**
+ * What would be refused each time it fires is refused at once.
+ * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT where nothing calls webhooks, FEEDBACK_ADDRESS_UNSET.
+ */
+export function requireTakeable(
+  { webhooks, takesFeedback }: Pick<Agents, 'webhooks' | 'takesFeedback'>,
+  { webhook, feedback_keys: keys }: { readonly webhook?: unknown; readonly feedback_keys?: unknown },
 ): void {
+  if (Array.isArray(keys) && keys.length > 0 && !takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
   if (typeof webhook !== 'string') return;
   if (webhooks === undefined) throw fault('FIELD_NOT_BUILT', { field: 'webhook' });
   webhooks.check(webhook);

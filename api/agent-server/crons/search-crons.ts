@@ -8,10 +8,10 @@ import {
 } from '../../../pipelines/agents/crons/search-crons.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { chosen, Limit, Offset, SortOrder, words } from '../agent-schema.ts';
+import { Closed, chosen, Limit, Offset, SortOrder, words } from '../agent-schema.ts';
 import { cronFilter, SelectedCron, selectable } from './cron-body.ts';
 
-const Filter = Type.Object(cronFilter);
+const Filter = Closed(cronFilter);
 
 function filterOf({ assistant_id: assistant, thread_id, enabled, metadata }: Static<typeof Filter>): CronFilter {
   return {
@@ -30,7 +30,7 @@ export const searchCrons = defineAgentOperation({
   summary: 'Crons that match, newest first',
   access: reads,
   schema: {
-    body: Type.Object({
+    body: Closed({
       ...cronFilter,
       limit: Limit(),
       offset: Offset(),

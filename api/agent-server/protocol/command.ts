@@ -14,6 +14,7 @@ export type CommandErrorCode =
   | 'invalid_argument'
   | 'unknown_command'
   | 'unknown_error'
+  | 'no_such_run'
   | 'no_such_subscription'
   | 'no_such_interrupt'
   | 'no_such_checkpoint'
@@ -46,6 +47,7 @@ export class CommandRefused extends Error {
 
 const codes: Readonly<Record<string, CommandErrorCode>> = {
   CHECKPOINT_NOT_FOUND: 'no_such_checkpoint',
+  RUN_NOT_FOUND: 'no_such_run',
   FIELD_NOT_BUILT: 'not_supported',
   FORBIDDEN: 'permission_denied',
   AUTH_FORBIDDEN: 'permission_denied',

@@ -1,12 +1,12 @@
 import { Type } from 'typebox';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
-import { JsonValue } from '../agent-schema.ts';
+import { Closed, JsonValue } from '../agent-schema.ts';
 import { GraphConfigBody } from '../assistants/assistant-schema.ts';
 import { assistantOf, type CommandScene, makeRun, paramsOf } from './run-commands.ts';
 
 const fork = paramsOf(
-  Type.Object({
+  Closed({
     checkpoint_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
     config: optional(GraphConfigBody),

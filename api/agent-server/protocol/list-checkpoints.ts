@@ -2,11 +2,11 @@ import { Type } from 'typebox';
 import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { optional } from '../../server/formats.ts';
-import { Limit } from '../agent-schema.ts';
+import { Closed, Limit } from '../agent-schema.ts';
 import { type CommandScene, paramsOf } from './run-commands.ts';
 
 const listParams = paramsOf(
-  Type.Object({
+  Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     limit: Limit(),
     before: optional(Type.String({ minLength: 1, maxLength: 1_000 })),

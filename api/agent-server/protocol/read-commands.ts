@@ -1,14 +1,17 @@
 import { Type } from 'typebox';
 import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { replayPlace } from '../../../pipelines/agents/protocol/replay-place.ts';
+import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
+import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
-import { optional } from '../../server/formats.ts';
+import { optional, Uuid } from '../../server/formats.ts';
+import { Closed } from '../agent-schema.ts';
 import { type CommandScene, paramsOf } from './run-commands.ts';
 
 const stateParams = paramsOf(
-  Type.Object({
+  Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     keys: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
   }),
@@ -42,14 +45,16 @@ interface Lifecycle {
   };
 }
 
-/** `agent.getTree`: the graph and its subgraphs with how they stand, by the events of the runs that go on, or of the last one. */
-export async function getTree({ agents, threadId }: CommandScene): Promise<object> {
-  const { database, organizationId, hub } = agents;
-  await readThread(database, organizationId, threadId);
-  const reader = await hub.readThread(
-    { organizationId, threadId },
-    await replayPlace(database, organizationId, threadId),
-  );
+const treeParams = paramsOf(Closed({ run_id: optional(Uuid()) }));
+
+/**
+ * `agent.getTree`: the graph and its subgraphs with how they stand, by the events of the run that is named, or of the runs that go on,
+ * or else of the last one.
+ */
+export async function getTree({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
+  const { run_id: runId } = treeParams(params);
+  await readThread(agents.database, agents.organizationId, threadId);
+  const reader = await readerOf(agents, threadId, runId?.toLowerCase());
   const root: TreeNode = { namespace: [], status: 'started', graph_name: 'root', children: [] };
   const nodes = new Map([['', root]]);
   try {
@@ -67,6 +72,18 @@ export async function getTree({ agents, threadId }: CommandScene): Promise<objec
     reader.close();
   }
   return { tree: root };
+}
+
+async function readerOf(
+  { database, organizationId, hub }: CommandScene['agents'],
+  threadId: string,
+  runId: string | undefined,
+): Promise<StreamReader> {
+  if (runId === undefined) {
+    return hub.readThread({ organizationId, threadId }, await replayPlace(database, organizationId, threadId));
+  }
+  await readRun(database, organizationId, { threadId, runId });
+  return hub.readRun({ organizationId, threadId, runId }, 'start');
 }
 
 function nodeAt(nodes: Map<string, TreeNode>, namespace: readonly string[]): TreeNode {

@@ -13,7 +13,7 @@ import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { compileCheck } from '../../server/schema-check.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
-import { JsonValue, words } from '../agent-schema.ts';
+import { Closed, JsonValue, words } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { GraphConfigBody } from '../assistants/assistant-schema.ts';
 import { runRequestOf } from '../runs/run-request-of.ts';
@@ -32,7 +32,7 @@ export interface CommandScene {
 
 const strategy = () => optional(words(multitaskStrategies));
 const start = paramsOf(
-  Type.Object({
+  Closed({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
     config: optional(GraphConfigBody),
@@ -40,9 +40,7 @@ const start = paramsOf(
     metadata: optional(JsonObject()),
     multitaskStrategy: strategy(),
     multitask_strategy: strategy(),
-    langsmith_tracer: optional(
-      Type.Object({ project_name: optional(Type.String()), example_id: optional(Type.String()) }),
-    ),
+    langsmith_tracer: optional(Closed({ project_name: optional(Type.String()), example_id: optional(Type.String()) })),
   }),
 );
 
@@ -52,18 +50,20 @@ export async function startRun(scene: CommandScene, params: unknown): Promise<ob
   return { run_id: await makeRun(scene, { ...asked, multitask_strategy, if_not_exists: 'create' }) };
 }
 
-const Answered = Type.Object({
+const Answered = Closed({
   interrupt_id: Type.String({ minLength: 1, maxLength: 1_000 }),
   response: Type.Optional(JsonValue()),
+  namespace: optional(Type.Array(Type.String()), { description: 'Where it was asked; the id says it already.' }),
 });
 const beside = {
   update: Type.Optional(JsonValue()),
   goto: Type.Optional(JsonValue()),
   config: optional(GraphConfigBody),
   metadata: optional(JsonObject()),
+  strict_resume: optional(Type.Boolean(), { description: 'An answer to nothing is refused in either case.' }),
 };
-const respond = paramsOf(Type.Object({ responses: Type.Array(Answered, { minItems: 1, maxItems: 1_000 }), ...beside }));
-const respondOne = paramsOf(Type.Object({ ...Answered.properties, ...beside }));
+const respond = paramsOf(Closed({ responses: Type.Array(Answered, { minItems: 1, maxItems: 1_000 }), ...beside }));
+const respondOne = paramsOf(Closed({ ...Answered.properties, ...beside }));
 
 /** `input.respond`: a run that answers questions of the graph, all that are answered in one. */
 export async function respondToInput(scene: CommandScene, params: unknown): Promise<object> {

@@ -16,6 +16,7 @@ import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-eve
 import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
 import { asOperation } from '../access/as-operation.ts';
+import { Closed } from '../agent-schema.ts';
 import { errorOfStream } from '../streaming/sse.ts';
 import { answerCommand, readCommand } from './answer-command.ts';
 import { type Command, type CommandError, CommandRefused, refusalOf } from './command.ts';
@@ -39,7 +40,7 @@ const mostWaiting = 100;
 const leaveMs = 1_000;
 
 const subscribeParams = paramsOf(Filter);
-const unsubscribeParams = paramsOf(Type.Object({ subscription_id: Type.String({ maxLength: 100 }) }));
+const unsubscribeParams = paramsOf(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
 
 /** As which of the requests without a socket a command is. */
 const ruleOf = ({ method }: Command) =>

@@ -3,7 +3,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { cancelRuns as cancel } from '../../../pipelines/agents/runs/cancel-runs.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { words } from '../agent-schema.ts';
+import { Closed, words } from '../agent-schema.ts';
 import '../access/agent-access.ts';
 import { CancelAction } from './cancel-run.ts';
 
@@ -18,7 +18,7 @@ export const cancelAgentRuns = defineAgentOperation({
   errors: ['INVALID_REQUEST', 'THREAD_NOT_FOUND', 'RUN_NOT_FOUND'],
   schema: {
     query: Type.Object({ action: Type.Optional(CancelAction) }),
-    body: Type.Object({
+    body: Closed({
       status: optional(words(['pending', 'running', 'all'])),
       thread_id: optional(Uuid()),
       run_ids: optional(Type.Array(Uuid(), { minItems: 1, maxItems: 10_000 })),

@@ -3,7 +3,7 @@ import { multitaskStrategies, type RunCommand, type Run as RunRecord } from '../
 import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
 import { maxNameLength } from '../../../pipelines/projects/project-name.ts';
 import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
-import { Checkpoint, JsonValue, words } from '../agent-schema.ts';
+import { Checkpoint, Closed, JsonValue, words } from '../agent-schema.ts';
 import { GraphConfigBody } from '../assistants/assistant-schema.ts';
 
 export const StreamMode = words(streamModes);
@@ -15,10 +15,13 @@ const fields = {
   input: Type.Optional(JsonValue({ description: 'Null goes on from where the thread stands.' })),
   command: optional(
     Type.Unsafe<RunCommand>(
-      Type.Object({
+      Closed({
+        lg_name: Type.Optional(Type.Literal('Command', { description: 'As the library writes it.' })),
         update: Type.Optional(JsonValue()),
         resume: Type.Optional(JsonValue({ description: 'The answer to an interrupt, or answers by its id.' })),
-        goto: Type.Optional(JsonValue({ description: 'A node, or {node, input}, or a list of them.' })),
+        goto: Type.Optional(
+          JsonValue({ description: 'A node, or {node, input}, or a list of them. Also as the library writes a Send.' }),
+        ),
       }),
     ),
   ),
@@ -59,7 +62,7 @@ const fields = {
   strict_resume: optional(Type.Literal(false), { description: 'True is not supported yet.' }),
   checkpoint_during: optional(Type.Boolean(), { description: 'Older form of durability: false is exit.' }),
   langsmith_tracer: optional(
-    Type.Object({
+    Closed({
       project_name: optional(Text({ minLength: 1, maxLength: maxNameLength })),
       example_id: optional(Uuid()),
     }),
@@ -67,19 +70,20 @@ const fields = {
 } as const;
 
 /** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
-export const RunBody = Type.Object(fields, { additionalProperties: false });
+export const RunBody = Closed(fields);
 
-/** The JavaScript client sends the bodies of a batch with the names that its caller wrote. */
+/** The JavaScript client sends the bodies of a batch as its caller wrote them, with the signal that is for itself. */
 const camelFields = Object.fromEntries(
   Object.entries(fields)
-    .filter(([name]) => name.includes('_') && name !== 'assistant_id')
-    .map(([name, schema]) => [camelCase(name), schema]),
+    .filter(([name]) => name.includes('_'))
+    .map(([name, schema]) => [camelCase(name), Type.Optional(schema)]),
 );
+const ofClient = { signal: Type.Optional(JsonObject({ description: 'Of the client itself.' })) };
 
-export const BatchBody = Type.Array(Type.Unsafe<Static<typeof RunBody>>(Type.Object({ ...camelFields, ...fields })), {
-  minItems: 1,
-  maxItems: 1_000,
-});
+export const BatchBody = Type.Array(
+  Type.Unsafe<Static<typeof RunBody>>(Closed({ ...camelFields, ...ofClient, ...fields })),
+  { minItems: 1, maxItems: 1_000 },
+);
 
 /** A body of a batch with the names of all others. */
 export function snakeCased(body: Static<typeof RunBody>): RunRequest {

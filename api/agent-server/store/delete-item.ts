@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { deleteItems } from '../../../pipelines/agents/store/delete-items.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Closed } from '../agent-schema.ts';
 import { Key, Labels } from './item-schema.ts';
 
 export const deleteStoreItem = defineAgentOperation({
@@ -13,7 +14,7 @@ export const deleteStoreItem = defineAgentOperation({
   description: 'A key under which there is nothing is no error.',
   access: runs,
   schema: {
-    body: Type.Object({ namespace: Type.Optional(Labels('Its labels.')), key: Key() }),
+    body: Closed({ namespace: Type.Optional(Labels('Its labels.')), key: Key() }),
     response: { 204: Type.Null() },
   },
   handler: async ({ body, services: { agents } }) => {

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { listNamespaces } from '../../../pipelines/agents/store/list-namespaces.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Limit, Offset } from '../agent-schema.ts';
+import { Closed, Limit, Offset } from '../agent-schema.ts';
 import { Labels } from './item-schema.ts';
 
 export const listStoreNamespaces = defineAgentOperation({
@@ -13,7 +13,7 @@ export const listStoreNamespaces = defineAgentOperation({
   summary: 'Namespaces that have items, each once',
   access: reads,
   schema: {
-    body: Type.Object({
+    body: Closed({
       prefix: optional(Labels('First labels; `*` is any.')),
       suffix: optional(Labels('Last labels; `*` is any.')),
       max_depth: optional(

@@ -4,6 +4,7 @@ import { putItems } from '../../../pipelines/agents/store/put-items.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Closed } from '../agent-schema.ts';
 import { Key, Labels, rulesOf } from './item-schema.ts';
 
 export const putStoreItem = defineAgentOperation({
@@ -21,7 +22,7 @@ export const putStoreItem = defineAgentOperation({
     'GRAPH_WORKER_BUSY',
   ],
   schema: {
-    body: Type.Object({
+    body: Closed({
       namespace: Labels('Labels that are not empty and have no dot.'),
       key: Key(),
       value: JsonObject({ description: 'Takes the place of what was there.' }),

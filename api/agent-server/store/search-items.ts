@@ -3,7 +3,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { searchItems } from '../../../pipelines/agents/store/search-items.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Limit, Offset } from '../agent-schema.ts';
+import { Closed, Limit, Offset } from '../agent-schema.ts';
 import { FoundItem, Labels, RefreshTtl, rulesOf } from './item-schema.ts';
 
 export const searchStoreItems = defineAgentOperation({
@@ -21,7 +21,7 @@ export const searchStoreItems = defineAgentOperation({
     'GRAPH_WORKER_BUSY',
   ],
   schema: {
-    body: Type.Object({
+    body: Closed({
       namespace_prefix: optional(Labels('First labels of their namespaces; none: all items.')),
       filter: optional(
         JsonObject({ description: 'Fields of the value that are equal, or as $eq, $ne, $gt, $gte, $lt, $lte say.' }),

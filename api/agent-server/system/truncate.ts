@@ -4,6 +4,7 @@ import { truncateAgents } from '../../../pipelines/agents/truncate-agents.ts';
 import { optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Closed } from '../agent-schema.ts';
 
 export const truncate = defineAgentOperation({
   operationId: 'truncate',
@@ -16,7 +17,7 @@ export const truncate = defineAgentOperation({
   access: runs,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
-    body: Type.Object({
+    body: Closed({
       runs: optional(Type.Boolean()),
       threads: optional(Type.Boolean()),
       assistants: optional(Type.Boolean({ description: 'Those that clients made; those of graphs stay.' })),

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { countThreads as count } from '../../../pipelines/agents/threads/count-threads.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { given } from '../agent-schema.ts';
+import { Closed, given } from '../agent-schema.ts';
 import { threadFilter } from './search-threads.ts';
 
 export const countThreads = defineAgentOperation({
@@ -11,7 +11,7 @@ export const countThreads = defineAgentOperation({
   tag: 'threads',
   summary: 'How many threads match',
   access: reads,
-  schema: { body: Type.Object(threadFilter), response: { 200: Type.Integer() } },
+  schema: { body: Closed(threadFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { metadata, values, status }, services: { agents } }) =>
     count(agents.database, agents.organizationId, given({ metadata, values, status })),
 });

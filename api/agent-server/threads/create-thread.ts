@@ -2,11 +2,11 @@ import { Type } from 'typebox';
 import { createThreadWithState } from '../../../pipelines/agents/threads/create-thread-with-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { given, JsonValue, words } from '../agent-schema.ts';
+import { Closed, given, JsonValue, words } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { showThread, Thread, Ttl, ttlOf } from './thread-schema.ts';
 
-const Update = Type.Object({
+const Update = Closed({
   values: Type.Optional(JsonValue()),
   command: Type.Optional(JsonValue()),
   as_node: optional(Type.String()),
@@ -28,12 +28,12 @@ export const createThread = defineAgentOperation({
     ...graphErrors,
   ],
   schema: {
-    body: Type.Object({
+    body: Closed({
       thread_id: optional(Uuid()),
       metadata: optional(JsonObject({ description: '`graph_id` says whose state `supersteps` make.' })),
       if_exists: optional(words(['raise', 'do_nothing'])),
       ttl: Ttl,
-      supersteps: optional(Type.Array(Type.Object({ updates: Type.Array(Update) }), { maxItems: 1_000 }), {
+      supersteps: optional(Type.Array(Closed({ updates: Type.Array(Update) }), { maxItems: 1_000 }), {
         description: 'Updates to its state, step by step, as if nodes had answered them. Only where the thread is new.',
       }),
     }),

@@ -5,9 +5,9 @@ import type { CheckpointChoice } from '../../../pipelines/agents/runs/run.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Checkpoint, checkpointOf, given, jsonText, Limit } from '../agent-schema.ts';
+import { Checkpoint, Closed, checkpointOf, given, jsonText, Limit } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
-import { ThreadHistory, ThreadParams } from './thread-schema.ts';
+import { StateSelect, ThreadHistory, ThreadParams } from './thread-schema.ts';
 
 const described = {
   tag: 'threads',
@@ -34,12 +34,13 @@ export const getThreadHistory = defineAgentOperation({
     query: Type.Object({
       limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
       before: Type.Optional(Type.String({ description: 'Id of a checkpoint: only older ones. JSON of one will do.' })),
+      select: Type.Optional(StateSelect),
     }),
     response,
   },
-  handler: async ({ params, query: { limit, before: text }, services: { agents } }) => {
+  handler: async ({ params, query: { limit, before: text, select }, services: { agents } }) => {
     const before = text === undefined ? undefined : olderThan(text.startsWith('{') ? parse(text) : text);
-    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...given({ before }) }));
+    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...given({ before, select }) }));
   },
 });
 
@@ -50,19 +51,20 @@ export const searchThreadHistory = defineAgentOperation({
   summary: 'States of a thread or of a subgraph of it, newest first',
   schema: {
     params: ThreadParams,
-    body: Type.Object({
+    body: Closed({
       limit: Limit(),
       before: optional(Before),
       checkpoint: optional(Checkpoint, { description: 'Whose `checkpoint_ns` names the subgraph.' }),
       metadata: optional(JsonObject({ description: 'Only states whose metadata holds all of it.' })),
+      select: optional(StateSelect),
     }),
     response,
   },
-  handler: async ({ params, body: { limit, before, checkpoint, metadata }, services: { agents } }) =>
+  handler: async ({ params, body: { limit, before, checkpoint, metadata, select }, services: { agents } }) =>
     jsonText(
       await readThreadHistory(agents, params.thread_id, {
         limit: limit ?? 10,
-        ...given({ before: before ? olderThan(before) : null, metadata }),
+        ...given({ before: before ? olderThan(before) : null, metadata, select }),
         ...(checkpoint && { checkpoint: checkpointOf(checkpoint) }),
       }),
     ),

@@ -2,14 +2,15 @@ import { Type } from 'typebox';
 import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Checkpoint, checkpointOf, jsonText } from '../agent-schema.ts';
+import { Checkpoint, Closed, checkpointOf, given, jsonText } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
-import { ThreadParams, ThreadState } from './thread-schema.ts';
+import { SelectedThreadState, StateSelect, ThreadParams } from './thread-schema.ts';
 
 const query = Type.Object({
   subgraphs: Type.Boolean({ default: false, description: 'Also the states of subgraphs that wait.' }),
+  select: Type.Optional(StateSelect),
 });
-const response = { 200: ThreadState };
+const response = { 200: SelectedThreadState };
 const described = { tag: 'threads', access: reads } as const;
 const errors = ['THREAD_NOT_FOUND', ...graphErrors] as const;
 
@@ -21,8 +22,8 @@ export const getThreadState = defineAgentOperation({
   summary: 'The state of a thread',
   errors,
   schema: { params: ThreadParams, query, response },
-  handler: async ({ params: { thread_id: id }, query: { subgraphs }, services: { agents } }) =>
-    jsonText(await readThreadState(agents, id, { subgraphs })),
+  handler: async ({ params: { thread_id: id }, query, services: { agents } }) =>
+    jsonText(await readThreadState(agents, id, query)),
 });
 
 export const getThreadStateAt = defineAgentOperation({
@@ -37,9 +38,9 @@ export const getThreadStateAt = defineAgentOperation({
     query,
     response,
   },
-  handler: async ({ params, query: { subgraphs }, services: { agents } }) => {
+  handler: async ({ params, query, services: { agents } }) => {
     const checkpoint = { checkpoint_id: params.checkpoint_id };
-    return jsonText(await readThreadState(agents, params.thread_id, { checkpoint, subgraphs }));
+    return jsonText(await readThreadState(agents, params.thread_id, { ...query, checkpoint }));
   },
 });
 
@@ -52,11 +53,12 @@ export const getThreadStateOf = defineAgentOperation({
   errors: ['CHECKPOINT_NOT_FOUND', ...errors],
   schema: {
     params: ThreadParams,
-    body: Type.Object({ checkpoint: Checkpoint, subgraphs: optional(Type.Boolean()) }),
+    query,
+    body: Closed({ checkpoint: Checkpoint, subgraphs: optional(Type.Boolean()), select: optional(StateSelect) }),
     response,
   },
-  handler: async ({ params, body, services: { agents } }) => {
-    const question = { checkpoint: checkpointOf(body.checkpoint), subgraphs: body.subgraphs ?? false };
+  handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
+    const question = { ...query, ...given(asked), checkpoint: checkpointOf(checkpoint) };
     return jsonText(await readThreadState(agents, params.thread_id, question));
   },
 });

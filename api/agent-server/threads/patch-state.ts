@@ -3,6 +3,7 @@ import { updateThread } from '../../../pipelines/agents/threads/update-thread.ts
 import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { Closed } from '../agent-schema.ts';
 import { ThreadParams } from './thread-schema.ts';
 
 export const patchThreadState = defineAgentOperation({
@@ -14,7 +15,7 @@ export const patchThreadState = defineAgentOperation({
   description: 'An older form of changing the thread itself.',
   access: runs,
   errors: ['THREAD_NOT_FOUND'],
-  schema: { params: ThreadParams, body: Type.Object({ metadata: JsonObject() }), response: { 204: Type.Null() } },
+  schema: { params: ThreadParams, body: Closed({ metadata: JsonObject() }), response: { 204: Type.Null() } },
   handler: async ({ params, body: { metadata }, services: { agents } }) => {
     await updateThread(agents.database, agents.organizationId, params.thread_id, { metadata });
     return new Answer({ status: 204 });

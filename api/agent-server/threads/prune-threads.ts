@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { pruneThreads as prune } from '../../../pipelines/agents/threads/prune-threads.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { words } from '../agent-schema.ts';
+import { Closed, words } from '../agent-schema.ts';
 
 export const pruneThreads = defineAgentOperation({
   operationId: 'pruneThreads',
@@ -13,7 +13,7 @@ export const pruneThreads = defineAgentOperation({
   description: 'Ids that there are not are passed over.',
   access: runs,
   schema: {
-    body: Type.Object({
+    body: Closed({
       thread_ids: Type.Array(Uuid(), { maxItems: 10_000 }),
       strategy: optional(words(['delete', 'keep_latest'])),
     }),

@@ -4,7 +4,7 @@ import { searchThreads as search } from '../../../pipelines/agents/threads/searc
 import { threadStatuses } from '../../../pipelines/agents/threads/thread.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
+import { Closed, chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
 import { SelectedThread, showThread, threadFields } from './thread-schema.ts';
 
 export const threadFilter = {
@@ -23,7 +23,7 @@ export const searchThreads = defineAgentOperation({
     'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
   access: reads,
   schema: {
-    body: Type.Object({
+    body: Closed({
       ...threadFilter,
       ids: optional(Type.Array(Uuid(), { maxItems: 10_000 })),
       limit: Limit(),

@@ -5,7 +5,7 @@ import {
   threadStatuses,
 } from '../../../pipelines/agents/threads/thread.ts';
 import { JsonObject, nullable, optional, Timestamp, Uuid } from '../../server/formats.ts';
-import { JsonValue, words } from '../agent-schema.ts';
+import { Closed, JsonValue, words } from '../agent-schema.ts';
 
 export const ThreadParams = Type.Object({ thread_id: Uuid() });
 
@@ -36,8 +36,8 @@ export const SelectedThread = Type.Partial(
 export const Ttl = optional(
   Type.Union([
     Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes; strategy delete.' }),
-    Type.Object({
-      ttl: Type.Optional(Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes.' })),
+    Closed({
+      ttl: Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes.' }),
       strategy: optional(words(['delete', 'keep_latest'])),
     }),
   ]),
@@ -50,7 +50,7 @@ export const Ttl = optional(
 /** Where nothing is said of the strategy the thread goes as a whole. */
 export function ttlOf(ttl: Static<typeof Ttl> | undefined): { strategy: TtlStrategy; minutes: number } | undefined {
   if (typeof ttl === 'number') return { strategy: 'delete', minutes: ttl };
-  return ttl?.ttl === undefined ? undefined : { strategy: ttl.strategy ?? 'delete', minutes: ttl.ttl };
+  return ttl === undefined || ttl === null ? undefined : { strategy: ttl.strategy ?? 'delete', minutes: ttl.ttl };
 }
 
 /** A thread without what is answered only on request. */
@@ -68,4 +68,13 @@ export const ThreadState = Type.Object({
   created_at: nullable(Timestamp()),
   interrupts: Type.Array(JsonObject()),
 });
-export const ThreadHistory = Type.Array(ThreadState);
+/** With `select` only some fields. */
+export const SelectedThreadState = Type.Partial(ThreadState);
+export const ThreadHistory = Type.Array(SelectedThreadState);
+
+const stateFields = Object.keys(ThreadState.properties);
+/** Which fields of states are answered. Source: the Python `langgraph-sdk` 0.4.14, ThreadStateSelectField. */
+export const StateSelect = Type.Array(Type.String({ pattern: `^(?:${stateFields.join('|')}|values\\..{1,1000})$` }), {
+  description: `Fields to answer with: ${stateFields.join(', ')}, or \`values.\` and one key of them.`,
+  maxItems: 1_000,
+});

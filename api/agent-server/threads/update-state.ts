@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { updateThreadState as update } from '../../../pipelines/agents/threads/update-thread-state.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { Checkpoint, checkpointOf, given, JsonValue } from '../agent-schema.ts';
+import { Checkpoint, Closed, checkpointOf, given, JsonValue } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { ThreadParams } from './thread-schema.ts';
 
@@ -23,7 +23,7 @@ export const updateThreadState = defineAgentOperation({
   ],
   schema: {
     params: ThreadParams,
-    body: Type.Object({
+    body: Closed({
       values: Type.Optional(JsonValue({ description: 'What the node answered; null: nothing.' })),
       as_node: optional(Type.String({ description: 'Unset: the node that answered last.' })),
       checkpoint: optional(Checkpoint, { description: 'Which state it goes on from. Unset: the latest.' }),

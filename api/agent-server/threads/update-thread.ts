@@ -3,7 +3,7 @@ import { updateThread as update } from '../../../pipelines/agents/threads/update
 import { JsonObject, optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { given } from '../agent-schema.ts';
+import { Closed, given } from '../agent-schema.ts';
 import { showThread, Thread, ThreadParams, Ttl, ttlOf } from './thread-schema.ts';
 
 export const updateThread = defineAgentOperation({
@@ -17,7 +17,7 @@ export const updateThread = defineAgentOperation({
   errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
-    body: Type.Object({ metadata: optional(JsonObject()), ttl: Ttl }),
+    body: Closed({ metadata: optional(JsonObject()), ttl: Ttl }),
     response: { 200: Thread, 204: Type.Null() },
   },
   handler: async ({ params, body, services: { agents }, request }) => {

@@ -11,13 +11,17 @@ import type { Cron } from './cron.ts';
 /**
  * Makes the run of a cron that fires, as if its payload had been sent. Its metadata names the cron. The result is its id.
  *
- * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, WEBHOOK_INVALID
+ * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
 export async function makeCronRun(
   tx: Sql,
   organizationId: string,
   cron: Cron,
-  rules: { readonly webhooks?: Pick<WebhookRules, 'check'>; readonly threadTtl?: ThreadTtl | undefined } = {},
+  rules: {
+    readonly webhooks?: Pick<WebhookRules, 'check'>;
+    readonly takesFeedback?: boolean | undefined;
+    readonly threadTtl?: ThreadTtl | undefined;
+  } = {},
 ): Promise<string> {
   const assistant = await resolveAssistant(tx, organizationId, cron.assistant_id);
   const stateless = cron.thread_id === null;
@@ -32,7 +36,10 @@ export async function makeCronRun(
       metadata: { ...cron.metadata, cron_id: cron.cron_id },
       on_completion: cron.on_run_completed,
     },
-    { assistant, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, webhooks: rules.webhooks, user },
+    {
+      ...{ assistant, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, user },
+      ...{ webhooks: rules.webhooks, takesFeedback: rules.takesFeedback },
+    },
   );
   await createRun(tx, organizationId, {
     assistant,

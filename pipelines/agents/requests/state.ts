@@ -1,6 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { readSnapshot } from '../graphs/read-snapshot.ts';
+import { selectedState } from '../threads/selected-state.ts';
 import type { ThreadState } from '../threads/thread.ts';
 import { libraryConfig } from '../workers/run-config.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
@@ -12,8 +13,8 @@ type StateRequest = Extract<GraphRequest, { kind: 'state' }>;
 export async function readState(
   graph: CompiledGraph,
   config: ReturnType<typeof libraryConfig>,
-  { thread, checkpoint, subgraphs }: StateRequest,
-): Promise<ThreadState> {
+  { thread, checkpoint, subgraphs, select }: StateRequest,
+): Promise<Partial<ThreadState>> {
   const at = libraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
   const snapshot = await readSnapshot(graph, at, { subgraphs });
   if (checkpoint?.checkpoint_id !== undefined && snapshot.createdAt === undefined) {
@@ -21,5 +22,6 @@ export async function readState(
   }
   const state = threadState(snapshot);
   // Without a state there is no place where it would be.
-  return snapshot.createdAt === undefined ? { ...state, checkpoint: null, metadata: {} } : state;
+  const known = snapshot.createdAt === undefined ? { ...state, checkpoint: null, metadata: {} } : state;
+  return selectedState(known, select);
 }

@@ -72,6 +72,8 @@ const copiesUnlessTold = headerRule();
 /** What a request comes to, with defaults filled in. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const { stateless, webhooks } = origin;
+  // The thread is the caller's: it does not go with a run.
+  if (!stateless && request.on_completion === 'delete') refuse('on_completion', request.on_completion);
   if (request.feedback_keys?.length && !origin.takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
   if (webhooks === undefined) refuse('webhook', request.webhook);
   else if (request.webhook) webhooks.check(request.webhook);

@@ -10,6 +10,8 @@ export interface HistoryQuestion {
   readonly checkpoint?: CheckpointChoice;
   /** Only states whose metadata holds all of it. */
   readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Only these fields of each. */
+  readonly select?: readonly string[];
 }
 
 /**

@@ -1,6 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
 import { readThread } from './read-thread.ts';
+import { selectedState } from './selected-state.ts';
 import type { ThreadState } from './thread.ts';
 import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
 
@@ -15,6 +16,13 @@ const emptyState: ThreadState = {
   interrupts: [],
 };
 
+export interface StateQuestion {
+  readonly checkpoint?: CheckpointChoice;
+  readonly subgraphs: boolean;
+  /** Only these fields. */
+  readonly select?: readonly string[];
+}
+
 /**
  * The state of a thread at its head or at a checkpoint, as JSON text; an empty one where no graph ran on it yet.
  *
@@ -23,16 +31,17 @@ const emptyState: ThreadState = {
 export async function readThreadState(
   ports: ThreadPorts,
   threadId: string,
-  { checkpoint, subgraphs }: { readonly checkpoint?: CheckpointChoice; readonly subgraphs: boolean },
+  { checkpoint, subgraphs, select }: StateQuestion,
 ): Promise<string> {
   const thread = await threadOfGraph(ports, await readThread(ports.database, ports.organizationId, threadId));
   if (thread !== undefined) {
-    const text = await ports.pool.ask({ kind: 'state', thread, subgraphs, ...(checkpoint && { checkpoint }) });
+    const asked = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
+    const text = await ports.pool.ask({ kind: 'state', thread, subgraphs, ...asked });
     // Of a graph that keeps nothing.
     if (text !== 'null') return text;
   }
   if (checkpoint?.checkpoint_id !== undefined) {
     throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint.checkpoint_id });
   }
-  return JSON.stringify(emptyState);
+  return JSON.stringify(selectedState(emptyState, select));
 }

@@ -28,7 +28,7 @@ function withoutMachinery(configurable: object = {}): object {
   return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));
 }
 
-/** A command of a request; a `goto` of {node, input} sends that input to the node. */
+/** A command of a request; a `goto` of {node, input} sends that input to the node. The library itself writes {node, args, timeout}. */
 export function libraryCommand({ update, resume, goto }: RunCommand): Command {
   return new Command({
     ...(update !== undefined && update !== null && { update: update as Record<string, unknown> }),
@@ -39,5 +39,11 @@ export function libraryCommand({ update, resume, goto }: RunCommand): Command {
 
 function destination(to: unknown): string | Send {
   if (typeof to !== 'object' || to === null || !('node' in to)) return String(to);
-  return new Send(String(to.node), 'input' in to ? to.input : undefined);
+  const {
+    node,
+    input,
+    args = input,
+    timeout,
+  } = to as { node: unknown; input?: unknown; args?: unknown; timeout?: object };
+  return new Send(String(node), args, { ...(timeout && { timeout }) });
 }

@@ -67,6 +67,7 @@ export type GraphRequest =
       readonly thread: ThreadOfGraph;
       readonly checkpoint?: CheckpointChoice;
       readonly subgraphs: boolean;
+      readonly select?: readonly string[];
     }
   | {
       readonly kind: 'history';
@@ -75,6 +76,7 @@ export type GraphRequest =
       readonly before?: CheckpointChoice;
       readonly checkpoint?: CheckpointChoice;
       readonly metadata?: Readonly<Record<string, unknown>>;
+      readonly select?: readonly string[];
     }
   | {
       readonly kind: 'update-state';

@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
@@ -119,6 +121,31 @@ describe('a stream', () => {
   });
 });
 
+it('crons have them too, for each of their runs', async () => {
+  const { thread_id: threadId } = await agent.client.threads.create();
+  const cron = { assistant_id: 'echo', schedule: '30 9 1 1 *', input, stream_resumable: true };
+  const path = `/threads/${threadId}/runs/crons`;
+  const made = await agent.ask('POST', path, { ...cron, feedback_keys: feedbackKeys });
+  expect([made.status, await made.json()]).toMatchObject([200, { payload: { feedback_keys: feedbackKeys } }]);
+  const { agents } = agent.services;
+  const fired = await fireCrons({
+    database: agent.database,
+    organizationId: agent.owner.id,
+    makeRun: (tx, due) => makeCronRun(tx, agent.owner.id, due, { takesFeedback: agents.takesFeedback }),
+    logger: createLogger('silent', 'test'),
+    now: () => new Date(Date.now() + 366 * 86_400_000),
+  });
+  expect(fired).toBe(1);
+  agent.executor.wake();
+  const [run] = await agent.client.runs.list(threadId);
+  const runId = run?.run_id ?? '';
+  await agent.client.runs.join(threadId, runId);
+  const parts = await all(agent.client.runs.joinStream(threadId, runId, { lastEventId: '-1' }));
+  expect(Object.keys(linksOf(parts))).toEqual(feedbackKeys);
+  expect((await leave(linksOf(parts).quality!, 'POST', { score: 1 })).status).toBe(200);
+  await stored(runId, { key: 'quality', score: 1 });
+});
+
 describe('a link', () => {
   let links: Links;
   let runId: string;
@@ -197,6 +224,9 @@ it('is refused where nobody knows the address of the main API, by the setting th
       expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys })).status).toBe(422);
     }
     expect((await agent.ask('POST', '/runs', { assistant_id: 'echo', feedback_keys: [] })).status).toBe(200);
+    const cron = { assistant_id: 'echo', schedule: '* * * * *', feedback_keys: ['a'] };
+    const refused = await agent.ask('POST', '/runs/crons', cron);
+    expect([refused.status, await refused.text()]).toEqual([422, expect.stringContaining('RUNLAKE_PUBLIC_URL')]);
   } finally {
     Object.assign(agents, { takesFeedback: true });
   }

@@ -275,6 +275,10 @@ describe('a command', () => {
     expect(tree.body).toMatchObject({
       result: { tree: { status: 'completed', children: [{ graph_name: 'child', status: 'completed' }] } },
     });
+    await agents.client.runs.wait(threadId, 'burst', { input: { n: 1 } });
+    const ofRun = (run_id: string) => ask(threadId, { id: 3, method: 'agent.getTree', params: { run_id } });
+    expect((await ofRun(runId)).body).toMatchObject({ result: (tree.body as { result: object }).result });
+    expect((await ofRun(randomUUID())).body).toMatchObject({ type: 'error', error: 'no_such_run' });
   });
 });
 

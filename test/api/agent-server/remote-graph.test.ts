@@ -1,4 +1,4 @@
-import { Command } from '@langchain/langgraph';
+import { Command, Send } from '@langchain/langgraph';
 import { RemoteGraph } from '@langchain/langgraph/remote';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
@@ -41,6 +41,14 @@ it('invokes, streams, stops for a question, goes on with its answer, and shows s
 
   await graph.updateState(config, { result: 'changed' }, 'finish');
   expect(await graph.getState(config)).toMatchObject({ values: { result: 'changed' } });
+});
+
+it('sends a node what the caller has for it', async () => {
+  const state = await remote('ask').invoke(
+    new Command({ goto: [new Send('finish', { answer: 'sent' })] }),
+    await onThread(),
+  );
+  expect(state).toMatchObject({ result: 'answered: sent' });
 });
 
 it('streams several modes, parts of subgraphs, and raises what the graph failed with', async () => {

@@ -58,6 +58,9 @@ def questions() -> None:
     found["older"] = len(client.threads.get_history(thread_id, limit=10, before=history[1]["checkpoint"]))
     client.threads.update_state(thread_id, {"result": "changed"}, as_node="finish")
     found["changed"] = client.threads.get_state(thread_id)["values"]["result"]
+    selected = client.threads.get_state(thread_id, select=["values.result", "next"])
+    [latest] = client.threads.get_history(thread_id, limit=1, select=["values.result", "next"])
+    found["selected"] = [selected, latest]
     client.runs.wait(thread_id, "ask", input=None, checkpoint_id=history[3]["checkpoint"]["checkpoint_id"])
     found["forked"] = client.threads.get_state(thread_id)["next"]
 

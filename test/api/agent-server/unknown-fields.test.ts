@@ -1,0 +1,103 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** What no operation knows is refused by its name: a client that asks for something is never left to believe that it has it. */
+
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer();
+}, 120_000);
+afterAll(() => server?.close());
+
+interface Refusal {
+  readonly detail: readonly { readonly loc: readonly unknown[]; readonly msg: string }[];
+}
+
+async function refusedPlaces(method: string, path: string, body: unknown): Promise<unknown[]> {
+  const answer = await server.ask(method, path, body);
+  const { detail } = (await answer.json()) as Refusal;
+  expect([answer.status, detail]).toEqual([422, expect.any(Array)]);
+  return detail.map(({ loc }) => loc);
+}
+
+describe('a field that is not known', () => {
+  // MCP and A2A have envelopes of their own, and so has the v2 protocol, which says that filters may have any field.
+  const own = new Set(['postMcp', 'deleteMcp', 'postA2a', 'postThreadCommand', 'streamThreadEvents']);
+  const operations = agentOperations.filter(({ method, operationId }) => method !== 'GET' && !own.has(operationId));
+
+  it.each(operations.map(({ operationId, ...rest }) => [operationId, rest] as const))(
+    'is refused by %s',
+    async (_, { method, path, schema }) => {
+      const isList = (schema.body as { type?: string } | undefined)?.type === 'array';
+      const surprise = { surprise: 1 };
+      const places = await refusedPlaces(method, path.replace(/:\w+/g, randomUUID()), isList ? [surprise] : surprise);
+      expect(places).toContainEqual(isList ? ['body', 0, 'surprise'] : ['body', 'surprise']);
+    },
+  );
+
+  const cron = { assistant_id: 'echo', schedule: '* * * * *' };
+  const steps = (update: object) => ({ supersteps: [{ updates: [update] }] });
+  it.each<[string, string, object, readonly unknown[]]>([
+    ['POST', '/runs', { assistant_id: 'echo', command: { resume: 1, wait: true } }, ['command', 'wait']],
+    ['POST', '/runs', { assistant_id: 'echo', langsmith_tracer: { project: 'a' } }, ['langsmith_tracer', 'project']],
+    ['POST', '/runs/batch', [{ assistant_id: 'echo', thread_id: randomUUID() }], [0, 'thread_id']],
+    ['POST', '/runs/batch', [{ assistant_id: 'echo', streamModes: 'values' }], [0, 'streamModes']],
+    ['POST', '/threads', { ttl: { minutes: 5 } }, ['ttl', 'minutes']],
+    ['PATCH', `/threads/${randomUUID()}`, { ttl: { ttl: 5, minutes: 5 } }, ['ttl', 'minutes']],
+    ['POST', '/threads', steps({ values: {}, asNode: 'a' }), ['supersteps', 0, 'updates', 0, 'asNode']],
+    ['POST', '/runs/crons', { ...cron, command: { resume: 1 } }, ['command']],
+    ['POST', '/runs/crons', { ...cron, after_seconds: 5 }, ['after_seconds']],
+    ['POST', `/threads/${randomUUID()}/runs/crons`, { ...cron, checkpoint_id: randomUUID() }, ['checkpoint_id']],
+    ['PATCH', `/runs/crons/${randomUUID()}`, { assistant_id: 'steps' }, ['assistant_id']],
+  ])('is refused below it, or where others know it: %s %s %j', async (method, path, body, place) => {
+    expect(await refusedPlaces(method, path, body)).toContainEqual(['body', ...place]);
+  });
+
+  it('is a fault of a command of the v2 protocol', async () => {
+    const path = `/threads/${randomUUID()}/commands`;
+    const told = async (method: string, params: object) =>
+      (await server.ask('POST', path, { id: 1, method, params })).json();
+    for (const [method, params] of [
+      ['run.start', { assistant_id: 'echo', forkFrom: 'a' }],
+      ['input.respond', { interrupt_id: 'a', response: 1, wait: true }],
+      ['input.respond', { responses: [{ interrupt_id: 'a', respond: 1 }] }],
+      ['state.get', { key: ['a'] }],
+      ['state.fork', { checkpoint_id: 'a', context: {} }],
+      ['state.listCheckpoints', { after: 'a' }],
+      ['agent.getTree', { run: 'a' }],
+    ] as const) {
+      expect(await told(method, params)).toMatchObject({ type: 'error', error: 'invalid_argument' });
+      expect(await told(method, params)).toMatchObject({ message: expect.stringContaining('Field not known') });
+    }
+  });
+});
+
+describe('what the clients send beside it', () => {
+  it('is taken in a batch: the names and the signal of the JavaScript client', async () => {
+    const { signal } = new AbortController();
+    const payload = { assistantId: 'steps', input: { steps: 1 }, streamSubgraphs: true, signal };
+    const [run] = await server.client.runs.createBatch([payload]);
+    expect(run).toMatchObject({ kwargs: { subgraphs: true } });
+  });
+});
+
+describe('a field without effect', () => {
+  it('is refused: threads that clients made do not go with a run', async () => {
+    const { thread_id: threadId } = await server.client.threads.create();
+    const ask = (on_completion: string) =>
+      server.ask('POST', `/threads/${threadId}/runs/wait`, { assistant_id: 'steps', input: {}, on_completion });
+    const refused = await ask('delete');
+    expect([refused.status, await refused.json()]).toMatchObject([
+      422,
+      { detail: [{ loc: ['body', 'on_completion'] }] },
+    ]);
+    expect((await ask('keep')).status).toBe(200);
+  });
+
+  it('is refused: a strategy without a time says nothing of how long a thread is kept', async () => {
+    const places = await refusedPlaces('POST', '/threads', { ttl: { strategy: 'delete' } });
+    expect(places).toContainEqual(['body', 'ttl', 'ttl']);
+  });
+});
