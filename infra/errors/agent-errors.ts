@@ -80,6 +80,12 @@ export const agentErrors = {
     "There is no thread '{thread}'.",
     'Make it with POST /threads, or send if_not_exists "create" with the run.',
   ),
+  // 409 and not 404: that is what clients of the original server know.
+  THREAD_TO_COPY_NOT_FOUND: caller(
+    409,
+    "There is no thread '{thread}' that could be copied.",
+    'List threads with POST /threads/search.',
+  ),
   THREAD_EXISTS: caller(
     409,
     "There is a thread '{thread}' already.",

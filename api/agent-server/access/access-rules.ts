@@ -197,7 +197,8 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   deleteThread: onThread('threads:delete'),
   copyThread: async (input, ask, go) => {
     await ask.allow('threads:create', { thread_id: null, metadata: {} });
-    return onThread('threads:read')(input, ask, go);
+    const noSource = () => fault('THREAD_TO_COPY_NOT_FOUND', { thread: threadIdOf(input) });
+    return onThread('threads:read', noSource)(input, ask, go);
   },
   getThreadState: onThread('threads:read'),
   getThreadStateAt: onThread('threads:read'),

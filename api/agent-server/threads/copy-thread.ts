@@ -9,7 +9,7 @@ export const copyThread = defineAgentOperation({
   tag: 'threads',
   summary: 'Make a thread with the state and history of another, without its runs',
   access: runs,
-  errors: ['THREAD_NOT_FOUND'],
+  errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },
   handler: async ({ params, services: { agents } }) =>
     showThread(await copy(agents.database, agents.organizationId, params.thread_id)),

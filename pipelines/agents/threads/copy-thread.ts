@@ -7,7 +7,7 @@ import { lockThread } from '../runs/lock-thread.ts';
 import type { Thread } from './thread.ts';
 import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
 
-/** A new thread with the state and its history, without the runs. @throws THREAD_NOT_FOUND */
+/** A new thread with the state and its history, without the runs. @throws THREAD_TO_COPY_NOT_FOUND */
 export async function copyThread(database: Database, organizationId: string, threadId: string): Promise<Thread> {
   const copyId = uuidv7();
   return database.transaction(async (tx) => {
@@ -21,7 +21,7 @@ export async function copyThread(database: Database, organizationId: string, thr
        RETURNING ${threadColumns}`,
       [organizationId, threadId, copyId],
     );
-    if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+    if (row === undefined) throw fault('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
     await copyCheckpoints(tx, threadKey(organizationId, threadId), threadKey(organizationId, copyId));
     return toThread(row);
   });

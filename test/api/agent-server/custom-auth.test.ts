@@ -151,7 +151,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   updateThread: ({ threadId }) => at(`/threads/${threadId}`, 404, { metadata: { owner: 'ben' } }),
   patchThreadState: ({ threadId }) => at(`/threads/${threadId}/state`, 404, { metadata: { owner: 'ben' } }),
   deleteThread: ({ threadId }) => at(`/threads/${threadId}`, 404),
-  copyThread: ({ threadId }) => at(`/threads/${threadId}/copy`, 404),
+  copyThread: ({ threadId }) => at(`/threads/${threadId}/copy`, 409),
   getThreadState: ({ threadId }) => at(`/threads/${threadId}/state`, 404),
   getThreadStateAt: ({ threadId }) => at(`/threads/${threadId}/state/1ef`, 404),
   getThreadStateOf: ({ threadId }) => at(`/threads/${threadId}/state/checkpoint`, 404, { checkpoint: {} }),

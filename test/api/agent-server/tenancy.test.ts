@@ -91,7 +91,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: gone }),
   updateThread: ({ threadId }) => ({ url: `/threads/${threadId}`, payload: { metadata: { a: 1 } }, answers: gone }),
   deleteThread: ({ threadId }) => ({ url: `/threads/${threadId}`, answers: gone }),
-  copyThread: ({ threadId }) => ({ url: `/threads/${threadId}/copy`, answers: gone }),
+  copyThread: ({ threadId }) => ({ url: `/threads/${threadId}/copy`, answers: [409] }),
   getThreadState: ({ threadId }) => ({ url: `/threads/${threadId}/state`, answers: gone }),
   getThreadStateAt: ({ threadId }) => ({ url: `/threads/${threadId}/state/1ef`, answers: gone }),
   getThreadStateOf: ({ threadId }) => ({

@@ -241,7 +241,7 @@ it.each([
   ['GET', `/threads/${nobody}`, undefined, 404, 'THREAD_NOT_FOUND'],
   ['PATCH', `/threads/${nobody}`, { metadata: {} }, 404, 'THREAD_NOT_FOUND'],
   ['DELETE', `/threads/${nobody}`, undefined, 404, 'THREAD_NOT_FOUND'],
-  ['POST', `/threads/${nobody}/copy`, undefined, 404, 'THREAD_NOT_FOUND'],
+  ['POST', `/threads/${nobody}/copy`, undefined, 409, 'THREAD_TO_COPY_NOT_FOUND'],
   ['GET', `/threads/${nobody}/state`, undefined, 404, 'THREAD_NOT_FOUND'],
   ['GET', `/threads/${nobody}/history`, undefined, 404, 'THREAD_NOT_FOUND'],
   ['POST', `/threads/${nobody}/history`, {}, 404, 'THREAD_NOT_FOUND'],
