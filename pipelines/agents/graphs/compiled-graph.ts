@@ -7,6 +7,9 @@ export interface CompiledGraph {
   checkpointer?: unknown;
   store?: unknown;
   readonly name?: string;
+  /** Where it stops unless a run says otherwise. */
+  readonly interruptBefore?: '*' | readonly string[];
+  readonly interruptAfter?: '*' | readonly string[];
   /** Of graphs made by a builder. */
   readonly builder?: unknown;
   stream(input: unknown, options: object): Promise<AsyncIterable<unknown>>;

@@ -8,6 +8,7 @@ import { libraryCommand, libraryConfig } from './run-config.ts';
 import type { RunCredit } from './run-credit.ts';
 import type { SaverFor } from './saver-for.ts';
 import { keptState, streamedState } from './state-of-run.ts';
+import { stoppedAtHead } from './stopped-at-head.ts';
 import type { StoreFor } from './store-for.ts';
 import { streamGraph } from './stream-graph.ts';
 import { ThreadSaver } from './thread-saver.ts';
@@ -54,6 +55,8 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
     graph.checkpointer ??= saver;
     graph.store ??= ports.storeFor(organizationId);
     await checkPlace(job, saver);
+    if (start.kind === 'continue' && graph.checkpointer === saver && (await isToStopHere(job, graph, saver)))
+      return { kind: 'finished', ...(await keptState(graph, threadId)) };
     const request = {
       modes: job.kwargs.stream_mode,
       subgraphs: job.kwargs.subgraphs,
@@ -118,6 +121,10 @@ function stops({ kwargs }: Job): object {
     ...(kwargs.interrupt_before !== undefined && { interruptBefore: kwargs.interrupt_before }),
     ...(kwargs.interrupt_after !== undefined && { interruptAfter: kwargs.interrupt_after }),
   };
+}
+
+function isToStopHere({ kwargs, threadId }: Job, graph: CompiledGraph, saver: ThreadSaver): Promise<boolean> {
+  return stoppedAtHead(graph, saver, threadId, { before: kwargs.interrupt_before, after: kwargs.interrupt_after });
 }
 
 /** The library starts from nothing, without a word, where the checkpoint that it is given does not exist. */
