@@ -9,8 +9,8 @@
  *   3. When it has gone, `onGone` gets the verdict. Nothing of it is heard afterwards.
  */
 import { type ChildProcess, fork } from 'node:child_process';
-import { createRequire } from 'node:module';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
+import { needsTypescript, typescriptLoader } from './read-typescript.ts';
 import { faultOf } from './refusal.ts';
 import type { FromWorker, Refusal, ToWorker, WorkerSetup } from './worker-messages.ts';
 
@@ -108,15 +108,14 @@ export class GraphWorker {
     const { setup, folder, environment, heapMegabytes } = this.#options;
     const fromSource = import.meta.url.endsWith('.ts');
     const program = fileURLToPath(new URL(`./worker-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
-    const modules = [...setup.graphs, setup.auth, setup.app];
-    const typescript = fromSource || modules.some((module) => module && /\.[cm]?tsx?$/.test(module.path));
-    const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
+    const elsewhere = () => new URL('./typescript-elsewhere.js', import.meta.url).href;
+    const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? elsewhere() : undefined;
     const child = fork(program, [], {
       cwd: folder,
       env: { ...environment },
       execArgv: [
         ...(heapMegabytes === undefined ? [] : [`--max-old-space-size=${heapMegabytes}`]),
-        ...(typescript ? ['--import', tsx()] : []),
+        ...(first === undefined ? [] : ['--import', first]),
       ],
       serialization: 'advanced',
       // A signal to the group of the front, as Ctrl+C in a terminal, is the front's to act on.

@@ -4,8 +4,9 @@
  * Invariant: nothing that graph code does is heard outside but through the messages of `worker-messages.ts`, and the front draws its
  * own conclusions from silence and from the end of this process.
  *
- *   1. `setup` comes. The embedder of the store is loaded: where it cannot be used, this process says so and ends. Modules of graphs
- *      are imported one after the other, each announced before; what cannot be used is a fault of that graph.
+ *   1. `setup` comes. From there on TypeScript can be imported, where the project has any. The embedder of the store is loaded: where
+ *      it cannot be used, this process says so and ends. Modules of graphs are imported one after the other, each announced before;
+ *      what cannot be used is a fault of that graph.
  *   2. `ready` tells the faults. Runs and questions come and go, several at once.
  *   3. A beat each second says that the event loop turns.
  *   4. What is thrown outside of any run ends the process, with a last word. So does the end of the front: at once where the event
@@ -25,6 +26,7 @@ import { executeJob } from './execute-job.ts';
 import { openConnections } from './graph-connections.ts';
 import { Outbox } from './outbox.ts';
 import { watchParent } from './parent-watch.ts';
+import { needsTypescript, readTypescript } from './read-typescript.ts';
 import { refusalOf } from './refusal.ts';
 import { RunCredit } from './run-credit.ts';
 import { openSavers, type SaverFor } from './saver-for.ts';
@@ -92,6 +94,7 @@ function hear(message: ToWorker): void {
 async function start(given: WorkerSetup): Promise<void> {
   setup = given;
   setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
+  if (needsTypescript(setup)) await readTypescript();
   try {
     rules = await rulesOf(setup);
   } catch (error) {

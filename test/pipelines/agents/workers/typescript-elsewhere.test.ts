@@ -1,0 +1,26 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { expect, onTestFinished, test } from 'vitest';
+import { builtProgram } from '../../../built-program.ts';
+
+const workers = new URL('../../pipelines/agents/workers/', pathToFileURL(builtProgram)).href;
+
+test('a process that code of a TypeScript project starts reads TypeScript, too', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'runlake-typescript-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const path = (name: string) => join(folder, name);
+  writeFileSync(path('package.json'), '{ "type": "module" }');
+  writeFileSync(path('said.ts'), 'enum Said { Hello = 7 }\nconsole.log(Said.Hello as number);');
+  writeFileSync(
+    path('starts.ts'),
+    `import { fork } from 'node:child_process';
+     fork(${JSON.stringify(path('said.ts'))}).on('exit', (code: number | null) => process.exit(code ?? 1));`,
+  );
+  const output = execFileSync(process.execPath, ['--import', `${workers}typescript-elsewhere.js`, path('starts.ts')], {
+    encoding: 'utf8',
+  });
+  expect(output).toBe('7\n');
+});
