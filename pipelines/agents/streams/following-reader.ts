@@ -7,12 +7,15 @@
  *   1. A reader that begins with what comes now stands at the end of the recent records. Any other goes to their beginning; where
  *      they do not join what it has, it waits until everything older is stored, and reads the stored rows first.
  *   2. It goes on through the recent records, leaves out what it has, and waits for more at their end.
- *   3. A hole, in rows or records: they are read anew, from where it stands, until the hole is filled or the time for it is over.
+ *   3. A hole, in rows or records: they are read anew, from where it stands, until the hole is filled or the time for it is over. It is
+ *      not waited for where another attempt at the run has begun, since what comes then does not count: the attempt is left where the
+ *      hole is. Nor where the run has ended, which is an error. Both are looked at once more after that is known.
  *   4. Records left before it took them: where they are stored it reads rows again, else it was too slow.
  *   5. It ends after the end of its run; when told that nothing is to come, at the end of the recent records.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { AttemptFate } from '../../streams/read-attempt-fate.ts';
 import type { StreamPage } from '../../streams/stream-page.ts';
 import type { ReadingPlace } from './reading-place.ts';
 import { type Cursor, eventOf, type RecentRecord, type RecentRecords } from './recent-records.ts';
@@ -28,14 +31,25 @@ export interface FollowedStream {
   readonly fromStored: boolean;
   /** Of which run; `undefined`: of all of the thread, and it never ends by itself. */
   readonly runId: string | undefined;
-  /** How long a hole is waited for. */
+  /** How long storing is waited for. */
   readonly patienceMs: number;
+  /** How long a hole is waited for. */
+  readonly holePatienceMs: number;
   /** The stored events after the place. */
   readPage(signal: AbortSignal): Promise<StreamPage>;
+  /** What is stored of the fate of the attempt that the event is of. */
+  fateOf(event: StreamedEvent, signal: AbortSignal): Promise<AttemptFate | undefined>;
   /** Resolves when everything that is in the log now has arrived here. */
   arrived(signal: AbortSignal): Promise<void>;
   /** Called once. */
   onClosed(): void;
+}
+
+/** What is missing after the place of a reader. */
+interface Hole {
+  readonly sinceMs: number;
+  /** Of the attempt that it is in. */
+  fate: AttemptFate | undefined;
 }
 
 const firstPauseMs = 50;
@@ -47,7 +61,8 @@ export class FollowingReader implements StreamReader {
   readonly #closing = new AbortController();
   #wake: () => void = () => {};
   #nothingFollows = false;
-  #holeSinceMs: number | undefined;
+  /** Where it stands before one. */
+  #hole: Hole | undefined;
 
   constructor(stream: FollowedStream) {
     this.#stream = stream;
@@ -100,70 +115,117 @@ export class FollowingReader implements StreamReader {
       }
       const record = this.#cursor.next;
       if (record === undefined) {
-        if (this.#holeSinceMs !== undefined) yield* this.#fillHole(this.#holeSinceMs);
-        else if (this.#nothingFollows) return;
-        else
-          await new Promise<void>((wake) => {
-            this.#wake = wake;
-          });
+        if (this.#nothingFollows) return;
+        await new Promise<void>((wake) => {
+          this.#wake = wake;
+        });
+        continue;
+      }
+      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
+      const verdict = event === undefined ? 'past' : place.judge(event, record.kept);
+      if (event !== undefined && verdict === 'hole') {
+        yield* this.#facing(event, record.kept);
         continue;
       }
       this.#cursor.next = record.next;
-      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
-      if (event === undefined) continue;
-      const verdict = place.judge(event, record.kept);
-      if (verdict === 'next') yield this.#taken(event);
-      else if (verdict === 'hole') yield* this.#fillHole(this.#holeSinceMs ?? performance.now());
+      if (event !== undefined && verdict === 'next') yield this.#taken(event);
     }
   }
 
   #taken(event: StreamedEvent): StreamedEvent {
     this.#stream.place.moveTo(event);
-    this.#holeSinceMs = undefined;
+    this.#hole = undefined;
     return event;
   }
 
   /** Step 1, for those that do not begin now: stands before the oldest recent record afterwards. */
   async *#goBack(): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { recent, key, stored, patienceMs, place } = this.#stream;
-    recent.rewind(key, this.#cursor);
-    const { floor } = recent;
-    if (this.#recentJoin()) return;
-    if (!(await stored.reached(floor, patienceMs, this.#closing.signal))) {
-      if (this.#closed) return;
-      throw fault('STREAM_INCOMPLETE');
+    const { recent, key, stored, patienceMs } = this.#stream;
+    for (let behind: StreamedEvent | undefined; !this.#closed; ) {
+      recent.rewind(key, this.#cursor);
+      const { floor } = recent;
+      if (this.#recentJoin()) return;
+      if (!(await stored.reached(floor, patienceMs, this.#closing.signal))) {
+        if (this.#closed) return;
+        throw fault('STREAM_INCOMPLETE');
+      }
+      behind = yield* this.#readRows();
+      if (behind === undefined) return;
+      yield* this.#atHole(behind, true);
     }
+  }
+
+  /** Gives stored rows up to a hole. @returns the event behind it. */
+  async *#readRows(): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
     for (let more = true; more && !this.#closed; ) {
       const page = await this.#stream.readPage(this.#closing.signal);
       for (const row of page.rows) {
-        const verdict = place.judge(row, true);
-        if (verdict === 'past') continue;
-        if (verdict === 'hole') {
-          this.#holeSinceMs ??= performance.now();
-          return;
-        }
-        yield this.#taken(row);
+        const verdict = this.#stream.place.judge(row, true);
+        if (verdict === 'hole') return row;
+        if (verdict === 'next') yield this.#taken(row);
       }
       more = page.more;
     }
+    return undefined;
   }
 
   /** Whether the first recent record that is wanted follows directly on what the reader has. */
   #recentJoin(): boolean {
-    for (let record = this.#cursor.next; record !== undefined; record = record.next as RecentRecord | undefined) {
-      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
-      if (event === undefined || this.#stream.place.judge(event, record.kept) === 'past') continue;
-      return this.#stream.place.joins(event);
+    // Whether an event is kept matters to holes alone.
+    for (const event of this.#ahead()) {
+      if (this.#stream.place.judge(event, true) !== 'past') return this.#stream.place.joins(event);
     }
     return false;
   }
 
-  /** Step 3. */
-  async *#fillHole(sinceMs: number): AsyncGenerator<StreamedEvent, void, undefined> {
-    const forMs = performance.now() - sinceMs;
-    if (forMs > this.#stream.patienceMs) throw fault('STREAM_INCOMPLETE');
-    this.#holeSinceMs = sinceMs;
+  /** Step 3, before a record. Where its attempt is passed over, or more came, the record is judged anew. */
+  async *#facing(behind: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
+    yield* this.#atHole(behind, kept);
+    // What is not kept is nowhere but in the records.
+    if (kept && this.#hole !== undefined) yield* this.#goBack();
+  }
+
+  /** Gives what fills the hole, or passes the attempt over; or waits a little. */
+  async *#atHole(behind: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
+    const { place, holePatienceMs } = this.#stream;
+    for (const event of this.#sentAgain()) yield this.#taken(event);
+    if (place.judge(behind, kept) !== 'hole') return;
+    this.#hole ??= { sinceMs: performance.now(), fate: undefined };
+    const hole = this.#hole;
+    // It was known before rows and records were looked through once more: what is missing does not come.
+    if (hole.fate === 'ended') throw fault('STREAM_INCOMPLETE');
+    if (hole.fate === 'superseded') {
+      place.passOver(behind);
+      this.#hole = undefined;
+      return;
+    }
+    hole.fate =
+      this.#fateInRecords(behind) ?? (kept ? await this.#stream.fateOf(behind, this.#closing.signal) : undefined);
+    if (hole.fate === undefined && this.#nothingFollows) hole.fate = 'ended';
+    if (hole.fate !== undefined) return;
+    const forMs = performance.now() - hole.sinceMs;
+    if (forMs > holePatienceMs) throw fault('STREAM_INCOMPLETE');
     if (forMs > 1) await pause(Math.min(Math.max(forMs, firstPauseMs), longestPauseMs));
-    yield* this.#goBack();
+  }
+
+  /** What is missing, where it came later: whoever writes sends it again with all that stood behind it. */
+  *#sentAgain(): Generator<StreamedEvent, void, undefined> {
+    for (const event of this.#ahead()) if (this.#stream.place.joins(event)) yield event;
+  }
+
+  #fateInRecords({ runId, attempt }: StreamedEvent): AttemptFate | undefined {
+    for (const event of this.#ahead()) {
+      if (event.runId !== runId) continue;
+      if (event.attempt > attempt && event.seq === 1) return 'superseded';
+      if (event.isEnd) return 'ended';
+    }
+    return undefined;
+  }
+
+  *#ahead(): Generator<StreamedEvent, void, undefined> {
+    for (let record = this.#cursor.next; record !== undefined; record = record.next as RecentRecord | undefined) {
+      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
+      if (event !== undefined) yield event;
+    }
   }
 }

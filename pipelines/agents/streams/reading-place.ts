@@ -8,11 +8,16 @@ export type Verdict = 'next' | 'past' | 'hole';
 export interface ReadingPlace {
   /** Whether it is known what comes next: not before the first event of a reader that began with what comes now. */
   readonly anchored: boolean;
-  /** `next` of an event that is not kept also where it does not join: what is missing before it is not to be had. */
+  /**
+   * Of an event that is not kept `hole` only where what is missing should have come while the reader was there: what came before is not
+   * to be had.
+   */
   judge(event: StreamedEvent, kept: boolean): Verdict;
   /** Whether nothing can be missing before the event. */
   joins(event: StreamedEvent): boolean;
   moveTo(event: StreamedEvent): void;
+  /** What the attempt of the event wrote is past from here on: another attempt takes its place. */
+  passOver(event: StreamedEvent): void;
 }
 
 /** In a run: by attempt and number. Its end has the highest number and joins whatever came before. */
@@ -20,6 +25,9 @@ export class PlaceInRun implements ReadingPlace {
   anchored: boolean;
   #attempt = 0;
   #seq = 0;
+  #passedOver = 0;
+  /** Whether it moved: what follows is in the records of this process. */
+  #moved = false;
 
   constructor(from: RunReadFrom) {
     this.anchored = from !== 'now';
@@ -33,8 +41,10 @@ export class PlaceInRun implements ReadingPlace {
   judge(event: StreamedEvent, kept: boolean): Verdict {
     const { attempt, seq, isEnd } = event;
     if (attempt < this.#attempt || (attempt === this.#attempt && seq <= this.#seq)) return 'past';
+    if (attempt <= this.#passedOver && !isEnd) return 'past';
     const begins = attempt > this.#attempt && seq === 1;
-    return isEnd || !kept || !this.anchored || begins || this.joins(event) ? 'next' : 'hole';
+    const missable = !this.anchored || (!kept && !this.#moved);
+    return isEnd || begins || missable || this.joins(event) ? 'next' : 'hole';
   }
 
   joins({ attempt, seq }: StreamedEvent): boolean {
@@ -43,7 +53,11 @@ export class PlaceInRun implements ReadingPlace {
   }
 
   moveTo({ attempt, seq }: StreamedEvent): void {
-    [this.#attempt, this.#seq, this.anchored] = [attempt, seq, true];
+    [this.#attempt, this.#seq, this.anchored, this.#moved] = [attempt, seq, true, true];
+  }
+
+  passOver({ attempt }: StreamedEvent): void {
+    this.#passedOver = attempt;
   }
 }
 
@@ -57,6 +71,9 @@ const mostOpenStarts = 16;
 export class PlaceInThread implements ReadingPlace {
   anchored: boolean;
   #threadSeq = 0;
+  #passedOver = 0;
+  /** Whether it moved: what follows of the start that it stands in is in the records of this process. */
+  #moved = false;
   readonly #openStarts = new Set<number>();
 
   constructor(from: ThreadReadFrom) {
@@ -74,10 +91,13 @@ export class PlaceInThread implements ReadingPlace {
   judge(event: StreamedEvent, kept: boolean): Verdict {
     const { threadSeq, isEnd } = event;
     if (threadSeq <= this.#threadSeq) return isEnd && this.#openStarts.has(startOf(threadSeq)) ? 'next' : 'past';
-    const begins = startOf(threadSeq) > startOf(this.#threadSeq) && seqOf(threadSeq) === 1;
+    const [start, standsIn] = [startOf(threadSeq), startOf(this.#threadSeq)];
+    if (start <= this.#passedOver && !isEnd) return 'past';
+    const begins = start > standsIn && seqOf(threadSeq) === 1;
     // The beginning of the oldest run that is kept may have expired.
     const first = !this.anchored || this.#threadSeq === 0;
-    return isEnd || !kept || first || begins || this.joins(event) ? 'next' : 'hole';
+    const missable = first || (!kept && !(this.#moved && start === standsIn));
+    return isEnd || begins || missable || this.joins(event) ? 'next' : 'hole';
   }
 
   joins({ threadSeq }: StreamedEvent): boolean {
@@ -95,5 +115,10 @@ export class PlaceInThread implements ReadingPlace {
       }
     this.#threadSeq = Math.max(this.#threadSeq, threadSeq);
     this.anchored = true;
+    this.#moved = true;
+  }
+
+  passOver({ threadSeq }: StreamedEvent): void {
+    this.#passedOver = startOf(threadSeq);
   }
 }

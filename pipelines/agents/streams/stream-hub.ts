@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
+import { readAttemptFate } from '../../streams/read-attempt-fate.ts';
 import { readRunStream } from '../../streams/read-run-stream.ts';
 import { readThreadStream } from '../../streams/read-thread-stream.ts';
 import { type FollowedStream, FollowingReader } from './following-reader.ts';
@@ -15,8 +16,10 @@ export interface StreamHubOptions {
   readonly warehouse: Warehouse;
   /** What recent records may take up. Default: 64 MiB. */
   readonly recentBytes?: number;
-  /** How long a hole in a stream is waited for, or the storing of what is older than the recent records. Default: 10 s. */
+  /** How long the storing of what is older than the recent records is waited for. Default: 10 s. */
   readonly patienceMs?: number;
+  /** How long a hole in a stream is waited for; longer than until another attempt begins where a process died. Default: as the other. */
+  readonly holePatienceMs?: number;
 }
 
 /** Longer than a stream can be resumed after its end, and than the sink is usually behind. */
@@ -32,7 +35,7 @@ const askEveryMs = 20;
  * @throws what the log throws where it cannot be read.
  */
 export async function openStreamHub(options: StreamHubOptions): Promise<StreamHub> {
-  const { log, warehouse, recentBytes = 64 * 1024 * 1024, patienceMs = 10_000 } = options;
+  const { log, warehouse, recentBytes = 64 * 1024 * 1024, patienceMs = 10_000, holePatienceMs = patienceMs } = options;
   const recent = new RecentRecords({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
   const tail = await log.tail(streamEvents, { sinceMs: recentAgeMs, onRecords: (records) => recent.add(records) });
   recent.beginAt(tail.from);
@@ -48,13 +51,20 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     }
   }
 
-  function follow(stream: Pick<FollowedStream, 'key' | 'place' | 'fromStored' | 'runId' | 'readPage'>) {
+  function follow(
+    { organizationId, threadId }: { readonly organizationId: string; readonly threadId: string },
+    stream: Pick<FollowedStream, 'place' | 'fromStored' | 'runId' | 'readPage'>,
+  ) {
     const reader: FollowingReader = new FollowingReader({
       ...stream,
+      key: `${organizationId}:${threadId}`,
       recent,
       stored,
       patienceMs,
+      holePatienceMs,
       arrived,
+      fateOf: ({ runId, attempt }, signal) =>
+        readAttemptFate(warehouse, { organizationId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),
     });
     readers.add(reader);
@@ -64,25 +74,29 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   return {
     async readRun({ organizationId, threadId, runId }, from) {
       const place = new PlaceInRun(from);
-      return follow({
-        key: `${organizationId}:${threadId}`,
-        place,
-        fromStored: from !== 'now',
-        runId,
-        readPage: (signal) =>
-          readRunStream(warehouse, { organizationId, threadId, runId, after: place.after, ...page, signal }),
-      });
+      return follow(
+        { organizationId, threadId },
+        {
+          place,
+          fromStored: from !== 'now',
+          runId,
+          readPage: (signal) =>
+            readRunStream(warehouse, { organizationId, threadId, runId, after: place.after, ...page, signal }),
+        },
+      );
     },
     async readThread({ organizationId, threadId }, from) {
       const place = new PlaceInThread(from);
-      return follow({
-        key: `${organizationId}:${threadId}`,
-        place,
-        fromStored: from !== 'now',
-        runId: undefined,
-        readPage: (signal) =>
-          readThreadStream(warehouse, { organizationId, threadId, after: place.after, ...page, signal }),
-      });
+      return follow(
+        { organizationId, threadId },
+        {
+          place,
+          fromStored: from !== 'now',
+          runId: undefined,
+          readPage: (signal) =>
+            readThreadStream(warehouse, { organizationId, threadId, after: place.after, ...page, signal }),
+        },
+      );
     },
     async close() {
       clearInterval(dropping);

@@ -1,0 +1,36 @@
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+
+/** What is known of an attempt at a run: another one has begun, or the run has ended. */
+export type AttemptFate = 'superseded' | 'ended';
+
+/**
+ * What the stored events say of an attempt; undefined where they say nothing yet.
+ * @throws what the warehouse throws.
+ */
+export async function readAttemptFate(
+  warehouse: Warehouse,
+  attempt: {
+    readonly organizationId: string;
+    readonly threadId: string;
+    readonly runId: string;
+    readonly attempt: number;
+    readonly signal?: AbortSignal;
+  },
+): Promise<AttemptFate | undefined> {
+  const [row] = await warehouse.query<{ superseded: number; ended: number }>({
+    name: 'read-attempt-fate',
+    sql: `SELECT countIf(seq = 1 AND attempt > {attempt:Int64}) AS superseded, countIf(is_end) AS ended FROM stream_events
+      WHERE organization_id = {organization:UUID} AND thread_id = {thread:UUID} AND run_id = {run:UUID}
+        AND attempt >= {attempt:Int64} AND (seq = 1 OR is_end) AND expires_at > fromUnixTimestamp64Micro({now:Int64})`,
+    params: {
+      organization: attempt.organizationId,
+      thread: attempt.threadId,
+      run: attempt.runId,
+      attempt: attempt.attempt,
+      now: Date.now() * 1_000,
+    },
+    ...(attempt.signal && { signal: attempt.signal }),
+  });
+  if (Number(row?.superseded ?? 0) > 0) return 'superseded';
+  return Number(row?.ended ?? 0) > 0 ? 'ended' : undefined;
+}
