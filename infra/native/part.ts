@@ -19,6 +19,8 @@ export interface LaunchOptions {
   readonly secret: (name: string) => string;
   readonly log: (line: string) => void;
   readonly logger: Logger;
+  /** Whether it matters more how soon it starts than how fast it is later. */
+  readonly isShortLived?: boolean;
 }
 
 /** One server of the native stack. */

@@ -40,7 +40,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   };
   const installation = await part.install(openTools(loadStackSettings(), () => {}));
   const logger = createLogger('silent', 'test');
-  let options: LaunchOptions = { folder, installation, ports: [], secret, log: () => {}, logger };
+  let options: LaunchOptions = { folder, installation, ports: [], secret, log: () => {}, logger, isShortLived: true };
   let running: EngineProcess | undefined;
   const note = (started: EngineProcess) => {
     running = started;

@@ -7,6 +7,7 @@ import { readFileIfThere, writePrivateFile } from '../../embedded/private-file.t
 import { fault } from '../../errors/runlake-error.ts';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { findJava } from '../find-java.ts';
+import { startsSoon } from '../java-options.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { LaunchOptions, Part } from '../part.ts';
 import { kafkaPin } from '../pins.ts';
@@ -44,6 +45,7 @@ export const kafka: Part = {
       program: installation.java ?? '',
       args: [
         heap,
+        ...(options.isShortLived ? startsSoon : []),
         '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
         '-cp',
         installation.classPath ?? '',
@@ -73,6 +75,7 @@ async function ensureStorage(options: LaunchOptions, workFolder: string): Promis
   try {
     const format = [
       '-Xmx128m',
+      ...startsSoon,
       '-cp',
       classPath,
       'kafka.tools.StorageTool',

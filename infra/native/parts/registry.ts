@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { findJava } from '../find-java.ts';
+import { startsSoon } from '../java-options.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { Part } from '../part.ts';
 import { registryPin } from '../pins.ts';
@@ -37,7 +38,7 @@ export const registry: Part = {
       folder,
       workFolder,
       program: installation.java ?? '',
-      args: ['-Xmx256m', '-jar', installation.jar ?? ''],
+      args: ['-Xmx256m', ...startsSoon, '-jar', installation.jar ?? ''],
       environment: {
         QUARKUS_HTTP_HOST: '127.0.0.1',
         QUARKUS_HTTP_PORT: String(ports[0]),

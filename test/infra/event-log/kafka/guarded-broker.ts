@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { loadStackSettings } from '../../../../infra/config/stack-settings.ts';
 import { onFreePorts } from '../../../../infra/embedded/free-port.ts';
+import { startsSoon } from '../../../../infra/native/java-options.ts';
 import { launchProgram } from '../../../../infra/native/launch-program.ts';
 import { kafka } from '../../../../infra/native/parts/kafka.ts';
 import { checkKafka } from '../../../../infra/native/parts/kafka-metadata.ts';
@@ -48,13 +49,28 @@ export async function startGuardedBroker(): Promise<GuardedBroker> {
       `${mechanism}=[name=${kafkaUser},password=${kafkaPassword}]`,
     ]);
     const format = ['format', '-t', 'MkU3OEVBNTcwNTJENDM2Qg', '-c', properties, ...users];
-    await promisify(execFile)(java, ['-Xmx128m', '-cp', classPath, 'kafka.tools.StorageTool', ...format]);
+    await promisify(execFile)(java, [
+      '-Xmx128m',
+      ...startsSoon,
+      '-cp',
+      classPath,
+      'kafka.tools.StorageTool',
+      ...format,
+    ]);
     const engine = await launchProgram({
       title: 'Guarded Kafka',
       folder,
       workFolder,
       program: java,
-      args: ['-Xmx384m', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp', classPath, 'kafka.Kafka', properties],
+      args: [
+        '-Xmx384m',
+        ...startsSoon,
+        '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+        '-cp',
+        classPath,
+        'kafka.Kafka',
+        properties,
+      ],
       ask: () => checkKafka(ports[0] ?? 0),
       explains: /ERROR|Exception/,
       log: () => {},
