@@ -39,6 +39,8 @@ export interface Agents {
   readonly tellState: TellState;
   /** By id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
+  /** Of `@langchain/langgraph`, as graphs load it. */
+  readonly libraryVersion?: string | undefined;
   /** From `store` of the langgraph.json; absent: no index, and nothing runs out. */
   readonly store?: StoreRules;
   /** Tells the executor of this process that there may be a run to take up; other processes hear of it from Postgres. */

@@ -8,6 +8,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
 import { traceRuns } from '../../pipelines/agents/execute/trace-run.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
@@ -108,5 +109,8 @@ export function startWork(
     resumeMs: config.agentsResumeSeconds * 1_000,
   });
   ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
+  const { organizationId } = operator;
+  const hide = showAgentMetrics({ database: stores.database, organizationId, executor, pool });
+  ends.add('metrics of runs of graphs', async () => hide());
   return { executor, publisher };
 }

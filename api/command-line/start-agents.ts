@@ -15,7 +15,9 @@ import { openAuthDesk } from '../../pipelines/agents/auth/auth-desk.ts';
 import { makeCronRun } from '../../pipelines/agents/crons/make-cron-run.ts';
 import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
+import { defaultConfigs } from '../../pipelines/agents/graphs/default-configs.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { libraryVersion } from '../../pipelines/agents/graphs/untested-library.ts';
 import { headerRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
@@ -102,7 +104,11 @@ export async function openAgents(
   if (desk) ends.add('custom authentication', () => desk.close());
   const app = await openCustomApp(file, { config, logger }, ends);
   const pool = await openGraphPool(parts, file, part, ends);
-  const served = file.graphs.map(({ graphId, description }) => ({ graphId, name: graphId, description }));
+  const defaults = defaultConfigs(file);
+  const served = file.graphs.map(({ graphId, description }) => ({
+    ...{ graphId, name: graphId, description },
+    ...defaults.get(graphId),
+  }));
   await ensureSystemAssistants(database, organizationId, served);
 
   const hub = await openStreamHub({ log, warehouse, holePatienceMs: config.agentsLeaseMs + 10_000 });
@@ -151,6 +157,7 @@ export async function openAgents(
       hub,
       tellState: tellStateBy(publisher, logger),
       graphs,
+      libraryVersion: await libraryVersion(file),
       protocols,
       store,
       webhooks,

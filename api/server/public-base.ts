@@ -9,8 +9,7 @@ const hostForm = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1
  * the host that the request named, else under the address that it came in on. The last two only ever go back to who asked.
  */
 export function publicUrlOf(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
-  if (publicUrl !== undefined) return urlUnder(publicUrl, path);
-  return `${request.protocol}://${hostOf(request)}${canonicalPath(path)}`;
+  return publicUrl === undefined ? reachedAt(request) + canonicalPath(path) : urlUnder(publicUrl, path);
 }
 
 /** The same, for those who have no request. */
@@ -18,6 +17,11 @@ export function urlUnder(publicUrl: string, path: string): string {
   // Prefixes may come twice, but they need not.
   const base = publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
   return base + canonicalPath(path);
+}
+
+/** The host that a request named or, where that is none, the address that it came in on, as a URL without a path. */
+export function reachedAt(request: FastifyRequest): string {
+  return `${request.protocol}://${hostOf(request)}`;
 }
 
 function hostOf({ headers, socket }: FastifyRequest): string {

@@ -12,6 +12,11 @@ export const agentSettings = {
   ),
   agentsHost: required('RUNLAKE_AGENTS_HOST', text, '127.0.0.1', 'Address on which the agent server listens.'),
   agentsPort: required('RUNLAKE_AGENTS_PORT', count(0, 65535), 2024, 'Port of the agent server; 0 takes a free one.'),
+  agentsPublicUrl: optional(
+    'RUNLAKE_AGENTS_PUBLIC_URL',
+    url('http', 'https'),
+    'Address under which clients reach the agent server, for the cards of its agents, such as behind a proxy. Unset: the host that a request names.',
+  ),
   agentsOrganization: optional(
     'RUNLAKE_AGENTS_ORGANIZATION',
     Type.String({ format: 'uuid' }),

@@ -2,6 +2,7 @@ import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-a
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
+import { reachedAt } from '../../server/public-base.ts';
 import '../access/agent-access.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
@@ -33,7 +34,7 @@ export const getAgentCard = defineAgentOperation({
       protocolVersion: '0.3.0',
       name,
       description,
-      url: `${request.protocol}://${request.host}/a2a/${id}`,
+      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? reachedAt(request)}/a2a/${id}`,
       preferredTransport: 'JSONRPC',
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: modes,

@@ -16,6 +16,7 @@ export type CommandErrorCode =
   | 'unknown_error'
   | 'no_such_run'
   | 'no_such_subscription'
+  | 'no_such_namespace'
   | 'no_such_interrupt'
   | 'no_such_checkpoint'
   | 'permission_denied'

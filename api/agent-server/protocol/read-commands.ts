@@ -8,6 +8,7 @@ import { readThreadState } from '../../../pipelines/agents/threads/read-thread-s
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { Closed } from '../agent-schema.ts';
+import { CommandRefused } from './command.ts';
 import { type CommandScene, paramsOf } from './run-commands.ts';
 
 const stateParams = paramsOf(
@@ -25,6 +26,9 @@ export async function getState({ agents, threadId }: CommandScene, params: unkno
   const state = JSON.parse(text) as ThreadState;
   const values = (state.values ?? {}) as Readonly<Record<string, unknown>>;
   const { checkpoint_id: id, checkpoint_ns: ns } = state.checkpoint ?? {};
+  if (checkpoint && id === undefined) {
+    throw new CommandRefused('no_such_namespace', `Nothing is kept of '${checkpoint.checkpoint_ns}' in this thread.`);
+  }
   return {
     values: keys ? Object.fromEntries(Object.entries(values).filter(([key]) => keys.includes(key))) : values,
     ...(id !== undefined && { checkpoint: { id, ...(ns && { ns }) } }),

@@ -20,6 +20,9 @@ export const getAgentInfo = defineAgentOperation({
     response: {
       200: Type.Object({
         version: Type.String({ description: 'The release of the original server that this one is compatible with.' }),
+        langgraph_js_version: Type.Optional(
+          Type.String({ description: 'The release of the library that graphs load.' }),
+        ),
         context: Type.Literal('js'),
         flags: JsonObject(),
         metadata: JsonObject({ description: 'The release of Runlake, and the graphs with what is wrong with them.' }),
@@ -28,6 +31,7 @@ export const getAgentInfo = defineAgentOperation({
   },
   handler: async ({ services: { agents } }) => ({
     version: COMPATIBLE_VERSION,
+    ...(agents.libraryVersion !== undefined && { langgraph_js_version: agents.libraryVersion }),
     context: 'js' as const,
     flags: { ...flags, mcp: agents.protocols?.mcp ?? true, a2a: agents.protocols?.a2a ?? true },
     metadata: {

@@ -13,6 +13,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runsEnded } from '../agent-metrics.ts';
 import { endRun, type RunResult } from '../runs/end-run.ts';
 import { releaseRun } from '../runs/release-run.ts';
 import type { CancelAction } from '../runs/run.ts';
@@ -100,6 +101,7 @@ export async function attemptRun(
     );
     const ended = await whileHeld(() => endRun(database, run, { ...result, eventsMissing }));
     if (!ended) return;
+    runsEnded.inc({ status: ended.status });
     letGo();
     await publishEnd(ports, ended, traced?.marks);
   } finally {

@@ -19,6 +19,12 @@ export async function untestedLibraries({ graphs }: GraphsFile): Promise<{ path:
   return [...found].map(([path, version]) => ({ path, version }));
 }
 
+/** The version of the library that the first graph of the file loads; undefined where there is none. */
+export async function libraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>): Promise<string | undefined> {
+  const [first] = graphs;
+  return first && (await copyFor(dirname(first.path)))?.version;
+}
+
 /** As Node looks for packages: here, then one folder up. */
 async function copyFor(folder: string): Promise<{ path: string; version: string } | undefined> {
   const path = join(folder, 'node_modules', library);

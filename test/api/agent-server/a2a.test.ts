@@ -190,6 +190,23 @@ describe('the card', () => {
     expect((await agent.ask('GET', '/.well-known/agent-card.json')).status).toBe(422);
   });
 
+  it('names the public address, where one is set, and never what is no host', async () => {
+    const urlOf = async (headers: Record<string, string> = {}) => {
+      const url = '/.well-known/agent-card.json?assistant_id=echo';
+      const answer = await agent.server.inject({ url, headers: { 'x-api-key': agent.owner.adminKey, ...headers } });
+      return (answer.json() as { url: string }).url;
+    };
+    expect(await urlOf({ host: 'agents.example:8443' })).toMatch(/^http:\/\/agents\.example:8443\/a2a\/[\da-f-]{36}$/);
+    expect(await urlOf({ host: 'a"b/c' })).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/a2a\//);
+    const { config } = agent.services.agents;
+    Object.assign(config, { agentsPublicUrl: 'https://example.com/agents/' });
+    try {
+      expect(await urlOf()).toMatch(/^https:\/\/example\.com\/agents\/a2a\/[\da-f-]{36}$/);
+    } finally {
+      Object.assign(config, { agentsPublicUrl: undefined });
+    }
+  });
+
   it('is not there where the langgraph.json says so', async () => {
     const { agents } = agent.services;
     Object.assign(agents, { protocols: { mcp: true, a2a: false } });

@@ -279,6 +279,8 @@ describe('a command', () => {
     const ofRun = (run_id: string) => ask(threadId, { id: 3, method: 'agent.getTree', params: { run_id } });
     expect((await ofRun(runId)).body).toMatchObject({ result: (tree.body as { result: object }).result });
     expect((await ofRun(randomUUID())).body).toMatchObject({ type: 'error', error: 'no_such_run' });
+    const nowhere = await ask(threadId, { id: 4, method: 'state.get', params: { namespace: ['nowhere'] } });
+    expect(nowhere.body).toMatchObject({ type: 'error', error: 'no_such_namespace' });
   });
 });
 

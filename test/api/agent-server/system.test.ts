@@ -19,10 +19,18 @@ it('says what it can, and what is wrong with graphs that cannot be used', async 
     metadata: { graphs: Record<string, { fault: string }> };
   };
   expect(info).toMatchObject({ context: 'js', version: expect.any(String), flags: { assistants: true } });
+  expect(info).toMatchObject({ langgraph_js_version: expect.stringMatching(/^1\.\d+\.\d+/) });
   expect(info.metadata.graphs.good).toEqual({ fault: null });
   expect(info.metadata.graphs.missing?.fault).toEqual(expect.any(String));
   const answer = await agent.ask('GET', '/assistants/missing/schemas');
   expect([answer.status, await answer.json()]).toMatchObject([422, { code: 'GRAPH_UNUSABLE' }]);
+});
+
+it('gives assistants of graphs the config and the context that LANGGRAPH_CONFIG names', async () => {
+  const config = { configurable: { style: 'dry' }, recursion_limit: 7 };
+  expect(await agent.client.assistants.get('good')).toMatchObject({ config, context: { tone: 'warm' }, version: 1 });
+  const { kwargs } = (await agent.client.runs.create(null, 'good', { input: {} })) as unknown as { kwargs: object };
+  expect(kwargs).toMatchObject({ config, context: { tone: 'warm' } });
 });
 
 it('tells metrics in either form', async () => {
@@ -33,6 +41,21 @@ it('tells metrics in either form', async () => {
   expect(json.headers.get('content-type')).toContain('application/json');
   expect(await json.json()).toContainEqual(expect.objectContaining({ name: 'runlake_http_request_duration_seconds' }));
   expect((await fetch(`${agent.url}/metrics?format=xml`)).status).toBe(422);
+});
+
+it('tells what waits and runs, what room there is, and how runs ended', async () => {
+  const told = async () => (await fetch(`${agent.url}/metrics`)).text();
+  const { client } = agent;
+  const { thread_id: id } = await client.threads.create();
+  await client.runs.wait(id, 'good', { input: {} });
+  await client.runs.create(id, 'good', { input: {}, afterSeconds: 600 });
+  await expect.poll(told, { timeout: 20_000 }).toMatch(/^runlake_agents_unfinished_runs\{status="pending"\} 1$/m);
+  const text = await told();
+  expect(text).toMatch(/^runlake_agents_unfinished_runs\{status="running"\} 0$/m);
+  expect(text).toMatch(/^runlake_agents_run_slots\{state="used"\} 0$/m);
+  expect(text).toMatch(/^runlake_agents_run_slots\{state="free"\} 16$/m);
+  expect(text).toMatch(/^runlake_agents_runs_total\{status="success"\} [1-9]/m);
+  await client.threads.delete(id);
 });
 
 it('describes itself', async () => {
@@ -60,7 +83,7 @@ it('forgets everything only where that is allowed', async () => {
 
 it('takes large bodies up to its own limit, and names it', async () => {
   const most = agent.services.agents.config.agentsMaxBodyBytes;
-  const body = (bytes: number) => ({ metadata: {}, filler: 'x'.repeat(bytes) });
+  const body = (bytes: number) => ({ metadata: { filler: 'x'.repeat(bytes) } });
   expect((await agent.ask('POST', '/threads/count', body(10_000_000))).status).toBe(200);
   const answer = await agent.ask('POST', '/threads/count', body(most));
   expect([answer.status, await answer.text()]).toEqual([413, expect.stringContaining('RUNLAKE_AGENTS_MAX_BODY_BYTES')]);

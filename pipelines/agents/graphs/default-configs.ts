@@ -1,0 +1,61 @@
+import { type Static, Type } from 'typebox';
+import { Value } from 'typebox/value';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { GraphsFile } from './graphs-file.ts';
+
+/** What the assistant of a graph has from the start. */
+const defaults = Type.Object(
+  {
+    tags: Type.Optional(Type.Array(Type.String())),
+    metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    recursion_limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
+    configurable: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    context: Type.Optional(Type.Unknown()),
+  },
+  { additionalProperties: false },
+);
+const defaultsByGraph = Type.Record(Type.String(), defaults);
+
+type Defaults = Static<typeof defaults>;
+
+export interface DefaultConfig {
+  readonly config: Omit<Defaults, 'context'>;
+  readonly context?: unknown;
+}
+
+const variable = 'LANGGRAPH_CONFIG';
+
+/**
+ * Config and context that the variable LANGGRAPH_CONFIG in `env` of a langgraph.json gives the assistants of its graphs: JSON of
+ * `{graph id: {configurable, …, context}}`. Source: reference/agent-server.md §3.
+ *
+ * @throws GRAPHS_FILE_INVALID for what is not such JSON, or names a graph that is not there.
+ */
+export function defaultConfigs({
+  path,
+  env,
+  graphs,
+}: Pick<GraphsFile, 'path' | 'env' | 'graphs'>): ReadonlyMap<string, DefaultConfig> {
+  const invalid = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: path, place: `env.${variable}`, reason });
+  const text = env[variable];
+  if (text === undefined || text.trim() === '') return new Map();
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch (error) {
+    throw invalid(`it is not JSON: ${(error as Error).message}`);
+  }
+  if (!Value.Check(defaultsByGraph, content)) {
+    const [first] = Value.Errors(defaultsByGraph, content);
+    const place = first?.instancePath.slice(1).replaceAll('/', '.');
+    throw invalid(`${place ? `${place}: ` : ''}${first?.message ?? 'it does not fit'}`);
+  }
+  const unknown = Object.keys(content).find((id) => !graphs.some(({ graphId }) => graphId === id));
+  if (unknown !== undefined) throw invalid(`there is no graph '${unknown}'`);
+  return new Map(
+    Object.entries(content).map(([graphId, { context, ...config }]) => [
+      graphId,
+      { config, ...(context !== undefined && { context }) },
+    ]),
+  );
+}

@@ -1,0 +1,30 @@
+import type { Sql } from '../../infra/postgres/database.ts';
+import { runSlots, unfinishedRuns } from './agent-metrics.ts';
+import type { Executor } from './execute/executor.ts';
+import { countUnfinishedRuns } from './runs/count-unfinished-runs.ts';
+import type { WorkerPool } from './workers/worker-pool.ts';
+
+/** Shows what waits and runs, and what room there is, from now on. @returns ends that. */
+export function showAgentMetrics(ports: {
+  readonly database: Sql;
+  readonly organizationId: string;
+  readonly executor: Pick<Executor, 'running'>;
+  readonly pool: Pick<WorkerPool, 'freeSlots'>;
+}): () => void {
+  const { database, organizationId, executor, pool } = ports;
+  const hideRuns = unfinishedRuns.showing(async () => {
+    const counts = await countUnfinishedRuns(database, organizationId);
+    return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
+  });
+  const hideSlots = runSlots.showing(
+    () => [
+      { labels: { state: 'used' }, value: executor.running },
+      { labels: { state: 'free' }, value: pool.freeSlots },
+    ],
+    0,
+  );
+  return () => {
+    hideRuns();
+    hideSlots();
+  };
+}
