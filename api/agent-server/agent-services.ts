@@ -1,6 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { HeaderRule } from '../../pipelines/agents/runs/copied-headers.ts';
+import type { Seat } from '../../pipelines/agents/runs/request-run.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-ports.ts';
@@ -45,6 +46,8 @@ export interface Agents {
   readonly store?: StoreRules;
   /** Tells the executor of this process that there may be a run to take up; other processes hear of it from Postgres. */
   readonly wake: () => void;
+  /** A seat in the executor of this process, for a run that need not wait. */
+  readonly takeSeat?: () => Seat | undefined;
   /** Protocols that `http` of the langgraph.json has switched off are false. */
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
   /** Which webhooks runs may have. Unset: nothing calls them, so that they are refused. */

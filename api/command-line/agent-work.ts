@@ -5,6 +5,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { markEndsTogether } from '../../pipelines/agents/execute/end-marks.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
 import { traceRuns } from '../../pipelines/agents/execute/trace-run.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
@@ -102,11 +103,11 @@ export function startWork(
     organizationId: operator.organizationId,
     traceRun: traceRuns(tracing),
     childRuns,
+    markEndPublished: markEndsTogether(stores.database, config.agentsResumeSeconds * 1_000),
     feedbackLinks: feedbackLinksOf(config, secretKey, defaultSender),
     logger,
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
-    resumeMs: config.agentsResumeSeconds * 1_000,
   });
   ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
   const { organizationId } = operator;

@@ -165,6 +165,7 @@ export async function openAgents(
       takesFeedback,
       threadTtl: usualTtl(file.checkpointer),
       wake,
+      takeSeat: () => executor.takeSeat(),
     },
     executor,
     http: file.http,

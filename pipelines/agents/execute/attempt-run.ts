@@ -27,14 +27,20 @@ import { startOfAttempt } from './start-of-attempt.ts';
 
 const retryMs = 250;
 
+export interface AttemptPorts extends ExecutorPorts {
+  /** Whether this process stops. */
+  stopping(): boolean;
+  /** Called when the run is in the pool of workers. */
+  inPool(): void;
+}
+
 export async function attemptRun(
-  ports: ExecutorPorts,
+  ports: AttemptPorts,
   leases: Leases,
   run: ClaimedRun,
   claimedAtMs: number,
-  stopping: () => boolean,
 ): Promise<void> {
-  const { database, pool, publisher, logger } = ports;
+  const { database, pool, publisher, logger, stopping } = ports;
   const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
   const { organizationId, threadId, runId, attempt, kwargs } = job;
   const traced = ports.childRuns.open(run);
@@ -75,6 +81,7 @@ export async function attemptRun(
       (chunks) => stream.write(chunks),
       traced?.take,
     );
+    ports.inPool();
     cancel = () => handle.cancel();
     if (cancelAction !== undefined || lost) cancel();
     const outcome = await handle.outcome;

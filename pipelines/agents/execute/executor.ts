@@ -4,8 +4,10 @@
  * Invariant: at any time at most one process holds the lease of a run, by the database's clock, and every write of a run's
  * outcome or state asks for that lease. So whatever this process believes, only the holder decides how a run ends.
  *
- *   1. It wakes when a run was made or ended anywhere (NOTIFY), when a worker has room, when the next run is due, and each second.
- *   2. It claims the first due runs of as many threads as the workers have room for.
+ *   1. It looks for runs when a thread has one to start, whoever made it so (NOTIFY), when the next one is due, when there is room
+ *      again after there was none, and each second.
+ *   2. It claims the first due runs of as many threads as the workers have room for. Who makes a run in this process while there is
+ *      room takes a seat for it, and claims it with the statement that makes it.
  *   3. Each claimed run is attempted (`attempt-run.ts`): streamed, ended or given back.
  *   4. A third of the lease's time after the last renewal all leases are renewed in one statement. What comes back without its lease
  *      is stopped and writes nothing; what somebody asked to cancel is cancelled.
@@ -16,11 +18,14 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { claimRuns } from '../runs/claim-runs.ts';
 import { nextDue } from '../runs/next-due.ts';
+import type { Seat } from '../runs/request-run.ts';
+import type { ClaimedRun } from '../runs/run-row.ts';
 import { sweepRuns } from '../runs/sweep-runs.ts';
 import type { StreamPublisher } from '../streams/stream-ports.ts';
 import type { ChildRuns } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import { attemptRun } from './attempt-run.ts';
+import type { MarkEndPublished } from './end-marks.ts';
 import type { FeedbackLinks } from './feedback-links.ts';
 import { Leases } from './leases.ts';
 import { publishLateEnds } from './publish-end.ts';
@@ -34,13 +39,12 @@ export interface ExecutorPorts {
   /** Writes a run that ended as a trace. Repeating it is harmless. */
   readonly traceRun: TraceRun;
   readonly childRuns: Pick<ChildRuns, 'open'>;
+  readonly markEndPublished: MarkEndPublished;
   /** Links under which feedback can be left. Unset: no run asks for them. */
   readonly feedbackLinks?: FeedbackLinks | undefined;
   readonly logger: Logger;
   readonly leaseMs: number;
   readonly runTimeoutMs: number;
-  /** How long the stream of a resumable run without a thread can be come back to after its end. */
-  readonly resumeMs: number;
 }
 
 export interface Executor {
@@ -50,6 +54,8 @@ export interface Executor {
   lookAtLeases(): void;
   /** A run ended without a process that executed it: its end is to be published. */
   lookAtEnds(): void;
+  /** Undefined where there is no room, or where others are before. */
+  takeSeat(): Seat | undefined;
   /** Runs that this process holds. */
   readonly running: number;
   stop(drainMs: number): Promise<void>;
@@ -67,6 +73,11 @@ export function startExecutor(ports: ExecutorPorts): Executor {
   let looking: Promise<void> | undefined;
   let again = false;
   let dueTimer: NodeJS.Timeout | undefined;
+  /** Runs that have a place in a worker but are not in it yet. */
+  let seats = 0;
+  /** Runs may be due that there was no room for. */
+  let outOfRoom = false;
+  const room = () => pool.freeSlots - seats;
 
   /** One look at a time; what wakes it meanwhile makes it look once more. */
   function wake(): void {
@@ -92,26 +103,65 @@ export function startExecutor(ports: ExecutorPorts): Executor {
 
   async function takeUp(): Promise<void> {
     clearTimeout(dueTimer);
-    // What waits for a worker, or for whoever writes to its thread, wakes us when that is over.
-    const slots = pool.freeSlots;
-    if (slots === 0) return;
+    // What waits for whoever writes to its thread wakes us when that is over.
+    const slots = room();
+    outOfRoom = slots <= 0;
+    if (outOfRoom) return;
     const claimedAtMs = performance.now();
-    const claimed = await claimRuns(database, organizationId, { slots, leaseMs });
-    for (const run of claimed) {
-      const attempt = attemptRun(ports, leases, run, claimedAtMs, () => stopping)
-        .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off: its lease runs out'))
-        .finally(() => {
-          attempts.delete(attempt);
-          wake();
-        });
-      attempts.add(attempt);
-    }
+    seats += slots;
+    const claimed = await claimRuns(database, organizationId, { slots, leaseMs }).catch((error) => {
+      seats -= slots;
+      throw error;
+    });
+    seats -= slots - claimed.length;
+    for (const run of claimed) attempt(run, claimedAtMs);
     again ||= claimed.length > 0;
     if (again) return;
     const dueMs = await nextDue(database, organizationId);
     // What was due for longer is held by whoever writes to its thread.
     if (dueMs === undefined || dueMs < -dueSinceMs || stopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
+  }
+
+  /** Of a run that has a seat. */
+  function attempt(run: ClaimedRun, claimedAtMs: number): void {
+    let seated = true;
+    const leaveSeat = () => {
+      if (seated) seats -= 1;
+      seated = false;
+    };
+    const attempted = attemptRun({ ...ports, stopping: () => stopping, inPool: leaveSeat }, leases, run, claimedAtMs)
+      .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off: its lease runs out'))
+      .finally(() => {
+        leaveSeat();
+        attempts.delete(attempted);
+        wakeIfOutOfRoom();
+      });
+    attempts.add(attempted);
+  }
+
+  async function ended(): Promise<void> {
+    while (attempts.size > 0) await Promise.all(attempts);
+  }
+
+  function wakeIfOutOfRoom(): void {
+    if (outOfRoom) wake();
+  }
+
+  function takeSeat(): Seat | undefined {
+    if (stopping || outOfRoom || room() <= 0) return undefined;
+    const takenAtMs = performance.now();
+    seats += 1;
+    return {
+      leaseMs,
+      use: (claimed) => {
+        if (claimed !== undefined) attempt(claimed, takenAtMs);
+        else {
+          seats -= 1;
+          wakeIfOutOfRoom();
+        }
+      },
+    };
   }
 
   let sweeping: Promise<void> | undefined;
@@ -138,11 +188,12 @@ export function startExecutor(ports: ExecutorPorts): Executor {
   }
   const sweeper = setInterval(sweep, sweepEveryMs);
 
-  pool.onFree(wake);
+  pool.onFree(wakeIfOutOfRoom);
   wake();
 
   return {
     wake,
+    takeSeat,
     lookAtLeases: () => leases.renewSoon(),
     lookAtEnds: sweep,
     get running() {
@@ -153,7 +204,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       clearInterval(sweeper);
       clearTimeout(dueTimer);
       await Promise.all([looking, sweeping]);
-      await Promise.all([pool.close(drainMs), Promise.all(attempts)]);
+      await Promise.all([pool.close(drainMs), ended()]);
       leases.stop();
     },
   };

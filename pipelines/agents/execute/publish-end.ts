@@ -1,5 +1,4 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { markEndPublished } from '../runs/mark-end-published.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import { unpublishedEnds } from '../runs/unpublished-ends.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
@@ -8,6 +7,7 @@ import type { ExecutorPorts } from './executor.ts';
 
 /** After it the process that ended a run is taken to have died before it published the end. */
 const lateAfterMs = 5_000;
+const lateTogether = 20;
 
 /**
  * What follows the committed end of a run: its trace, the end of its stream, and the note that both are done, with which a run
@@ -28,18 +28,21 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });
   await ports.traceRun(run, marks);
-  await markEndPublished(ports.database, run, ports.resumeMs);
+  await ports.markEndPublished(run);
 }
 
 /** Publishes the ends of runs that a process left behind. @throws what the database throws. */
 export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
-  for (const run of await unpublishedEnds(ports.database, ports.organizationId, lateAfterMs)) {
-    try {
-      await publishEnd(ports, run);
-    } catch (err) {
-      ports.logger.warn({ err, runId: run.runId }, 'the end of a run could not be published: trying again');
-      // A log that takes nothing now takes the others no better.
-      if (isRunlakeError(err) && err.retryable) return;
-    }
+  const late = await unpublishedEnds(ports.database, ports.organizationId, lateAfterMs);
+  for (let from = 0; from < late.length; from += lateTogether) {
+    // Together, as each waits for the moment at which traces go into the log.
+    const published = late.slice(from, from + lateTogether).map((run) =>
+      publishEnd(ports, run).catch((err: unknown) => {
+        ports.logger.warn({ err, runId: run.runId }, 'the end of a run could not be published: trying again');
+        return err;
+      }),
+    );
+    // A log that takes nothing now takes the others no better.
+    if ((await Promise.all(published)).some((err) => isRunlakeError(err) && err.retryable)) return;
   }
 }

@@ -1,11 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
-import { acceptSingle } from '../../ingest/accept/accept-single.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import type { EndedRun } from '../runs/run-row.ts';
-import { formOf, type HiddenValues, projectOf, rootMembers, type TraceForm } from '../traces/root-run.ts';
+import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from '../traces/root-run.ts';
+import { type TraceRecord, takeIntoTraces, untilNextTakeMs } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 
 /** `marks`: what is not in the trace, where this process knows. */
@@ -21,44 +20,58 @@ export interface TracePorts {
   readonly logger: Logger;
 }
 
-/** Runs that end within it go into the log in one turn, and so into ClickHouse in one insert. Nobody waits for them. */
-const gatherMs = 250;
+/** Runs of one sender that go into the log together. Nobody waits for them. */
+interface Gathered {
+  readonly records: TraceRecord[];
+  readonly taken: Promise<void>;
+}
 
 /**
  * Writes a run that ended as the root of its trace, under the run's own id, so that it is seen and counted like any other, in the
- * project that the request names, or that of its graph. A repeat is the same trace. What cannot be taken so, because it is too large
- * or says what no trace may say, goes without its values, and then in the default project without what the request says of it.
+ * project that the request names, or that of its graph. A repeat is the same trace. See {@link takeIntoTraces} for what ingest refuses.
  *
  * @throws what the log throws, when it may take the run later.
  */
 export function traceRuns(ports: TracePorts): TraceRun {
-  let gathering: Promise<void> | undefined;
+  const gathering = new Map<string, Gathered>();
 
-  return async (run, marks) => {
-    gathering ??= pause(gatherMs).then(() => {
-      gathering = undefined;
-    });
-    await gathering;
-    const values = !run.kwargs.temporary || ports.tracesStatelessValues;
-    const form = formOf(values, ports.hidden);
-    const without = { inputs: false, outputs: false };
-    const ways = [form, { ...without, asked: true }, { ...without, asked: false }];
-    for (const [index, way] of ways.entries()) {
-      try {
-        const body = Buffer.from(traceBody(run, way, marks));
-        await acceptSingle(run.sender ?? ports.defaultSender, { kind: 'post', body }, ports.accept);
-        return;
-      } catch (err) {
-        if (!isRunlakeError(err) || err.class !== 'caller') throw err;
+  function begin(key: string, sender: Sender): Gathered {
+    const records: TraceRecord[] = [];
+    const taken = pause(untilNextTakeMs()).then(async () => {
+      gathering.delete(key);
+      for (const { runId } of await takeIntoTraces(sender, records, ports.accept)) {
         // It would keep every other end waiting if it were tried for ever.
-        if (index === ways.length - 1) ports.logger.error({ err, runId: run.runId }, 'a run could not become a trace');
+        ports.logger.error({ runId }, 'a run could not become a trace');
       }
-    }
+    });
+    const begun = { records, taken };
+    gathering.set(key, begun);
+    return begun;
+  }
+
+  return (run, marks) => {
+    const sender = run.sender ?? ports.defaultSender;
+    const key = `${sender.workspaceId} ${sender.userId} ${sender.keyId}`;
+    const { records, taken } = gathering.get(key) ?? begin(key, sender);
+    records.push(recordOf(run, ports, marks));
+    return taken;
   };
 }
 
-function traceBody(run: EndedRun, form: TraceForm, marks: TraceMarks | undefined): string {
-  const { members, values } = rootMembers(run, form, marks);
-  const project = form.asked ? `,"session_name":${JSON.stringify(projectOf(run))}` : '';
-  return `{"id":${JSON.stringify(run.runId)},${members}${project}${values}}`;
+function recordOf(
+  run: EndedRun,
+  { tracesStatelessValues, hidden }: Pick<TracePorts, 'tracesStatelessValues' | 'hidden'>,
+  marks: TraceMarks | undefined,
+): TraceRecord {
+  const form = formOf(!run.kwargs.temporary || tracesStatelessValues, hidden);
+  return {
+    kind: 'post',
+    runId: run.runId,
+    text: ({ values, asked }) => {
+      const of = values ? form : { inputs: false, outputs: false };
+      const { members, values: held } = rootMembers(run, { ...of, asked }, marks);
+      const project = asked ? `,"session_name":${JSON.stringify(projectOf(run))}` : '';
+      return `{${rootPlace(run)},${members}${project}${held}}`;
+    },
+  };
 }

@@ -6,11 +6,13 @@
  *
  *   1. locks the thread, or makes it;
  *   2. where another run waits or runs there and the strategy is not to wait, does nothing but say so;
- *   3. writes the run, settles the thread, which is busy then, and tells those who execute runs.
+ *   3. writes the run and what the thread says of it, which is busy then. Where this process has a seat for the run and nothing is
+ *      before it, it is written as started, under a lease of this process; else those who execute runs are told.
  *
  * Where it did nothing the new one is refused; or a transaction locks the thread, ends the runs that wait, asks the one that runs to
  * stop, and adds the run, which is next.
  */
+import { randomUUID } from 'node:crypto';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
@@ -23,7 +25,7 @@ import { askToCancel } from './ask-to-cancel.ts';
 import { endWaitingRuns } from './end-waiting-runs.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
-import type { RunSender } from './run-row.ts';
+import type { ClaimedRun, RunSender } from './run-row.ts';
 
 /** Which threads a run may be on, where a project's own authentication says so. */
 export interface ThreadAccess {
@@ -55,22 +57,42 @@ export interface NewRun {
   readonly threadTtl?: ThreadTtl | undefined;
 }
 
+/** A run that was made and, where it was started at once, the claim on it. */
+export interface CreatedRun {
+  readonly run: Run;
+  readonly claimed?: ClaimedRun;
+}
+
 /**
- * Makes a run, in the transaction that `sql` is or in one of its own.
+ * Makes a run, in the transaction that `sql` is or in one of its own. It is left to whoever claims it.
  *
  * @throws THREAD_NOT_FOUND, AUTH_FORBIDDEN, THREAD_BUSY where the strategy is to reject, INVALID_REQUEST for metadata that cannot be stored
  */
 export async function createRun(sql: Database | Sql, organizationId: string, run: NewRun): Promise<Run> {
+  return (await createAndClaimRun(sql, organizationId, run, undefined)).run;
+}
+
+/**
+ * Makes a run, under a lease of `leaseMs` where it need not wait for another, nor for its time.
+ *
+ * @throws as {@link createRun} does
+ */
+export async function createAndClaimRun(
+  sql: Database | Sql,
+  organizationId: string,
+  run: NewRun,
+  leaseMs: number | undefined,
+): Promise<CreatedRun> {
   requireStorableJson(run.metadata, ['body', 'metadata']);
   const strategy = run.multitaskStrategy;
   const ids = { organizationId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
-  const made = await addRun(sql, ids, run, strategy === 'enqueue');
+  const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', leaseMs });
   if (made !== 'going') return made;
   if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
     await lockThread(tx, organizationId, ids.threadId);
     await giveWay(tx, organizationId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
-    return (await addRun(tx, ids, run, true)) as Run;
+    return (await addRun(tx, ids, run, { besideOthers: true, leaseMs: undefined })) as CreatedRun;
   });
 }
 
@@ -80,14 +102,28 @@ interface NewIds {
   readonly runId: string;
 }
 
+interface AddedRow {
+  readonly outcome: string;
+  readonly made_at: string;
+  readonly start_number: number;
+  readonly base: string | null;
+}
+
 /** `going`: others wait or run, and it was not to be beside them. */
-async function addRun(sql: Sql, ids: NewIds, run: NewRun, besideOthers: boolean): Promise<Run | 'going'> {
+async function addRun(
+  sql: Sql,
+  ids: NewIds,
+  run: NewRun,
+  { besideOthers, leaseMs }: { readonly besideOthers: boolean; readonly leaseMs: number | undefined },
+): Promise<CreatedRun | 'going'> {
   const { organizationId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
   const own = run.stateless ?? run.threadId === undefined;
   const ttl = own && run.temporary ? undefined : run.threadTtl;
-  const [added] = await sql.query<{ outcome: string; made_at: string }>(
-    'SELECT * FROM agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)',
+  const kwargsText = JSON.stringify(kwargs);
+  const leaseToken = leaseMs === undefined ? undefined : randomUUID();
+  const [added] = await sql.query<AddedRow>(
+    `SELECT * FROM agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
     [
       organizationId,
       threadId,
@@ -102,21 +138,23 @@ async function addRun(sql: Sql, ids: NewIds, run: NewRun, besideOthers: boolean)
       runId,
       assistant.assistant_id,
       assistant.graph_id,
-      JSON.stringify(kwargs),
+      kwargsText,
       metadata,
       multitaskStrategy,
       run.temporary,
       run.afterSeconds,
       sender === undefined ? null : JSON.stringify(sender),
+      leaseToken,
+      leaseMs,
     ],
     { name: 'agents_add_run' },
   );
-  const { outcome, made_at } = added!;
+  const { outcome, made_at, start_number, base } = added!;
   if (outcome === 'going') return outcome;
   if (outcome === 'thread-exists') throw fault('THREAD_EXISTS', { thread: threadId });
   if (outcome === 'no-thread') throw fault('THREAD_NOT_FOUND', { thread: threadId });
   if (outcome === 'not-yours') throw fault('AUTH_FORBIDDEN', { reason: 'The thread is not yours.' });
-  return {
+  const made: Run = {
     run_id: runId,
     thread_id: threadId,
     assistant_id: assistant.assistant_id,
@@ -127,6 +165,23 @@ async function addRun(sql: Sql, ids: NewIds, run: NewRun, besideOthers: boolean)
     kwargs,
     multitask_strategy: multitaskStrategy,
   };
+  if (outcome !== 'started' || leaseToken === undefined) return { run: made };
+  const claimed = {
+    ...ids,
+    assistantId: assistant.assistant_id,
+    graphId: assistant.graph_id,
+    attempt: 1,
+    leaseToken,
+    threadStart: start_number,
+    baseCheckpointId: base ?? undefined,
+    alone: false,
+    // As it is read by whoever takes the run up again.
+    kwargs: JSON.parse(kwargsText) as RunKwargs,
+    metadata,
+    ...(sender && { sender }),
+    startedAt: made_at,
+  };
+  return { run: made, claimed };
 }
 
 async function giveWay(tx: Sql, organizationId: string, threadId: string, action: CancelAction): Promise<void> {

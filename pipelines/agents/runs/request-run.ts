@@ -6,10 +6,19 @@ import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { HeaderRule } from './copied-headers.ts';
-import { createRun, type ThreadAccess } from './create-run.ts';
+import { createAndClaimRun, type NewRun, type ThreadAccess } from './create-run.ts';
 import { requireCheckpoint } from './require-checkpoint.ts';
 import type { Run } from './run.ts';
 import { type RunRequest, readRunRequest } from './run-request.ts';
+import type { ClaimedRun } from './run-row.ts';
+
+/** Room for one run in this process, kept until it is used. */
+export interface Seat {
+  /** That a run is to be claimed under. */
+  readonly leaseMs: number;
+  /** Executes a run that was claimed for it, or gives the seat back. Called once. */
+  use(claimed: ClaimedRun | undefined): void;
+}
 
 export interface RequestPorts {
   readonly organizationId: string;
@@ -17,6 +26,8 @@ export interface RequestPorts {
   readonly hub: StreamHub;
   /** Tells the executor of this process. */
   readonly wake: () => void;
+  /** A seat in the executor of this process, for a run that need not wait. Undefined: it has none. */
+  readonly takeSeat?: () => Seat | undefined;
   /** Undefined: nothing calls webhooks, so that they are refused. */
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
@@ -68,7 +79,7 @@ async function make(
   { request, threadId, sender, headers, user, threadAccess }: RequestedRun,
   ids: { readonly runId: string; readonly threadId: string },
 ): Promise<MadeRun> {
-  const { database, organizationId, wake, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
+  const { database, organizationId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
   const assistant = await resolveAssistant(database, organizationId, request.assistant_id);
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
@@ -77,10 +88,23 @@ async function make(
   const { checkpoint } = wanted.kwargs;
   if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
-  const run = await createRun(database, organizationId, {
+  const run = await makeAndStart(ports, {
     ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
     ...(workspaceId !== undefined && { sender: { ...sender, workspaceId } }),
   });
-  wake();
   return { organizationId, run, cancelOnDisconnect };
+}
+
+/** In this process at once, where it has room and the run need not wait. */
+async function makeAndStart({ database, organizationId, takeSeat, wake }: RequestPorts, wanted: NewRun): Promise<Run> {
+  const seat = wanted.afterSeconds > 0 ? undefined : takeSeat?.();
+  let claimed: ClaimedRun | undefined;
+  try {
+    const created = await createAndClaimRun(database, organizationId, wanted, seat?.leaseMs);
+    claimed = created.claimed;
+    return created.run;
+  } finally {
+    seat?.use(claimed);
+    if (claimed === undefined) wake();
+  }
 }

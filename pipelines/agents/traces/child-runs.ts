@@ -4,8 +4,7 @@
  * Invariant: nothing here keeps a run of a graph waiting or ends it. What waits is bounded; beyond, it is dropped and counted.
  *
  *   1. A batch comes from a worker. The first that comes while its run goes on brings the root with it, so that the trace is seen.
- *   2. Four times a second what waits goes into the log, together for each sender. What ingest refuses goes without its values, then in
- *      the default project, then not at all.
+ *   2. Twice a second what waits goes into the log, together for each sender (`take-into-traces.ts`).
  *   3. A log that is away is tried again.
  *   4. When an attempt is over, the runs that its worker left open, because it has gone, end with that as their error.
  *
@@ -13,16 +12,13 @@
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type AcceptPorts, acceptDrafts } from '../../ingest/accept/accept-drafts.ts';
-import type { RunDraft } from '../../ingest/accept/draft.ts';
+import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
-import { readJsonRun } from '../../ingest/accept/read-json-run.ts';
-import { draftOfBatch } from '../../ingest/accept/read-run.ts';
-import { inSlices } from '../../ingest/in-slices.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import { formOf, type HiddenValues, projectOf, rootMembers } from './root-run.ts';
+import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from './root-run.ts';
+import { type TraceRecord, takeIntoTraces, untilNextTakeMs } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunPorts {
@@ -60,14 +56,7 @@ interface Waiting {
   readonly run: ChildRun;
 }
 
-const gatherMs = 250;
 const mostWaitingCharacters = 64 * 1024 * 1024;
-
-const ways = [
-  { values: true, asked: true },
-  { values: false, asked: true },
-  { values: false, asked: false },
-];
 
 export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
   const { accept, defaultSender, logger, mostRuns, mostCharacters, tracesStatelessValues } = ports;
@@ -81,7 +70,7 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
     if (waitingCharacters + characters > mostWaitingCharacters) return false;
     waiting.push(item);
     waitingCharacters += characters;
-    timer ??= setTimeout(send, gatherMs).unref();
+    timer ??= setTimeout(send, untilNextTakeMs()).unref();
     return true;
   }
 
@@ -89,7 +78,7 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
     timer = undefined;
     sending ??= sendWaiting().finally(() => {
       sending = undefined;
-      if (waiting.length > 0) timer ??= setTimeout(send, gatherMs).unref();
+      if (waiting.length > 0) timer ??= setTimeout(send, untilNextTakeMs()).unref();
     });
   }
 
@@ -106,7 +95,10 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
     }
     for (const ofSender of senders.values()) {
       try {
-        await sendAs((ofSender[0] as Waiting).sender, ofSender);
+        const left = await takeIntoTraces((ofSender[0] as Waiting).sender, ofSender.map(recordOf), accept);
+        if (left.length > 0) {
+          logger.warn({ runs: left.length }, 'runs inside of runs of graphs could not be taken into their traces');
+        }
         for (const { run } of ofSender) waitingCharacters -= sizeOf(run);
       } catch (err) {
         const again = isRunlakeError(err) && err.retryable;
@@ -115,41 +107,6 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
         else for (const { run } of ofSender) waitingCharacters -= sizeOf(run);
       }
     }
-  }
-
-  /** @throws what the log throws. */
-  async function sendAs(sender: Sender, items: readonly Waiting[]): Promise<void> {
-    let left = items;
-    for (const way of ways) {
-      const refused = new Set<string>();
-      const drafts = await inSlices(draftsOf(left, way, refused));
-      if (drafts.length > 0) {
-        try {
-          const { rejected } = await acceptDrafts(sender, drafts, [], accept);
-          for (const { run } of rejected) refused.add(run);
-        } catch (error) {
-          if (!isRunlakeError(error) || error.class !== 'caller') throw error;
-          for (const { runId } of drafts) refused.add(runId);
-        }
-      }
-      left = left.filter(({ run }) => refused.has(run.runId));
-      if (left.length === 0) return;
-    }
-    logger.warn({ runs: left.length }, 'runs inside of runs of graphs could not be taken into their traces');
-  }
-
-  function* draftsOf(items: readonly Waiting[], way: (typeof ways)[number], refused: Set<string>) {
-    const drafts: RunDraft[] = [];
-    for (const { run, project } of items) {
-      try {
-        const text = `{${run.place},${run.members}${way.asked ? `,"session_name":${JSON.stringify(project)}` : ''}${way.values ? run.values : ''}}`;
-        drafts.push(draftOfBatch(readJsonRun({ kind: run.kind, body: Buffer.from(text) }, accept.config)));
-      } catch {
-        refused.add(run.runId);
-      }
-      yield;
-    }
-    return drafts;
   }
 
   return {
@@ -182,8 +139,13 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
           marks = ofWorker;
           if (!rootTold && runs.some(({ open }) => open)) {
             rootTold = true;
-            const place = JSON.stringify({ id: runId, trace_id: runId, dotted_order: root }).slice(1, -1);
-            tell({ kind: 'post', runId, place, ...rootMembers(run, formOf(values, ports.hidden)), open: true });
+            tell({
+              kind: 'post',
+              runId,
+              place: rootPlace(run),
+              ...rootMembers(run, formOf(values, ports.hidden)),
+              open: true,
+            });
           }
           for (const child of runs) {
             if (child.open) left.set(child.runId, child.place);
@@ -212,6 +174,16 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
       if (waiting.length > 0)
         logger.warn({ runs: waiting.length }, 'runs inside of runs of graphs are lost at the end');
     },
+  };
+}
+
+function recordOf({ run, project }: Waiting): TraceRecord {
+  const { kind, runId, place, members, values } = run;
+  return {
+    kind,
+    runId,
+    text: (way) =>
+      `{${place},${members}${way.asked ? `,"session_name":${JSON.stringify(project)}` : ''}${way.values ? values : ''}}`,
   };
 }
 

@@ -1,4 +1,6 @@
 import type { GraphTracing } from '../../../infra/config/graph-tracing.ts';
+import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
+import { parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun, EndedRun } from '../runs/run-row.ts';
 import type { TraceMarks } from './trace-order.ts';
 
@@ -27,6 +29,12 @@ export function formOf(values: boolean, hidden: HiddenValues | undefined): Trace
 /** The project of the run's trace: the one that the request names, or that of its graph. */
 export function projectOf({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graphId'>): string {
   return kwargs.langsmith_tracer?.project_name ?? graphId;
+}
+
+/** Where the trace of a run begins: JSON without the braces, the same for each attempt. */
+export function rootPlace({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
+  const order = formatDottedOrderSegment(parseTime(startedAt) as number, runId);
+  return `"id":"${runId}","trace_id":"${runId}","dotted_order":"${order}"`;
 }
 
 /**

@@ -5,19 +5,21 @@ import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.t
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { cancelRuns } from '../../../../pipelines/agents/runs/cancel-runs.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
-import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { createAndClaimRun, createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { listRuns } from '../../../../pipelines/agents/runs/list-runs.ts';
-import { markEndPublished } from '../../../../pipelines/agents/runs/mark-end-published.ts';
+import { markEndsPublished } from '../../../../pipelines/agents/runs/mark-ends-published.ts';
 import { nextDue } from '../../../../pipelines/agents/runs/next-due.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
+import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import { renewLeases } from '../../../../pipelines/agents/runs/renew-leases.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
+import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
-import { leaseMs, newRun, openRows, type Rows } from './run-rows.ts';
+import { kwargs, leaseMs, newRun, openRows, type Rows } from './run-rows.ts';
 
 let rows: Rows;
 let org: string;
@@ -96,6 +98,55 @@ describe('making runs', () => {
     expect(await claimRuns(database, other, { slots: 9, leaseMs })).toMatchObject([{ runId: later.run_id }]);
   });
 
+  it('starts a run where it makes it, as a claim would', async () => {
+    const threadId = await rows.newThread();
+    await rows.checkpoint(threadKey(org, threadId), '1');
+    const input = { text: 'nul \u0000, half \ud800' };
+    const given = newRun(threadId, { metadata: { a: 1 }, kwargs: kwargs({ input }) });
+    const { run, claimed } = await createAndClaimRun(database, org, given, leaseMs);
+    const expected = { runId: run.run_id, attempt: 1, threadStart: 1, baseCheckpointId: '1', alone: false };
+    expect(claimed).toMatchObject({ ...expected, kwargs: { input }, metadata: { a: 1 }, startedAt: run.created_at });
+    expect(await readThread(database, org, threadId)).toMatchObject({ status: 'busy', metadata: given.assistant });
+    expect(await readRun(database, org, ids(run))).toEqual({ ...run, status: 'running' });
+    // Nobody else gets it while it is held; afterwards it is read as it was given.
+    expect((await claimRuns(database, org, { slots: 100, leaseMs })).map(({ runId }) => runId)).not.toContain(
+      run.run_id,
+    );
+    expect(await renewLeases(database, org, [claimed?.leaseToken as string], leaseMs)).toHaveLength(1);
+    await releaseRun(database, claimed as ClaimedRun, { alone: false, countLoss: false });
+    const { leaseToken: _, ...again } = await claim(run.run_id);
+    const { leaseToken: __, ...first } = claimed as ClaimedRun;
+    expect(again).toEqual({ ...first, attempt: 2, threadStart: 2 });
+    expect(await endRun(database, claimed as ClaimedRun, { status: 'success' })).toBeUndefined();
+  });
+
+  it.each<[what: string, first: (threadId: string) => Promise<unknown>, more?: Partial<NewRun>]>([
+    ['another run of the thread waits', (threadId) => rows.run(threadId)],
+    ['another run waits for its time', (threadId) => rows.run(threadId, { afterSeconds: 3_600 })],
+    ['another run of the thread runs', (threadId) => createAndClaimRun(database, org, newRun(threadId), leaseMs)],
+    ['somebody writes to the thread', (threadId) => holdThread(database, org, threadId, leaseMs)],
+    ['its time has not come', async () => undefined, { afterSeconds: 3_600 }],
+    [
+      'it takes the place of another',
+      (threadId) => createAndClaimRun(database, org, newRun(threadId), leaseMs),
+      { multitaskStrategy: 'interrupt' },
+    ],
+  ])('starts no run where %s', async (_, first, more = {}) => {
+    const threadId = await rows.newThread();
+    await first(threadId);
+    const { run, claimed } = await createAndClaimRun(database, org, newRun(threadId, more), leaseMs);
+    expect(claimed).toBeUndefined();
+    expect(await readRun(database, org, ids(run))).toMatchObject({ status: 'pending' });
+  });
+
+  it('starts a run on a thread whose writer is gone, and on one made for it', async () => {
+    const threadId = await rows.newThread();
+    await holdThread(database, org, threadId, -1);
+    expect((await createAndClaimRun(database, org, newRun(threadId), leaseMs)).claimed).toMatchObject({ threadId });
+    const own = await createAndClaimRun(database, org, newRun(undefined, { temporary: true }), leaseMs);
+    expect(own.claimed).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });
+  });
+
   it('gives nothing of another organisation', async () => {
     const run = await rows.run(await rows.newThread());
     const { foreignOrg } = rows;
@@ -152,7 +203,7 @@ describe('ends', () => {
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
     // Its end is still to be told, also by another process.
     expect(await unpublishedEnds(database, org, 0)).toContainEqual(ended);
-    await markEndPublished(database, ended as NonNullable<typeof ended>);
+    await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     expect((await unpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
     expect(await claim(next.run_id)).toMatchObject({ attempt: 1, threadStart: 2, baseCheckpointId: '1' });
   });
@@ -164,7 +215,7 @@ describe('ends', () => {
     await rows.checkpoint(threadKey(org, run.thread_id), '1', run.run_id);
     const ended = await endRun(database, claimed, { status: 'success', values: '{"a":1}' });
     expect(ended).toMatchObject({ values: '{"a":1}' });
-    await markEndPublished(database, ended as NonNullable<typeof ended>);
+    await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     const left = await database.query(
       `SELECT thread_id::text FROM agents.threads WHERE thread_id = $1 UNION ALL SELECT thread_id::text FROM agents.runs
        WHERE thread_id = $1 UNION ALL SELECT thread_id FROM agents.checkpoints WHERE thread_id LIKE '%' || $1::uuid::text`,
@@ -187,7 +238,7 @@ describe('ends', () => {
       // At once: no process is about to tell it.
       const ended = (await unpublishedEnds(database, org, 60_000)).find(({ runId }) => runId === run.run_id);
       expect(ended).toMatchObject({ status: 'interrupted', removed: true, attempt: run === running ? 1 : 0 });
-      await markEndPublished(database, ended as NonNullable<typeof ended>);
+      await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     }
     expect(await database.query('SELECT FROM agents.runs WHERE thread_id = $1', [threadId])).toEqual([]);
     // The id may be used again meanwhile.

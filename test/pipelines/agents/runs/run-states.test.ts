@@ -2,9 +2,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { markEndPublished } from '../../../../pipelines/agents/runs/mark-end-published.ts';
+import { markEndsPublished } from '../../../../pipelines/agents/runs/mark-ends-published.ts';
 import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import { renewLeases } from '../../../../pipelines/agents/runs/renew-leases.ts';
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
@@ -12,7 +13,7 @@ import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { sweepRuns } from '../../../../pipelines/agents/runs/sweep-runs.ts';
 import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
 import { holdThread, type ThreadHold } from '../../../../pipelines/agents/threads/hold-thread.ts';
-import { leaseMs, openRows, type Rows } from './run-rows.ts';
+import { leaseMs, newRun, openRows, type Rows } from './run-rows.ts';
 
 let rows: Rows;
 beforeAll(async () => {
@@ -72,6 +73,7 @@ class Model {
   }
 }
 
+const waiting = { status: 'pending', attempt: 0 };
 const isGoing = ({ status }: { readonly status: string }) => status === 'pending' || status === 'running';
 
 async function stored(organization: string) {
@@ -112,14 +114,18 @@ describe('one operation at a time', () => {
           const thread = anyThread();
           const strategy = multitaskStrategies[pick(4)] as (typeof multitaskStrategies)[number];
           const going = model.going(thread);
-          const making = rows.run(thread, { multitaskStrategy: strategy }, org);
+          const more = newRun(thread, { multitaskStrategy: strategy });
+          const making = createAndClaimRun(database, org, more, pick(2) === 0 ? leaseMs : undefined);
           if (strategy === 'reject' && going.length > 0) {
             await expect(making).rejects.toMatchObject({ code: 'THREAD_BUSY', status: 409 });
             return;
           }
-          const { run_id: id } = await making;
+          const { run, claimed } = await making;
+          const id = run.run_id;
           if (strategy === 'interrupt' || strategy === 'rollback') for (const run of going) model.cancel(run, strategy);
-          model.runs.push({ id, thread, place: place++, status: 'pending', attempt: 0, losses: 0, cancel: null });
+          const started = claimed && { status: 'running', attempt: claimed.attempt, claim: claimed };
+          if (started) expect([going, model.held.has(thread), claimed.attempt]).toEqual([[], false, 1]);
+          model.runs.push({ ...{ id, thread, place: place++, losses: 0, cancel: null }, ...(started ?? waiting) });
         },
         async () => {
           const slots = 1 + pick(3);
@@ -185,7 +191,7 @@ describe('one operation at a time', () => {
           await releaseRun(database, zombie, { alone: true, countLoss: true });
         },
         async () => {
-          for (const ended of await unpublishedEnds(database, org, 0)) await markEndPublished(database, ended);
+          await markEndsPublished(database, await unpublishedEnds(database, org, 0));
         },
         async () => {
           const thread = anyThread();
@@ -248,35 +254,42 @@ describe('several processes at once', () => {
         left -= 1;
         const strategy = pick(8) === 0 ? 'interrupt' : pick(8) === 0 ? 'rollback' : 'enqueue';
         const thread = threads[pick(threads.length)] as string;
-        const { run_id: runId } = await rows.run(thread, { multitaskStrategy: strategy }, org);
+        const more = newRun(thread, { multitaskStrategy: strategy });
+        const made = await createAndClaimRun(database, org, more, pick(3) === 0 ? leaseMs : undefined);
+        const runId = made.run.run_id;
+        const carriedOut = made.claimed && carryOut([made.claimed]);
         if (pick(6) === 0) await cancelRun(database, org, { threadId: thread, runId }, 'rollback').catch(notGone);
+        await carriedOut;
       }
       making -= 1;
+    }
+    async function carryOut(claims: readonly ClaimedRun[]): Promise<void> {
+      for (const claim of claims) {
+        expect(runningOn.get(claim.threadId), 'two runs of a thread').toBeUndefined();
+        runningOn.set(claim.threadId, claim.runId);
+        starts.push(claim);
+      }
+      await renewLeases(
+        database,
+        org,
+        claims.map(({ leaseToken }) => leaseToken),
+        leaseMs,
+      );
+      for (const claim of claims) {
+        const fate = pick(5);
+        // Before it is over in the database: afterwards somebody else may have the next.
+        runningOn.delete(claim.threadId);
+        if (fate === 0) await rows.expire(claim.leaseToken);
+        else if (fate === 1) await releaseRun(database, claim, { alone: false, countLoss: false });
+        else await endRun(database, claim, { status: 'success', values: '{}', rollback: fate === 2 });
+      }
     }
     async function worker(): Promise<void> {
       for (;;) {
         const done = making === 0;
         const claims = await claimRuns(database, org, { slots: 1 + pick(4), leaseMs });
         await sweepRuns(database, org);
-        for (const claim of claims) {
-          expect(runningOn.get(claim.threadId), 'two runs of a thread').toBeUndefined();
-          runningOn.set(claim.threadId, claim.runId);
-          starts.push(claim);
-        }
-        await renewLeases(
-          database,
-          org,
-          claims.map(({ leaseToken }) => leaseToken),
-          leaseMs,
-        );
-        for (const claim of claims) {
-          const fate = pick(5);
-          // Before it is over in the database: afterwards somebody else may have the next.
-          runningOn.delete(claim.threadId);
-          if (fate === 0) await rows.expire(claim.leaseToken);
-          else if (fate === 1) await releaseRun(database, claim, { alone: false, countLoss: false });
-          else await endRun(database, claim, { status: 'success', values: '{}', rollback: fate === 2 });
-        }
+        await carryOut(claims);
         const [row] = await database.query<{ going: number }>(
           `SELECT count(*) AS going FROM agents.runs WHERE organization_id = $1 AND status IN ('pending', 'running')`,
           [org],
