@@ -26,7 +26,9 @@ function makeEnvironment(file: string, root: string, purpose: string): { python:
     const run = (command: string, args: string[]) =>
       execFileSync(command, args, { stdio: ['ignore', 'pipe', 'pipe'], timeout: 240_000 });
     run('python3', ['-m', 'venv', draft]);
-    run(`${draft}/bin/python`, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '-r', requirements]);
+    // What is imported is compiled then; the rest, which is most of it, never is.
+    const options = ['--quiet', '--disable-pip-version-check', '--no-compile'];
+    run(`${draft}/bin/python`, ['-m', 'pip', 'install', ...options, '-r', requirements]);
     writeFileSync(`${draft}/${wanted}`, '');
     rmSync(root, { recursive: true, force: true });
     renameSync(draft, root);
