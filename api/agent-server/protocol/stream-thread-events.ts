@@ -4,9 +4,11 @@ import type { StreamedEvent } from '../../../pipelines/agents/streams/stream-por
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams } from '../runs/run-paths.ts';
-import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import { eventStream, eventStreamHeaders, type SseFrame } from '../streaming/sse.ts';
+import type { CommandError } from './command.ts';
 import { FilterSince } from './event-filter.ts';
 import { openEvents } from './open-events.ts';
+import { missingEvents, streamFailure } from './stream-failure.ts';
 
 export const streamThreadEvents = defineAgentOperation({
   operationId: 'streamThreadEvents',
@@ -28,9 +30,14 @@ export const streamThreadEvents = defineAgentOperation({
     const stream = eventStream<StreamedEvent>({
       source: reader,
       frame: (event) => {
+        const missing = missingEvents(event);
         const message = protocolMessage(event, filter);
-        return message && { event: message.method, data: Buffer.from(message.text), id: message.id };
+        return [
+          ...(missing ? [failureFrame(missing)] : []),
+          ...(message ? [{ event: message.method, data: Buffer.from(message.text), id: message.id }] : []),
+        ];
       },
+      failure: (err) => failureFrame(streamFailure(err)),
       heartbeatMs: agents.config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,
       comesBack: true,
@@ -39,3 +46,7 @@ export const streamThreadEvents = defineAgentOperation({
     return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body: stream });
   },
 });
+
+function failureFrame(failure: CommandError): SseFrame {
+  return { event: 'error', data: Buffer.from(JSON.stringify(failure)) };
+}

@@ -7,7 +7,7 @@
  *   1. A message is answered when those before it are; with more than `mostWaiting` of them it is closed.
  *   2. `subscription.subscribe` is answered, then its events follow, from the runs that go on, or the last one. The next event is taken
  *      when the last one was sent.
- *   3. A reader that fails closes the socket: clients come back and subscribe again.
+ *   3. A reader that fails is told of as an error, and closes the socket: clients come back and subscribe again.
  *   4. A peer that answers no ping in time is cut off. A server that stops closes with 1012.
  */
 
@@ -23,6 +23,7 @@ import { type Command, type CommandError, CommandRefused, refusalOf } from './co
 import { Filter } from './event-filter.ts';
 import { openEvents } from './open-events.ts';
 import { type CommandScene, paramsOf } from './run-commands.ts';
+import { missingEvents, streamFailure } from './stream-failure.ts';
 
 /** What is used of a socket of `ws`. */
 export interface Socket {
@@ -137,12 +138,15 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
     else readers.set(id, reader);
     const tell = async () => {
       for await (const event of reader) {
+        const missing = missingEvents(event);
+        if (missing !== undefined) await send(JSON.stringify(missing));
         const message = protocolMessage(event, filter);
         if (message !== undefined) await send(message.text);
       }
     };
-    const failed = (err: unknown) => {
+    const failed = async (err: unknown) => {
       request.log.warn({ err }, 'a subscription broke off');
+      await send(JSON.stringify(streamFailure(err)));
       close(1011, errorOfStream(err).error);
     };
     return { id, begin: () => void tell().catch(failed) };

@@ -22,6 +22,8 @@ export interface SseOptions<Item> {
   /** Whether the client comes back by itself when the connection breaks, without having missed anything. */
   readonly comesBack: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;
+  /** The last event where the source failed. Default: `error` with {error: the code of the catalogue, message}. */
+  failure?(error: unknown): SseFrame;
   /** Called once if the client went before the end. */
   left?(): void;
 }
@@ -32,9 +34,10 @@ const lineFeed = 10;
 
 /**
  * A body of server-sent events: one for each item of `source`, a comment at once and each `heartbeatMs`. Where the source fails, the
- * last event is `error` with {error: the code of the catalogue, message}.
+ * last event is {@link SseOptions.failure}.
  */
-export function eventStream<Item>({ source, frame, comesBack, logger, ...options }: SseOptions<Item>): Readable {
+export function eventStream<Item>(asked: SseOptions<Item>): Readable {
+  const { source, frame, comesBack, logger, failure = errorFrame, ...options } = asked;
   return liveBody({
     ...options,
     source,
@@ -45,9 +48,9 @@ export function eventStream<Item>({ source, frame, comesBack, logger, ...options
     },
     failed: (err) => {
       logger.warn({ err }, 'a stream broke off');
-      return errorFrame(err);
+      return Buffer.concat(frameBytes(failure(err)));
     },
-    stopped: comesBack ? undefined : errorFrame(fault('DRAINING')),
+    stopped: comesBack ? undefined : Buffer.concat(frameBytes(failure(fault('DRAINING')))),
   });
 }
 
@@ -77,7 +80,6 @@ export function errorOfStream(error: unknown): { readonly error: string; readonl
   return { error: code, message };
 }
 
-function errorFrame(error: unknown): Buffer {
-  const data = Buffer.from(JSON.stringify(errorOfStream(error)));
-  return Buffer.concat(frameBytes({ event: 'error', data }));
+function errorFrame(error: unknown): SseFrame {
+  return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(error))) };
 }
