@@ -9,6 +9,7 @@ import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graph
 import { misfitVectors } from '../../pipelines/agents/store/misfit-vectors.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { serverName } from '../agent-server/system/get-ok.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
 
 /** What was found out about a part: whether it is well, in words, and what to do where it is not. */
@@ -16,8 +17,6 @@ export type Finding = (up: boolean, part: string, words: string, remedy?: string
 
 const answerWithinMs = 5_000;
 const importWithinMs = 60_000;
-/** By which an agent server is told from whatever else may listen; see `agent-api.ts`. */
-const titleOfApi = 'Runlake agent server';
 
 /**
  * Looks at the file that names the graphs, imports each of them in a process of its own, as a start would, and tries the embedder of the
@@ -87,9 +86,10 @@ async function inspectEmbedder(
 export async function inspectAgentPort(config: Config, say: Finding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  // It is there whatever the `http` of a langgraph.json turns off, and open to everybody.
   const answers = () =>
-    fetch(`${url}/openapi.json`, { signal: AbortSignal.timeout(answerWithinMs) })
-      .then(async (answer) => ((await answer.json()) as { info?: { title?: unknown } }).info?.title === titleOfApi)
+    fetch(`${url}/ok`, { signal: AbortSignal.timeout(answerWithinMs) })
+      .then(({ headers }) => headers.get('server') === serverName)
       .catch(() => false);
   if (await answers()) return say(true, 'Agent server', `answers at ${url}`);
   try {

@@ -1,5 +1,9 @@
 import { Type } from 'typebox';
+import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation } from '../agent-operation.ts';
+
+/** What answers, also where nothing else is told of it. Source: RFC 9110, "Server". */
+export const serverName = 'runlake-agents';
 
 export const getAgentOk = defineAgentOperation({
   operationId: 'getAgentOk',
@@ -16,6 +20,6 @@ export const getAgentOk = defineAgentOperation({
   },
   handler: async ({ query, services: { agents } }) => {
     if (query.check_db) await agents.database.ping();
-    return { ok: true as const };
+    return new Answer({ headers: { server: serverName }, body: { ok: true } });
   },
 });

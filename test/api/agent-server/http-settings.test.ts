@@ -1,5 +1,9 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { inspectAgentPort } from '../../../api/command-line/inspect-agents.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** `http` of a langgraph.json, on a server that has it; what is refused: `graphs-file.test.ts`; the app: `http-app.test.ts`. */
@@ -44,6 +48,22 @@ describe('http.cors', () => {
       'access-control-max-age': '60',
     });
   });
+});
+
+it('the doctor knows it whatever is turned off, and takes nothing else for it', async () => {
+  const found = async (at: string) => {
+    const { hostname: agentsHost, port } = new URL(at);
+    const said: unknown[] = [];
+    const config = { ...agent.services.agents.config, agentsHost, agentsPort: Number(port) };
+    await inspectAgentPort(config, (up, part) => said.push([part, up]));
+    return said;
+  };
+  expect((await fetch(`${agent.url}/openapi.json`)).status).toBe(404);
+  expect(await found(agent.url)).toEqual([['Agent server', true]]);
+  const other = createServer((_, answer) => answer.end('{"ok":true}')).listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  expect(await found(`http://127.0.0.1:${(other.address() as AddressInfo).port}`)).toEqual([['Agent port', false]]);
+  other.close();
 });
 
 it('http.configurable_headers say which headers a run gets', async () => {
