@@ -5,7 +5,9 @@ const proofs =
   (...names: readonly string[]): Proof[] =>
     names.map((name) => ({ file, name }));
 const embedded = proofs('test/crash/agents.test.ts');
+const parts = proofs('test/api/agent-server/agent-parts.stack.ts');
 const servers = proofs('test/crash/agent-servers.test.ts');
+const crons = proofs('test/crash/agent-crons.test.ts');
 
 /** Runs of graphs: their rows in Postgres are the truth, leases say who may write. */
 export const agentRows: readonly CrashRow[] = [
@@ -17,6 +19,15 @@ export const agentRows: readonly CrashRow[] = [
       'attempt begins. A run whose own code ends its process gets an error instead.',
     proofs: embedded(
       'kill -9 of the process that runs graphs: its runs begin another attempt and end; readers see both',
+    ),
+  },
+  {
+    where: 'A process that runs graphs',
+    what: 'Is killed by the same run each time',
+    happens:
+      'That run is given up with an error after three attempts; the last one is alone in its process, so that those beside it end well.',
+    proofs: embedded(
+      'a run whose process is killed each time is given up after its third attempt; its reader saw each, and what ran beside it ends well',
     ),
   },
   {
@@ -44,12 +55,34 @@ export const agentRows: readonly CrashRow[] = [
     ),
   },
   {
+    where: 'Embedded ClickHouse',
+    what: 'Dies in the middle of runs',
+    happens:
+      'It is started again; runs go on meanwhile, and those that are resumable end once it has their events. Readers get all of them, ' +
+      'later ones too; traces are there once.',
+    proofs: embedded(
+      'kill -9 of ClickHouse in the middle of runs: they end as they would have, readers get all, traces are there once',
+    ),
+  },
+  {
     where: 'agents',
     what: 'One of several processes dies in the middle of runs',
     happens:
-      'Another one takes its runs up once their lease has run out. Readers of that one stay; readers of the dead one resume there.',
+      'Another one takes its runs up once their lease has run out. Readers of that one stay; readers of the dead one resume there. ' +
+      'What it had not given to the log yet is seen by nobody, also where the state behind it is stored.',
     proofs: servers(
       'kill -9 of one that runs: another takes its runs up, readers there follow both attempts to the end',
+    ),
+  },
+  {
+    where: 'agents --front-only, agents --work-only',
+    what: 'Dies in the middle of runs',
+    happens:
+      'Runs notice nothing of a front that dies; their readers come back at another one. Runs of a process that works begin another ' +
+      'attempt in another one; readers stay.',
+    proofs: parts(
+      'a front that is killed costs runs nothing, and their readers come back at another one',
+      'a run of a worker that is killed goes on in another',
     ),
   },
   {
@@ -58,6 +91,16 @@ export const agentRows: readonly CrashRow[] = [
     happens:
       'What runs stream waits for it in bounded memory, and runs with it. Nothing that was streamed is missing or doubled.',
     proofs: servers('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing'),
+  },
+  {
+    where: 'ClickHouse',
+    what: 'Dies in the middle of runs, and is started again',
+    happens:
+      'Runs go on and end; their readers notice nothing, and who comes back gets what is in memory of the process that is asked. What ' +
+      'was streamed and traced meanwhile is stored once it is back, once.',
+    proofs: servers(
+      'ClickHouse is killed in the middle of runs: nobody notices, and when it is back what came meanwhile is there once',
+    ),
   },
   {
     where: 'api',
@@ -85,6 +128,14 @@ export const agentRows: readonly CrashRow[] = [
       'their time has come, not before.',
     proofs: servers(
       'all are killed while a cron fires, a webhook is on its way and runs wait for their time: each happens once they are back, and once',
+    ),
+  },
+  {
+    where: 'agents',
+    what: 'Processes die in the middle of firing crons, and while none is there a time comes',
+    happens: 'Each time of each cron makes one run: none is left out, none comes twice.',
+    proofs: crons(
+      'those who fire crons are killed in the middle of it, and while a minute turns: each time makes one run of each',
     ),
   },
 ];

@@ -41,6 +41,26 @@ export function readToEnd(
   return { parts, ended: read() };
 }
 
+export interface FollowedRun {
+  readonly run: RunOnThread;
+  readonly reader: AgentReader;
+}
+
+/** A run on a new thread, and the reader that made it, who is not to be cut off. */
+export async function followNew(client: Client, graph: string, run: object): Promise<FollowedRun> {
+  const { thread_id: threadId } = await client.threads.create();
+  const parts: Part[] = [];
+  const stream: AsyncIterable<unknown> = client.runs.stream(threadId, graph, run);
+  const reading = stream[Symbol.asyncIterator]();
+  const first = (await reading.next()).value as Part;
+  parts.push(first);
+  const read = async () => {
+    for (let next = await reading.next(); !next.done; next = await reading.next()) parts.push(next.value as Part);
+    return parts;
+  };
+  return { run: { threadId, runId: (first.data as { run_id: string }).run_id }, reader: { parts, ended: read() } };
+}
+
 /**
  * Checks what a reader saw: of each attempt the events from the first one on, each once and in order, the first one `metadata`, which
  * says which attempt it is of. @returns the events by attempt.

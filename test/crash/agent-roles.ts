@@ -2,38 +2,38 @@ import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import { expect } from 'vitest';
 import { type Part, upTo } from '../api/agent-server/stream-parts.ts';
-import { type FreshStores, freshStores } from '../engines/stores.ts';
+import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
-import { attemptsOf, type RunOnThread, written } from './agent-reader.ts';
+import { attemptsOf, type FollowedRun, followNew, type RunOnThread, written } from './agent-reader.ts';
 import { countedTraces } from './counted-traces.ts';
 import { startOwn } from './own-servers.ts';
 import { deadlineMs } from './pipeline.ts';
+import { webhookSecret } from './webhook-receiver.ts';
 
 const apiKey = 'test-key-of-the-agents-under-test';
-export const webhookSecret = 'what the tests sign webhooks with';
 
 export interface AgentServer {
   readonly role: RoleProcess;
   readonly client: Client;
 }
 
-/** The main API, a sink and two agent servers as processes apart, on a Kafka, a registry and a Postgres for a test file alone. */
+const servers = ['kafka', 'registry', 'postgres', 'clickhouse'] as const;
+
+/** The main API, a sink and two agent servers as processes apart, on servers for a test file alone. */
 export class AgentRoles {
-  readonly own: Awaited<ReturnType<typeof startOwn<'kafka' | 'registry' | 'postgres'>>>;
-  readonly #stores: FreshStores;
+  readonly own: Awaited<ReturnType<typeof startOwn<(typeof servers)[number]>>>;
   readonly #traces = new Set<string>();
   sink!: RoleProcess;
   api!: RoleProcess;
   agents: AgentServer[] = [];
 
-  private constructor(own: AgentRoles['own'], stores: FreshStores) {
+  private constructor(own: AgentRoles['own']) {
     this.own = own;
-    this.#stores = stores;
   }
 
   static async open(): Promise<AgentRoles> {
-    const roles = new AgentRoles(...(await Promise.all([startOwn(['kafka', 'registry', 'postgres']), freshStores()])));
+    const roles = new AgentRoles(await startOwn(servers));
     try {
       roles.sink = await startRole('ingest', roles.#environment());
       await Promise.all([roles.startApi(), roles.startAgents(), roles.startAgents()]);
@@ -74,7 +74,8 @@ export class AgentRoles {
     await Promise.all(killed.map(({ role }) => role.end('SIGKILL')));
   }
 
-  async begin(count: number, input: Readonly<Record<string, number>>): Promise<RunOnThread[]> {
+  /** Resumable runs. */
+  async begin(count: number, input: Readonly<Record<string, unknown>>): Promise<RunOnThread[]> {
     const [client] = this.clients as [Client];
     return Promise.all(
       Array.from({ length: count }, async () => {
@@ -85,6 +86,13 @@ export class AgentRoles {
         return { threadId, runId };
       }),
     );
+  }
+
+  /** A run that is not resumable, and its reader from the start. */
+  async follow(client: Client, input: Readonly<Record<string, unknown>>): Promise<FollowedRun> {
+    const followed = await followNew(client, 'burst', { input, streamMode: 'custom' });
+    this.expectTraces(followed.run.runId);
+    return followed;
   }
 
   expectTraces(...runIds: readonly string[]): void {
@@ -112,15 +120,17 @@ export class AgentRoles {
     return attempts.map(({ size }) => size);
   }
 
-  /** Usage counts each trace once that was expected so far. */
+  /** Usage counts each trace once that was expected so far, and each is there once. */
   async expectCounted(): Promise<void> {
     const counted = () => countedTraces({ url: this.api.url, apiKey }).catch(() => 'away');
     await expect.poll(counted, { timeout: deadlineMs, interval: 100 }).toBe(this.#traces.size);
+    const roots = 'SELECT id FROM runs FINAL WHERE id = trace_id FORMAT TSV';
+    const stored = (await askClickhouse(this.own.clickhouse.values.url as string, roots)).split('\n');
+    expect(stored.sort()).toEqual([...this.#traces].sort());
   }
 
   async close(): Promise<void> {
     await Promise.all(this.processes.map((role) => role.end('SIGKILL')));
-    await this.#stores.close();
     await this.own.remove();
   }
 
@@ -128,7 +138,7 @@ export class AgentRoles {
     return {
       RUNLAKE_KAFKA_BROKERS: this.own.kafka.values.brokers ?? '',
       RUNLAKE_SCHEMA_REGISTRY_URL: this.own.registry.values.url ?? '',
-      RUNLAKE_CLICKHOUSE_URL: this.#stores.clickhouseUrl,
+      RUNLAKE_CLICKHOUSE_URL: this.own.clickhouse.values.url ?? '',
       RUNLAKE_DATABASE_URL: this.databaseUrl,
       RUNLAKE_KAFKA_PARTITIONS: '2',
       RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',

@@ -1,11 +1,13 @@
 /** Roles of the agent server apart, on Kafka: what dies in the middle of a run, the others go on without. */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { all } from '../api/agent-server/stream-parts.ts';
 import { stackPart } from '../engines/stack.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
-import { type AgentReader, readToEnd } from './agent-reader.ts';
+import { type AgentReader, type RunOnThread, readToEnd } from './agent-reader.ts';
 import { AgentRoles, type AgentServer } from './agent-roles.ts';
+import { Gate } from './gate.ts';
 import { HeldRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
 import { WebhookReceiver } from './webhook-receiver.ts';
@@ -13,7 +15,7 @@ import { WebhookReceiver } from './webhook-receiver.ts';
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 const n = 150;
-const burst = { n, pauseMs: 20 };
+const gateAt = 30;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', () => {
   let roles: AgentRoles;
@@ -22,18 +24,25 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
   });
   afterAll(() => roles?.close());
 
-  const underWay = (readers: readonly AgentReader[]) =>
-    until('all to be under way', () => readers.every(({ parts }) => parts.length > 20), deadlineMs);
+  /** Runs of {@link n} events that wait in the middle. */
+  const gated = async () => {
+    const gate = await Gate.closed();
+    return { gate, burst: { n, pauseMs: 5, gateAt, gate: gate.url } };
+  };
+  const atGate = (readers: readonly AgentReader[]) =>
+    until('all to be at the gate', () => readers.every(({ parts }) => parts.length > gateAt), deadlineMs);
   const ended = (readers: readonly AgentReader[]) => Promise.all(readers.map((reader) => reader.ended));
 
   test('kill -9 of one that runs: another takes its runs up, readers there follow both attempts to the end', async () => {
     const [first, second] = roles.agents as [AgentServer, AgentServer];
+    const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
     // One that stays, and one whose server dies under it.
     const stay = runs.map((run) => readToEnd([second.client], run, deadlineMs));
     const move = runs.map((run) => readToEnd([first.client, second.client], run, deadlineMs));
-    await underWay([...stay, ...move]);
+    await atGate([...stay, ...move]);
     await roles.killAgents(first);
+    gate.open();
     const [seen, moved] = [await ended(stay), await ended(move)];
     expect(moved).toEqual(seen);
     expect(Math.max(...(await roles.expectEnded(runs, seen, n)))).toBe(2);
@@ -44,31 +53,62 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
   });
 
   test('kill -9 of the main API in the middle of runs: they go on, and their traces are there once when it is back', async () => {
+    const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
     const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
-    await underWay(readers);
+    await atGate(readers);
     await roles.api.end('SIGKILL');
+    gate.open();
     const seen = await ended(readers);
     await roles.startApi();
     expect(await roles.expectEnded(runs, seen, n)).toEqual([1, 1, 1, 1]);
   });
 
   test('kill -9 of Postgres in the middle of runs, roles apart: they end as they would have, in this attempt or another', async () => {
+    const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
     const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
-    await underWay(readers);
+    await atGate(readers);
     await roles.own.postgres.kill();
+    gate.open();
     await roles.own.postgres.start();
     await roles.expectEnded(runs, await ended(readers), n);
   });
 
   test('Kafka is killed in the middle of runs and started again: nothing that was streamed is missing', async () => {
+    const { gate, burst } = await gated();
     const runs = await roles.begin(4, burst);
     const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
-    await underWay(readers);
+    await atGate(readers);
     await roles.own.kafka.kill();
+    gate.open();
     await roles.own.kafka.start();
     await roles.expectEnded(runs, await ended(readers), n);
+  });
+
+  test('ClickHouse is killed in the middle of runs: nobody notices, and when it is back what came meanwhile is there once', async () => {
+    const [first, second] = roles.clients as [Client, Client];
+    const { gate, burst } = await gated();
+    const kept = await roles.begin(2, burst);
+    const plain = await Promise.all([first, second].map((client) => roles.follow(client, burst)));
+    const readers = [...kept.map((run) => readToEnd([first], run, deadlineMs)), ...plain.map(({ reader }) => reader)];
+    await atGate(readers);
+    await roles.own.clickhouse.kill();
+    gate.open();
+    const [{ threadId, runId }] = kept as [RunOnThread];
+    const before = readers[0]?.parts.slice(0, 20) ?? [];
+    const comesBack = all(second.runs.joinStream(threadId, runId, { lastEventId: before.at(-1)?.id as string }));
+    // All of it while ClickHouse is away.
+    const seen = await ended(readers);
+    expect([...before, ...(await comesBack)]).toEqual(seen[0]);
+    await roles.own.clickhouse.start();
+    const runs = [...kept, ...plain.map(({ run }) => run)];
+    expect(await roles.expectEnded(runs, seen, n)).toEqual([1, 1, 1, 1]);
+    // Of a process that was not there.
+    await roles.killAgents(...roles.agents);
+    await Promise.all([roles.startAgents(), roles.startAgents()]);
+    const later = kept.map((run) => readToEnd(roles.clients, run, deadlineMs));
+    expect(await ended(later)).toEqual(seen.slice(0, 2));
   });
 
   test('all are killed while a cron fires, a webhook is on its way and runs wait for their time: each happens once they are back, and once', async () => {

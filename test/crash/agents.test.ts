@@ -5,7 +5,8 @@ import { beforeEach, expect, test, vi } from 'vitest';
 import { freePorts } from '../../infra/embedded/free-port.ts';
 import { upTo } from '../api/agent-server/stream-parts.ts';
 import { until } from '../infra/until.ts';
-import { attemptsOf, type RunOnThread, readToEnd, written } from './agent-reader.ts';
+import { attemptsOf, followNew, type RunOnThread, readToEnd, written } from './agent-reader.ts';
+import { Gate } from './gate.ts';
 import { deadlineMs, type Instance, shareInstance } from './instance.ts';
 
 /** Runs of graphs under `runlake all`, whose parts are killed in the middle of them. */
@@ -164,4 +165,48 @@ test('kill -9 of Postgres in the middle of runs: they end as they would have, in
   expect(await Promise.all(runs.map(statusOf))).toEqual(['success', 'success']);
   await counted(since, 2);
   expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
+});
+
+test('kill -9 of ClickHouse in the middle of runs: they end as they would have, readers get all, traces are there once', async () => {
+  const since = await instance.since();
+  const gate = await Gate.closed();
+  const held = { ...burst, input: { ...burst.input, gate: gate.url, gateAt: 20 } };
+  const runs = [await begin('burst', held), await begin('steps', steps('e'))] as const;
+  const plain = await followNew(client, 'burst', held);
+  const readers = [...runs.map(read), plain.reader];
+  await until('all to be under way', () => readers.every(({ parts }) => parts.length > 15), deadlineMs);
+  process.kill(instance.enginePid('clickhouse'), 'SIGKILL');
+  gate.open();
+  const seen = await Promise.all(readers.map(({ ended }) => ended));
+  const all = [...runs, plain.run];
+  await Promise.all(all.map(untilEnded));
+
+  for (const [place, run] of all.entries()) expect([...attemptsOf(run, seen[place] ?? []).keys()]).toEqual([1]);
+  for (const place of [0, 2]) expect(written(seen[place], 'i')).toEqual(upTo(60));
+  expect(written(seen[1], 'step')).toEqual(upTo(40).map((step) => step + 1));
+  for (const { threadId } of all)
+    expect(await client.threads.get(threadId)).toMatchObject({ error: null, status: 'idle' });
+  expect(await Promise.all(all.map(statusOf))).toEqual(['success', 'success', 'success']);
+  await counted(since, 3);
+  const stored = await since.storedRuns();
+  expect(all.filter(({ runId }) => !stored.has(runId))).toEqual([]);
+  // What another process has is what is stored.
+  await instance.restart();
+  await untilUp();
+  for (const [place, run] of runs.entries()) expect(await read(run).ended).toEqual(seen[place]);
+  await counted(since, 3);
+  expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
+});
+
+test('a run whose process is killed each time is given up after its third attempt; its reader saw each, and what ran beside it ends well', async () => {
+  const beside = await begin('burst', burst);
+  const run = await begin('misbehave', { input: { how: 'kill', afterMs: 300 }, streamMode: 'custom' });
+  const parts = await read(run).ended;
+  expect([...attemptsOf(run, parts.slice(0, -1)).keys()]).toEqual([1, 2, 3]);
+  expect(parts.at(-1)).toMatchObject({ event: 'error', data: { error: 'RunLost' } });
+  expect(await statusOf(run)).toBe('error');
+  expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'error' });
+  expect(await client.runs.wait(run.threadId, 'burst', { input: { n: 1 } })).toMatchObject({ done: 1 });
+  await untilEnded(beside);
+  expect(await statusOf(beside)).toBe('success');
 });

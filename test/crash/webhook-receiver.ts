@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
 import { signWebhook } from '../../pipelines/agents/webhooks/sign-webhook.ts';
-import { webhookSecret } from './agent-roles.ts';
+
+export const webhookSecret = 'what the tests sign webhooks with';
 
 /** Takes webhooks, and lets their senders wait for an answer until it is told to answer. Closed with the test. */
 export class WebhookReceiver {

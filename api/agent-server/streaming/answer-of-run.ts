@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import { endHasHole, feedbackInEnd } from '../../../pipelines/agents/execute/end-data.ts';
+import { endHasHole, feedbackInEnd, unsaidInEnd } from '../../../pipelines/agents/execute/end-data.ts';
 import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
@@ -38,7 +38,7 @@ export function streamOfRun(
     source: reader,
     frame: (event) => {
       if (event.isEnd && endHasHole(event.data)) throw fault('STREAM_INCOMPLETE');
-      if (event.isEnd) return feedbackFrame(event, eventId(event));
+      if (event.isEnd) return unsaidFrame(event, eventId(event)) ?? feedbackFrame(event, eventId(event));
       return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : frameOf(event);
     },
     comesBack: run.comesBackTo !== undefined,
@@ -99,6 +99,12 @@ function frameOf(event: StreamedEvent): SseFrame {
 export function holeFrame({ data }: StreamedEvent): SseFrame | undefined {
   if (!endHasHole(data)) return undefined;
   return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(fault('STREAM_INCOMPLETE')))) };
+}
+
+/** That a run was given up, of which no event of it tells. `id`: where readers go on that have it. */
+export function unsaidFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
+  const failure = unsaidInEnd(data);
+  return failure && { event: 'error', data: failure, ...(id !== undefined && { id }) };
 }
 
 /** The last event of a run that asked for links to leave feedback under. `id`: where readers go on that have it. */

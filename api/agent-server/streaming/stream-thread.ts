@@ -7,7 +7,7 @@ import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { words } from '../agent-schema.ts';
-import { feedbackFrame, holeFrame, nameOf } from './answer-of-run.ts';
+import { feedbackFrame, holeFrame, nameOf, unsaidFrame } from './answer-of-run.ts';
 import { LastEventId, readThreadFrom } from './last-event-id.ts';
 import type { LiveSource } from './live-body.ts';
 import { eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
@@ -59,7 +59,8 @@ export const streamThread = defineAgentOperation({
       frame: ({ event, state }) => {
         if (state !== undefined) return stateFrame(event, state);
         if (!isTold(event)) return undefined;
-        const last = event.isEnd && everything ? (holeFrame(event) ?? feedbackFrame(event)) : undefined;
+        const last =
+          event.isEnd && everything ? (holeFrame(event) ?? unsaidFrame(event) ?? feedbackFrame(event)) : undefined;
         return last ? [last, frameOf(event)] : frameOf(event);
       },
       heartbeatMs: config.agentsHeartbeatMs,

@@ -37,7 +37,7 @@ export async function updateState(
   try {
     const place = await graph.bulkUpdateState(at, supersteps);
     const head = await readSnapshot(graph, { configurable: { thread_id: thread.threadId } });
-    return { checkpoint: checkpointOf(place), state: threadState(head), interrupts: interruptsOf(head.tasks) };
+    return { checkpoint: checkpointOf(place), state: threadState(head), interrupts: interruptsOf(head) };
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     if (isLeaseLost(error)) {

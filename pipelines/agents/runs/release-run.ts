@@ -18,7 +18,7 @@ interface GivingBack {
 
 /**
  * Gives a run back, to be started again by anybody. Without the lease nothing happens. A start that was lost counts; the third is
- * the end of the run. One that was to be cancelled ends.
+ * the end of the run. That one is alone in its process: what kills it there is no other run. One that was to be cancelled ends.
  */
 export async function releaseRun(database: Database, run: HeldRun, how: GivingBack): Promise<void> {
   await database.transaction((tx) => giveBack(tx, run, { ...how, onlyExpired: false }));
@@ -61,7 +61,7 @@ UPDATE agents.runs run SET
   status = next.status,
   removed = coalesce(run.cancel_action = 'rollback', false),
   error = CASE WHEN next.status = 'error' THEN $6::json END,
-  alone = run.alone OR $7,
+  alone = run.alone OR $7 OR run.losses + $4::int >= $5::int - 1,
   lease_token = NULL,
   lease_until = NULL,
   ended_at = CASE WHEN next.status <> 'pending' THEN clock_timestamp() END,
@@ -74,6 +74,9 @@ FROM (
 WHERE run.organization_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND run.status = 'running'
   AND (NOT $8::boolean OR run.lease_until <= clock_timestamp())
 RETURNING run.status, run.removed, run.kwargs`;
+
+/** Whether a run was given up, and not failed by itself. */
+export const isGivenUp = ({ error, message }: RunFailure) => error === lost.error && message === lost.message;
 
 const lost: RunFailure = {
   error: 'RunLost',

@@ -44,6 +44,8 @@ export interface RunEnd {
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   /** Of a run that failed: what a client is told. */
   readonly error?: { readonly error: string; readonly message: string };
+  /** The same where no event told of it, because no process was left to do so; there is no feedback then. */
+  readonly unsaid?: { readonly error: string; readonly message: string };
   /** Links under which feedback can be left on the run, by key; where it asked for that. */
   readonly feedback?: Readonly<Record<string, string>> | undefined;
   /** The state at the end; left out where it is large, and then read from the row of the thread. */

@@ -1,12 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { attemptsOf, readToEnd, written } from '../../crash/agent-reader.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 import { graphsFileOf } from './start-agent-server.ts';
+import { upTo } from './stream-parts.ts';
 
 /** One process that answers, others that execute: they meet in Postgres and Kafka. */
 
@@ -33,14 +35,18 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
     RUNLAKE_DRAIN_TIMEOUT_MS: '100',
   });
   const startWork = () => startRole('agents', environment(), ['--work-only']);
+  const startFront = async () => {
+    const role = await startRole('agents', environment(), ['--front-only']);
+    const address = () => /Runlake runs agents at (\S+)/.exec(role.output())?.[1];
+    await until('the front to answer', () => address() !== undefined);
+    const apiUrl = address() as string;
+    return { role, client: new Client({ apiUrl, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } }) };
+  };
 
   beforeAll(async () => {
     stores = await freshStores();
     owner = await addOrganization(stores.database, 'owner');
-    front = await startRole('agents', environment(), ['--front-only']);
-    const address = () => /Runlake runs agents at (\S+)/.exec(front.output())?.[1];
-    await until('the front to answer', () => address() !== undefined);
-    client = new Client({ apiUrl: address() as string, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } });
+    ({ role: front, client } = await startFront());
   }, 240_000);
   afterAll(async () => {
     await Promise.all([front, ...workers].map((role) => role?.end('SIGKILL')));
@@ -65,21 +71,39 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('parts of the agent 
   });
 
   it('a run of a worker that is killed goes on in another', async () => {
-    workers.push(await startWork());
     const { thread_id: threadId } = await client.threads.create();
     const { run_id: runId } = await client.runs.create(threadId, 'steps', {
       input: { steps: 20, pauseMs: 100, text: 'b' },
       config: { recursion_limit: 100 },
+      streamMode: 'custom',
+      streamResumable: true,
     });
-    await expect
-      .poll(async () => (await client.threads.getState<{ log?: string[] }>(threadId)).values?.log?.length ?? 0, {
-        timeout: 30_000,
-      })
-      .toBeGreaterThan(2);
-    await workers.shift()?.end('SIGKILL');
-    await client.runs.join(threadId, runId);
+    const reader = readToEnd([client], { threadId, runId }, 60_000);
+    await until('it to be under way', () => reader.parts.length > 3, 30_000);
+    // Whichever of them it is.
+    await Promise.all(workers.map((worker) => worker.end('SIGKILL')));
+    workers = [await startWork()];
+    expect([...attemptsOf({ threadId, runId }, await reader.ended).keys()]).toEqual([1, 2]);
     expect((await client.runs.get(threadId, runId)).status).toBe('success');
     expect((await client.threads.getState<{ log: string[] }>(threadId)).values.log).toHaveLength(20);
+  });
+
+  it('a front that is killed costs runs nothing, and their readers come back at another one', async () => {
+    const { thread_id: threadId } = await client.threads.create();
+    const next = await startFront();
+    const { run_id: runId } = await client.runs.create(threadId, 'burst', {
+      input: { n: 100, pauseMs: 30 },
+      streamMode: 'custom',
+      streamResumable: true,
+    });
+    const reader = readToEnd([client, next.client], { threadId, runId }, 60_000);
+    await until('it to be under way', () => reader.parts.length > 20, 30_000);
+    await front.end('SIGKILL');
+    ({ role: front, client } = next);
+    const attempts = attemptsOf({ threadId, runId }, await reader.ended);
+    expect([...attempts.keys()]).toEqual([1]);
+    expect(written(attempts.get(1), 'i')).toEqual(upTo(100));
+    expect((await client.runs.get(threadId, runId)).status).toBe('success');
   });
 
   it('a run that goes on is cancelled from the front', async () => {

@@ -57,6 +57,32 @@ it('a graph that gives others their turn streams all of it, in bounded memory', 
   expect(mostHeld / mebibyte).toBeLessThan(512);
 });
 
+it.each([false, true])(
+  'a reader that stands still holds up neither the run nor others; then it is told why it is cut off, or has all that is kept (kept: %s)',
+  { timeout: 200_000 },
+  async (kept) => {
+    const { client } = server;
+    const { thread_id: threadId } = await client.threads.create();
+    // More than readers share and sockets hold.
+    const input = { n: 2_500, bytes: 32 * 1024, pauseMs: 1 };
+    const run = { input, streamMode: 'custom' as const, streamResumable: kept, afterSeconds: 1 };
+    const { run_id: runId } = await client.runs.create(threadId, 'burst', run);
+    const join = () => server.ask('GET', `/threads/${threadId}/runs/${runId}/stream`);
+    const [still, reads] = await Promise.all([join(), join()]);
+    const seen: string[] = [];
+    for await (const frame of framesOf(reads)) seen.push(frame.slice(-20));
+    expect(seen).toHaveLength(input.n + 1);
+    expect((await client.runs.get(threadId, runId)).status).toBe('success');
+    const late: string[] = [];
+    for await (const frame of framesOf(still)) late.push(frame.startsWith('event: error') ? frame : frame.slice(-20));
+    if (kept) expect(late).toEqual(seen);
+    else {
+      expect(late.pop()).toMatch(/STREAM_READER_TOO_SLOW/);
+      expect(late).toEqual(seen.slice(0, late.length));
+    }
+  },
+);
+
 it('one that holds the event loop ends by its limit, and its reader is told why', { timeout: 60_000 }, async () => {
   const { threadId, response } = await stream('misbehave', { how: 'flood' });
   let last = '';

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { WebhookReceiver } from '../../crash/webhook-receiver.ts';
 import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
 
 /** Runs on threads, through the stock client. */
@@ -100,6 +101,37 @@ describe('a run on a thread', () => {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'error' });
     // Who joins a run that failed before is told the same.
     expect(await client.runs.join(threadId, run!.run_id)).toMatchObject({ __error__: { error: 'TypeError' } });
+  });
+
+  it('is waited for and joined on connections that are kept open', async () => {
+    const threadId = await newThread();
+    const wait = server.ask('POST', `/threads/${threadId}/runs/wait`, { assistant_id: 'steps', ...slow('x', 900) });
+    await expect.poll(() => client.runs.list(threadId), { timeout: 10_000 }).toHaveLength(1);
+    const [run] = await client.runs.list(threadId);
+    const join = server.ask('GET', `/threads/${threadId}/runs/${run!.run_id}/join`);
+    for (const answer of [await wait, await join]) expect(await answer.text()).toMatch(/^\n+\{.*"log":\["x 1"\]/);
+  });
+
+  it('tells its webhook how it ended, whatever the end, signed and once', async () => {
+    const receiver = await WebhookReceiver.open();
+    receiver.answers = true;
+    const webhook = receiver.url;
+    const cancelled = await client.runs.create(await newThread(), 'steps', { ...slow('x'), webhook });
+    await running(cancelled.thread_id, cancelled.run_id);
+    await client.runs.cancel(cancelled.thread_id, cancelled.run_id);
+    const fine = await client.runs.create(await newThread(), 'steps', { ...slow('x', 0), webhook });
+    const failed = await client.runs.create(await newThread(), 'misbehave', { input: { how: 'fail' }, webhook });
+    const ends = () => receiver.received.map(({ body }) => JSON.parse(body) as Record<string, unknown>);
+    await expect.poll(() => ends().length, { timeout: 20_000 }).toBe(3);
+    const of = (run: { readonly run_id: string }) => ends().find(({ run_id: id }) => id === run.run_id);
+    expect(of(cancelled)).toMatchObject({ status: 'interrupted' });
+    expect(of(fine)).toMatchObject({
+      status: 'success',
+      values: { log: ['x 1'] },
+      webhook_sent_at: expect.any(String),
+    });
+    expect(of(failed)).toMatchObject({ status: 'error', error: expect.stringContaining('on purpose') });
+    expect(receiver.received.map(({ isSigned }) => isSigned)).toEqual([true, true, true]);
   });
 
   it('tells where it is, before it is done', async () => {
@@ -290,6 +322,35 @@ describe('interrupts', () => {
     expect(after).not.toHaveProperty('__interrupt__');
     // Who joins a run that others have followed is not told what those wait for.
     expect(await client.runs.join(threadId, run!.run_id)).not.toHaveProperty('__interrupt__');
+  });
+
+  it('are answered by their ids where there are several; what has no answer waits on', async () => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'both', { input: { answers: [] } });
+    const asked = async () => {
+      const { status, interrupts } = await client.threads.get(threadId);
+      return {
+        status,
+        ids: new Map(Object.values(interrupts).flatMap((list) => list.map(({ id, value }) => [value, id]))),
+      };
+    };
+    const { status, ids } = await asked();
+    expect([status, [...ids.keys()].sort()]).toEqual(['interrupted', ['left?', 'right?']]);
+    await client.runs.wait(threadId, 'both', { command: { resume: { [ids.get('right?') as string]: 'no' } } });
+    const left = await asked();
+    expect([left.status, [...left.ids.keys()]]).toEqual(['interrupted', ['left?']]);
+    await client.runs.wait(threadId, 'both', { command: { resume: { [ids.get('left?') as string]: 'yes' } } });
+    expect(await client.threads.get(threadId)).toMatchObject({
+      status: 'idle',
+      interrupts: {},
+      values: { answers: ['left: yes', 'right: no'] },
+    });
+
+    await client.runs.wait(threadId, 'both', { input: { answers: [] } });
+    const again = (await asked()).ids;
+    const resume = { [again.get('left?') as string]: 1, [again.get('right?') as string]: 2 };
+    const { answers } = (await client.runs.wait(threadId, 'both', { command: { resume } })) as { answers: string[] };
+    expect(answers.slice(2)).toEqual(['left: 1', 'right: 2']);
   });
 
   it('are asked for by node, without a question; null goes on', async () => {

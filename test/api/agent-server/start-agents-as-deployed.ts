@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { webhookSecret } from '../../crash/webhook-receiver.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
@@ -25,7 +26,7 @@ export async function startAgentsAsDeployed(): Promise<DeployedAgents> {
   const stores = await freshStores();
   if (stores.environment.RUNLAKE_KAFKA_BROKERS === undefined) {
     await stores.close();
-    return startAgentServer();
+    return startAgentServer({ config: { allowPrivateEndpoints: true, agentsWebhookSecret: webhookSecret } });
   }
   const owner = await addOrganization(stores.database, 'owner');
   const environment = {
@@ -40,6 +41,9 @@ export async function startAgentsAsDeployed(): Promise<DeployedAgents> {
     RUNLAKE_AGENTS_WORKERS: '1',
     RUNLAKE_AGENTS_HEARTBEAT_MS: '200',
     RUNLAKE_DRAIN_TIMEOUT_MS: '100',
+    // Webhooks go to a server of the test.
+    RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',
+    RUNLAKE_AGENTS_WEBHOOK_SECRET: webhookSecret,
   };
   const roles: RoleProcess[] = [];
   const close = async () => {

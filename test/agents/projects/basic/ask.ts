@@ -12,6 +12,18 @@ const steps = new StateGraph(State)
 
 export const graph = steps.compile();
 
+const Answers = Annotation.Root({
+  answers: Annotation<string[]>({ reducer: (before, more) => [...before, ...more], default: () => [] }),
+});
+
+/** Asks two questions at once. */
+export const both = new StateGraph(Answers)
+  .addNode('left', () => ({ answers: [`left: ${interrupt('left?')}`] }))
+  .addNode('right', () => ({ answers: [`right: ${interrupt('right?')}`] }))
+  .addEdge('__start__', 'left')
+  .addEdge('__start__', 'right')
+  .compile();
+
 /** Stops before its last node without asking anything. */
 export const pausing = new StateGraph(State)
   .addNode('first', () => ({ answer: 'first' }))

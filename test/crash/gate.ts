@@ -1,0 +1,39 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+/** Where graphs wait until a test lets them go on: they ask its address, which answers once it is open. Opened with the end of the test. */
+export class Gate {
+  readonly url: string;
+  readonly #waiting = new Set<ServerResponse>();
+  #isOpen = false;
+
+  private constructor(url: string) {
+    this.url = url;
+  }
+
+  static async closed(): Promise<Gate> {
+    const server = createServer((_request, response) => gate.#ask(response));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const gate = new Gate(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    onTestFinished(() => {
+      gate.open();
+      server.close();
+    });
+    return gate;
+  }
+
+  /** For those who wait and those who come. */
+  open(): void {
+    this.#isOpen = true;
+    for (const response of this.#waiting) response.end();
+    this.#waiting.clear();
+  }
+
+  #ask(response: ServerResponse): void {
+    if (this.#isOpen) response.end();
+    else this.#waiting.add(response);
+  }
+}
