@@ -14,6 +14,18 @@ it.each([
   [{ disable_runs: true }, /\/(?:runs|commands|stream)/],
   [{ disable_store: true }, /^\/store/],
   [{ disable_meta: true }, /^\/(?:info|metrics|internal)/],
+  [
+    {
+      disable_assistants: true,
+      disable_threads: true,
+      disable_runs: true,
+      disable_store: true,
+      disable_meta: true,
+      disable_a2a: true,
+      disable_mcp: true,
+    },
+    /^\/(?!ok)/,
+  ],
 ])('%j turns off what it names, and nothing else', (http, paths) => {
   for (const path of off(http)) expect(path).toMatch(paths);
   if (Object.keys(http).length > 0) expect(off(http)).not.toHaveLength(0);
