@@ -15,7 +15,6 @@ import { openAuthDesk } from '../../pipelines/agents/auth/auth-desk.ts';
 import { makeCronRun } from '../../pipelines/agents/crons/make-cron-run.ts';
 import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
-import { defaultConfigs } from '../../pipelines/agents/graphs/default-configs.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { libraryVersion } from '../../pipelines/agents/graphs/untested-library.ts';
 import { headerRule } from '../../pipelines/agents/runs/copied-headers.ts';
@@ -104,10 +103,9 @@ export async function openAgents(
   if (desk) ends.add('custom authentication', () => desk.close());
   const app = await openCustomApp(file, { config, logger }, ends);
   const pool = await openGraphPool(parts, file, part, ends);
-  const defaults = defaultConfigs(file);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },
-    ...defaults.get(graphId),
+    ...file.defaults.get(graphId),
   }));
   await ensureSystemAssistants(database, organizationId, served);
 

@@ -4,11 +4,12 @@ import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, given, JsonValue, words } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
+import { RunBody } from '../runs/run-body.ts';
 import { showThread, Thread, Ttl, ttlOf } from './thread-schema.ts';
 
 const Update = Closed({
   values: Type.Optional(JsonValue()),
-  command: Type.Optional(JsonValue()),
+  command: RunBody.properties.command,
   as_node: optional(Type.String()),
 });
 

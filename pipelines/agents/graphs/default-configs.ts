@@ -1,7 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import type { GraphsFile } from './graphs-file.ts';
 
 /** What the assistant of a graph has from the start. */
 const defaults = Type.Object(
@@ -35,7 +34,11 @@ export function defaultConfigs({
   path,
   env,
   graphs,
-}: Pick<GraphsFile, 'path' | 'env' | 'graphs'>): ReadonlyMap<string, DefaultConfig> {
+}: {
+  readonly path: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly graphs: readonly { readonly graphId: string }[];
+}): ReadonlyMap<string, DefaultConfig> {
   const invalid = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: path, place: `env.${variable}`, reason });
   const text = env[variable];
   if (text === undefined || text.trim() === '') return new Map();

@@ -4,6 +4,7 @@ import { parseEnv } from 'node:util';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { type DefaultConfig, defaultConfigs } from './default-configs.ts';
 import { faultInHttp, type HttpSettings, httpSchema } from './http-settings.ts';
 
 const names = Type.Record(Type.String(), Type.String());
@@ -99,6 +100,8 @@ export interface GraphsFile {
   readonly folder: string;
   readonly graphs: readonly GraphSource[];
   readonly env: Readonly<Record<string, string>>;
+  /** Of the assistants of graphs, by graph. */
+  readonly defaults: ReadonlyMap<string, DefaultConfig>;
   readonly auth?: ExportReference & { readonly disableStudioAuth: boolean };
   readonly app?: ExportReference;
   readonly http: HttpSettings;
@@ -139,14 +142,17 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     throw invalid('ui', 'user interfaces of graphs are not built: leave it out');
   const inHttp = faultInHttp(http);
   if (inHttp) throw invalid(inHttp.place, inHttp.reason);
+  const sources = Object.entries(graphs).map(([graphId, entry]) => {
+    const { path: place, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
+    return { graphId, description: description ?? null, ...referenceOf(folder, place) };
+  });
+  const environment = await environmentOf(folder, env, invalid);
   return {
     path,
     folder,
-    graphs: Object.entries(graphs).map(([graphId, entry]) => {
-      const { path: place, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
-      return { graphId, description: description ?? null, ...referenceOf(folder, place) };
-    }),
-    env: await environmentOf(folder, env, invalid),
+    graphs: sources,
+    env: environment,
+    defaults: defaultConfigs({ path, env: environment, graphs: sources }),
     ...(auth && { auth: { ...referenceOf(folder, auth.path), disableStudioAuth: auth.disable_studio_auth ?? false } }),
     ...(http.app !== undefined && { app: referenceOf(folder, http.app) }),
     http,

@@ -14,6 +14,7 @@
  * the row as it was: `/state` tells the new one, `/threads/search` the old one until the next run.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { requireCheckpoint } from '../runs/require-checkpoint.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { TellState } from '../streams/tell-state.ts';
 import { holdThread } from './hold-thread.ts';
@@ -44,7 +45,7 @@ interface UpdatedState {
  * Puts `updates` in, those of one inner list as one super-step.
  *
  * @returns the checkpoint that holds the new state.
- * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, THREAD_BUSY, and what {@link ThreadPorts.pool} throws.
+ * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, and what {@link ThreadPorts.pool} throws.
  */
 export async function updateThreadState(
   ports: ThreadPorts & { readonly tellState?: TellState },
@@ -54,6 +55,7 @@ export async function updateThreadState(
   const { database, organizationId, pool } = ports;
   const thread = await threadOfGraph(ports, await readThread(database, organizationId, threadId));
   if (thread === undefined) throw fault('THREAD_WITHOUT_GRAPH', { thread: threadId });
+  if (checkpoint !== undefined) await requireCheckpoint(database, organizationId, thread.threadId, checkpoint);
   const hold = await holdThread(database, organizationId, threadId, holdMs);
   try {
     const answer = await pool.ask({

@@ -151,10 +151,25 @@ const hidesLostLease = (error: unknown) => hides(error, isLeaseLost);
 const isDatabaseAway = (error: unknown) => isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
 const databaseAway = 'The database that keeps its state was away for too long.';
 
+/** It goes into the last event, the rows and the trace, which have to take it. */
+const longestMessage = 64 * 1024;
+
 function describe(error: unknown): { readonly error: string; readonly message: string } {
   if (isRunlakeError(error)) return { error: nameOf(error.code), message: error.message };
-  if (error instanceof Error) return { error: error.name, message: error.message };
-  return { error: 'Error', message: String(error) };
+  if (error instanceof Error) return { error: shortened(error.name), message: shortened(error.message) };
+  return { error: 'Error', message: shortened(error) };
+}
+
+/** Graph code throws anything, also what has no text. */
+function shortened(value: unknown): string {
+  let text = 'The graph threw something that has no text.';
+  try {
+    text = String(value);
+  } catch {
+    // It stays at that.
+  }
+  if (text.length <= longestMessage) return text;
+  return `${text.slice(0, longestMessage)} … (${text.length} characters in all)`;
 }
 
 /** As classes of errors are named: `CHECKPOINT_NOT_FOUND` is `CheckpointNotFound`. */

@@ -154,6 +154,26 @@ describe('much of it', () => {
   );
 });
 
+it('an error that is large is told in part, to whoever waits, reads or looks later', { timeout: 60_000 }, async () => {
+  const { thread_id: id } = await server.client.threads.create();
+  const body = { assistant_id: 'misbehave', input: { how: 'large-error' } };
+  const answers = ['wait', 'stream'].map((way) => server.ask('POST', `/threads/${id}/runs/${way}`, body));
+  for (const answer of answers) {
+    const text = await (await answer).text();
+    expect(text).toContain('"error":"Error"');
+    expect(text).toContain('(9437185 characters in all)');
+    expect(text.length).toBeLessThan(100_000);
+  }
+  expect(JSON.stringify((await server.client.threads.get(id)).error).length).toBeLessThan(70_000);
+});
+
+it('an error that has no text is one of the run, and not of its process', async () => {
+  const { threads, runs } = server.client;
+  const { thread_id: id } = await threads.create();
+  await expect(runs.wait(id, 'misbehave', { input: { how: 'textless-error' } })).rejects.toThrow('has no text');
+  expect(await threads.get(id)).toMatchObject({ status: 'error', error: { error: 'Error' } });
+});
+
 it('nothing of it is under way afterwards', async () => {
   const busy = () => server.client.threads.search({ status: 'busy' });
   await expect.poll(busy, { timeout: 10_000 }).toEqual([]);

@@ -150,6 +150,26 @@ describe('the state of a thread', () => {
     }
   });
 
+  it('is answered in part where clients select', async () => {
+    const { thread_id: id } = await started();
+    const { next, values, checkpoint } = await threads.getState<{ count: number; log: string[] }>(id);
+    const read = async (path: string, body?: object) =>
+      (await agent.ask(body ? 'POST' : 'GET', `/threads/${id}/${path}`, body)).json();
+    const select = ['next', 'values.log'];
+    const selected = { next, values: { log: values.log } };
+    const query = select.map((each) => `select=${each}`).join('&');
+    expect(await read(`state?${query}`)).toEqual(selected);
+    expect(await read(`state/${checkpoint.checkpoint_id}?${query}&thread=${nobody}`)).toEqual(selected);
+    expect(await read('state/checkpoint', { checkpoint, select })).toEqual(selected);
+    expect(await read('state/checkpoint?subgraphs=true', { checkpoint })).toMatchObject({ values });
+    expect(await read('state/checkpoint', { checkpoint, select: ['values', 'values.log'] })).toEqual({ values });
+    expect((await read('history', { select, limit: 1 })) as unknown[]).toEqual([selected]);
+    expect((await read(`history?${query}&limit=1`)) as unknown[]).toEqual([selected]);
+    expect((await agent.ask('POST', `/threads/${id}/history`, { select: ['colour'] })).status).toBe(422);
+    const { thread_id: empty } = await threads.create();
+    expect(await (await agent.ask('GET', `/threads/${empty}/state?select=values`)).json()).toEqual({ values: {} });
+  });
+
   it('has a history with a limit, and a place from which it goes back, in every form that clients send', async () => {
     const { thread_id: id } = await started();
     const all = await threads.getHistory(id);
@@ -187,6 +207,23 @@ describe('the state of a thread', () => {
     expect((await threads.getState<{ log: string[] }>(id)).values.log).toEqual(['branch']);
     const unknown = await agent.ask('POST', `/threads/${id}/state`, { values: {}, as_node: 'nobody' });
     expect([unknown.status, await unknown.json()]).toMatchObject([422, { code: 'STATE_UPDATE_INVALID' }]);
+  });
+
+  it('is not written on a checkpoint that is not there, which the library takes for an empty state', async () => {
+    const { thread_id: id } = await started();
+    const before = await threads.getState(id);
+    const values = { count: 5 };
+    for (const where of [{ checkpoint_id: randomUUID() }, { checkpoint: { checkpoint_id: randomUUID() } }]) {
+      const refused = await agent.ask('POST', `/threads/${id}/state`, { values, as_node: 'step', ...where });
+      expect([refused.status, await refused.json()]).toMatchObject([404, { code: 'CHECKPOINT_NOT_FOUND' }]);
+    }
+    expect(await threads.getState(id)).toEqual(before);
+    const update = { command: 5, as_node: 'step' };
+    const made = await agent.ask('POST', '/threads', {
+      metadata: { graph_id: 'steps' },
+      supersteps: [{ updates: [update] }],
+    });
+    expect(made.status).toBe(422);
   });
 
   it('is not made by halves: a thread whose first state is refused is not there', async () => {

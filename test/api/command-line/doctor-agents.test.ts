@@ -51,6 +51,8 @@ test('says what is wrong with the file', async () => {
   expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*\n {7}→ Correct it, or set RUNLAKE_AGENTS_FILE/);
   writeFileSync(path, '{"graphs":{"a":7}}');
   expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*graphs/);
+  writeFileSync(path, '{"graphs":{"a":"./a.js"},"env":{"LANGGRAPH_CONFIG":"{"}}');
+  expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*env\.LANGGRAPH_CONFIG: it is not JSON/);
 });
 
 test('says that a version of the library is not tested, and that a port is taken', async () => {

@@ -38,6 +38,12 @@ const deeds = {
     config.writer(value);
   },
   'large-state': () => ({ text: 'x'.repeat(9 * 1024 * 1024) }),
+  'large-error': () => {
+    throw new Error(`${'x'.repeat(9 * 1024 * 1024)}!`);
+  },
+  'textless-error': () => {
+    throw Object.create(null);
+  },
   'circular-state': () => {
     const value = {};
     value.self = value;

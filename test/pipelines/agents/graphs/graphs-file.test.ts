@@ -51,6 +51,12 @@ test('a file of variables', async () => {
   });
 });
 
+test('what assistants of graphs have from the start', async () => {
+  const file = await readGraphsFile(projectFile('faulty'));
+  const config = { configurable: { style: 'dry' }, recursion_limit: 7 };
+  expect([...file.defaults]).toEqual([['good', { config, context: { tone: 'warm' } }]]);
+});
+
 const graphs = { a: './a.js:a' };
 const http = (settings: object) => ({ graphs, http: settings });
 const cors = (settings: object) => http({ cors: settings });
