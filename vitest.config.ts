@@ -1,4 +1,5 @@
 import { configDefaults, defineConfig } from 'vitest/config';
+import { builtModules, builtSources, isBuilt } from './test/engines/built-sources.ts';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { LongestFirst } from './test/house/longest-first.ts';
 
@@ -33,7 +34,9 @@ const everySuite = ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'];
 
 /** Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too. */
 export default defineConfig({
+  plugins: process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt() ? [builtSources()] : [],
   test: {
+    server: { deps: { external: [builtModules] } },
     reporters: ['default', './test/house/closing-line.ts'],
     testTimeout: 60_000,
     hookTimeout: 120_000,

@@ -43,7 +43,8 @@ async function run(
 }
 
 const args = process.argv.slice(2);
-const first = await run('first', args, args.length > 0 ? {} : { RUNLAKE_TEST_SHARING: 'true' });
+const built = { RUNLAKE_TEST_BUILT: 'true' };
+const first = await run('first', args, args.length > 0 ? {} : { ...built, RUNLAKE_TEST_SHARING: 'true' });
 if (!first.report || first.code === 0 || args.length > 0 || interrupted) process.exit(first.code);
 const failed = failedFiles(first.report);
 if (failed.length === 0 || failed.length > fewFiles || first.report.outside.length > 0) process.exit(first.code);
@@ -51,7 +52,7 @@ if (failed.length === 0 || failed.length > fewFiles || first.report.outside.leng
 console.log(`\nOnce more, by themselves: ${failed.map(nameOf).join(', ')}`);
 const projects = [...new Set(failed.map(({ project }) => project))].flatMap((name) => ['--project', name]);
 const files = [...new Set(failed.map(({ file }) => file))];
-const second = await run('second', [...projects, '--no-file-parallelism', ...files]);
+const second = await run('second', [...projects, '--no-file-parallelism', ...files], built);
 if (!second.report) process.exit(second.code || 1);
 
 const both = withSecondAttempt(first.report, second.report);
