@@ -6,6 +6,8 @@ export interface CompiledGraph {
   readonly lg_is_pregel: true;
   checkpointer?: unknown;
   store?: unknown;
+  /** That it was bound to. */
+  config?: { readonly callbacks?: unknown };
   readonly name?: string;
   /** Where it stops unless a run says otherwise. */
   readonly interruptBefore?: '*' | readonly string[];

@@ -61,20 +61,24 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
       modes: job.kwargs.stream_mode,
       subgraphs: job.kwargs.subgraphs,
       runId,
-      options: { ...config, signal, ...stops(job), ...(ports.tracer && { callbacks: [ports.tracer] }) },
+      options: { ...config, signal, ...stops(job) },
+      handler: ports.tracer,
     };
-    for await (const streamed of streamGraph(graph, inputOf(job), request)) {
-      if (streamed.mode === '') {
-        states = streamed.data;
-        continue;
-      }
-      const chunk = eventChunk(streamed, ports.maxEventBytes);
-      await credit.room();
-      if (signal.aborted) break;
+    const send = (chunk: Chunk) => {
+      signal.throwIfAborted();
       credit.sent(chunk.data.byteLength);
       ports.send(chunk);
-      await ports.turn.ifLong();
-    }
+      return ports.turn.ifLong();
+    };
+    await streamGraph(graph, inputOf(job), request, (streamed) => {
+      if (streamed.mode === '') {
+        states = streamed.data;
+        return;
+      }
+      const chunk = eventChunk(streamed, ports.maxEventBytes);
+      const room = credit.room();
+      return room === undefined ? send(chunk) : room.then(() => send(chunk));
+    });
     await kept.settled?.();
     if (signal.aborted) return { kind: signal.reason };
     const state = graph.checkpointer ? await keptState(graph, threadId) : streamedState(states);

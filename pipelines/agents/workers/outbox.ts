@@ -1,36 +1,52 @@
+import { packChunks } from './packed-chunks.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { Chunk } from './worker-pool.ts';
+
+/** Chunks of one run that follow each other. */
+interface OpenChunks {
+  readonly key: number;
+  readonly chunks: Chunk[];
+}
 
 /** Sends what is put in during one turn of the event loop as one message: a message a chunk would halve what a worker can stream. */
 export class Outbox {
   readonly #send: (messages: readonly FromWorker[]) => void;
-  #waiting: FromWorker[] = [];
+  #waiting: (FromWorker | OpenChunks)[] = [];
   /** The last of `#waiting`, where it is of chunks: those that follow of the same run go with it. */
-  #open: { readonly kind: 'chunks'; readonly key: number; readonly chunks: Chunk[] } | undefined;
+  #open: OpenChunks | undefined;
 
   constructor(send: (messages: readonly FromWorker[]) => void) {
     this.#send = send;
   }
 
   put(message: FromWorker): void {
-    if (this.#waiting.length === 0) setImmediate(() => this.flush());
-    if (message.kind === 'chunks') {
-      if (this.#open?.key === message.key) {
-        this.#open.chunks.push(...message.chunks);
-        return;
-      }
-      this.#open = { ...message, chunks: [...message.chunks] };
-      this.#waiting.push(this.#open);
-    } else {
-      this.#open = undefined;
-      this.#waiting.push(message);
+    this.#add(message);
+    this.#open = undefined;
+  }
+
+  putChunk(key: number, chunk: Chunk): void {
+    if (this.#open?.key === key) {
+      this.#open.chunks.push(chunk);
+      return;
     }
+    this.#open = { key, chunks: [chunk] };
+    this.#add(this.#open);
   }
 
   flush(): void {
-    const messages = this.#waiting;
+    const waiting = this.#waiting;
     this.#waiting = [];
     this.#open = undefined;
-    if (messages.length > 0) this.#send(messages);
+    if (waiting.length > 0) this.#send(waiting.map(asMessage));
   }
+
+  #add(message: FromWorker | OpenChunks): void {
+    if (this.#waiting.length === 0) setImmediate(() => this.flush());
+    this.#waiting.push(message);
+  }
+}
+
+function asMessage(waiting: FromWorker | OpenChunks): FromWorker {
+  if ('kind' in waiting) return waiting;
+  return { kind: 'chunks', key: waiting.key, packed: packChunks(waiting.chunks) };
 }

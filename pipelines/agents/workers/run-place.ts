@@ -1,5 +1,6 @@
 import type { Verdict } from './graph-worker.ts';
 import { KeptWorker } from './kept-worker.ts';
+import { unpackChunks } from './packed-chunks.ts';
 import type { RunInPool } from './run-in-pool.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
@@ -40,7 +41,7 @@ export class RunPlace {
       onMessage: (message) => {
         if (message.kind === 'chunks') {
           const run = this.#runs.get(message.key);
-          if (run?.abandoned === false) run.feed.put(message.chunks);
+          if (run?.abandoned === false) run.feed.put(unpackChunks(message.packed));
         } else if (message.kind === 'traced') {
           const run = this.#runs.get(message.key);
           if (run?.abandoned === false) run.takeTraced?.(message.traced);

@@ -17,24 +17,38 @@ export interface StreamRequest {
   readonly runId: string;
   /** Config of the run, with its signal, and what else `stream` takes. */
   readonly options: object;
+  /** Hears of all that runs inside. */
+  readonly handler?: object | undefined;
 }
 
 /** Modes of a request that are modes of the library, by the same name and with the same events. */
 const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
 
+/** Takes one event. Where it answers with a promise, the next comes after that. */
+export type TakeStreamed = (streamed: Streamed) => Promise<void> | undefined;
+
 /**
- * Runs a graph and yields its events by the modes of the API: `messages-tuple` is what the library calls `messages`, `messages` is
+ * Runs a graph and hands on its events by the modes of the API: `messages-tuple` is what the library calls `messages`, `messages` is
  * made of that and the states, and `events` is everything that runs inside, for which alone the slower `streamEvents` is used.
- * Also yields the root's states when the graph has no checkpointer, under mode `''`, for the outcome.
+ * Also hands on the root's states when the graph has no checkpointer, under mode `''`, for the outcome.
+ *
+ * Of many small events what is done for each counts: they are handed to a function, which waits only where it has to.
+ *
+ * @throws what the graph throws, and what `take` throws, which stops the graph.
  */
-export async function* streamGraph(
+export async function streamGraph(
   graph: CompiledGraph,
   input: unknown,
-  { modes, subgraphs, runId, options }: StreamRequest,
-): AsyncGenerator<Streamed> {
+  { modes, subgraphs, runId, options, handler }: StreamRequest,
+  take: TakeStreamed,
+): Promise<void> {
   const wanted = new Set(modes.length > 0 ? modes : ['values']);
   if (wanted.has(protocolMode)) {
-    yield* streamProtocol(graph, input, { runId, options });
+    const protocolOptions = withHandler(graph, options, handler);
+    for await (const streamed of streamProtocol(graph, input, { runId, options: protocolOptions })) {
+      const taking = take(streamed);
+      if (taking !== undefined) await taking;
+    }
     return;
   }
   const library = new Set([...wanted].filter((mode) => sameModes.has(mode)));
@@ -42,7 +56,7 @@ export async function* streamGraph(
   const withStates = !graph.checkpointer;
   if (wanted.has('messages') || withStates || library.size === 0) library.add('values');
   const oldMessages = new OldMessages();
-  const streamOptions = { ...options, subgraphs, streamMode: [...library], runId };
+  const more = { subgraphs, streamMode: [...library], runId };
 
   const translate = function* (piece: unknown): Generator<Streamed> {
     const [path, mode, data] = (subgraphs ? piece : [[], ...(piece as unknown[])]) as [string[], string, unknown];
@@ -65,13 +79,30 @@ export async function* streamGraph(
   };
 
   if (!wanted.has('events')) {
-    for await (const piece of await graph.stream(input, streamOptions)) yield* translate(piece);
+    for await (const piece of await graph.stream(input, { ...withHandler(graph, options, handler), ...more })) {
+      for (const streamed of translate(piece)) {
+        const taking = take(streamed);
+        if (taking !== undefined) await taking;
+      }
+    }
     return;
   }
-  for await (const event of graph.streamEvents(input, { ...streamOptions, version: 'v2' })) {
+  const callbacks = handler && { callbacks: [handler] };
+  for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
     if (event.event === 'on_chain_stream' && event.run_id === runId && Array.isArray(event.data.chunk)) {
-      yield* translate(event.data.chunk);
+      for (const streamed of translate(event.data.chunk)) await take(streamed);
     }
-    yield { mode: 'events', event: 'events', namespace: '', data: event };
+    await take({ mode: 'events', event: 'events', namespace: '', data: event });
   }
+}
+
+/**
+ * The options of a call in which the handler hears of all that runs. A handler of the call the library sets up anew for each event that
+ * is read; one of the graph, which it adds to those of the call, once. So it becomes the graph's, where that has none of its own.
+ */
+function withHandler(graph: CompiledGraph, options: object, handler: object | undefined): object {
+  if (handler === undefined) return options;
+  if (graph.config?.callbacks !== undefined) return { ...options, callbacks: [handler] };
+  graph.config = { ...graph.config, callbacks: [handler] };
+  return options;
 }

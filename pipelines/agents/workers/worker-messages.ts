@@ -4,7 +4,8 @@ import type { AppRoute } from '../app/app-route.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
 import type { TracedRuns } from '../traces/trace-order.ts';
-import type { Chunk, GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
+import type { PackedChunks } from './packed-chunks.ts';
+import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
@@ -46,7 +47,7 @@ export type FromWorker =
       readonly routes?: readonly AppRoute[];
     }
   | { readonly kind: 'beat' }
-  | { readonly kind: 'chunks'; readonly key: number; readonly chunks: readonly Chunk[] }
+  | { readonly kind: 'chunks'; readonly key: number; readonly packed: PackedChunks }
   | { readonly kind: 'traced'; readonly key: number; readonly traced: TracedRuns }
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
   | { readonly kind: 'answer'; readonly key: number; readonly json: string }

@@ -156,7 +156,7 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     maxEventBytes: setup.maxEventBytes,
     credit,
     stop,
-    send: (chunk) => outbox.put({ kind: 'chunks', key, chunks: [chunk] }),
+    send: (chunk) => outbox.putChunk(key, chunk),
     turn,
   });
   tracer?.close(`The run of the graph ended before this one did: ${outcome.kind}.`);
