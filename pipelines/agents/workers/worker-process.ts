@@ -146,6 +146,7 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
   }
   const credit = new RunCredit(setup.creditBytes);
   const stop = new AbortController();
+  let first = true;
   runs.set(key, { credit, stop });
   const tracer = job.trace && openTracer(job.trace, (traced) => outbox.put({ kind: 'traced', key, traced }));
   const outcome = await executeJob(job, {
@@ -156,7 +157,12 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     maxEventBytes: setup.maxEventBytes,
     credit,
     stop,
-    send: (chunk) => outbox.putChunk(key, chunk),
+    send: (chunk) => {
+      outbox.putChunk(key, chunk);
+      // Somebody may wait for the first one, and the loop may not turn until the last; where others run, it turns soon.
+      if (first && runs.size === 1) outbox.flush();
+      first = false;
+    },
     turn,
   });
   tracer?.close(`The run of the graph ended before this one did: ${outcome.kind}.`);
