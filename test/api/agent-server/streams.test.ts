@@ -207,6 +207,23 @@ describe('a resumable stream', () => {
     expect((await client.runs.get(threadId, run.run_id)).status).toBe('success');
   });
 
+  it('tells that the run was given up, when the process has died under it three times', {
+    timeout: 60_000,
+  }, async () => {
+    const threadId = await newThread();
+    const input = { how: 'kill' };
+    const run = await client.runs.create(threadId, 'misbehave', { input, streamMode: 'custom', streamResumable: true });
+    const join = () => all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
+    const parts = await join();
+    const starts = parts
+      .filter(({ event }) => event === 'metadata')
+      .map(({ data }) => (data as { attempt: number }).attempt);
+    expect(starts).toEqual([1, 2, 3]);
+    expect(parts.at(-1)).toMatchObject({ event: 'error', data: { error: 'RunLost', message: expect.any(String) } });
+    expect(await join()).toEqual(parts);
+    expect(await client.runs.join(threadId, run.run_id)).toMatchObject({ __error__: { error: 'RunLost' } });
+  });
+
   it('is had from its beginning by a client that got nothing', async () => {
     const threadId = await newThread();
     const body = { assistant_id: 'burst', input: { n: 3 }, stream_mode: 'custom', stream_resumable: true };
