@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import { createThreadWithState } from '../../../pipelines/agents/threads/create-thread-with-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
@@ -46,9 +47,22 @@ export const createThread = defineAgentOperation({
       ifExists: body.if_exists ?? 'raise',
       ...given({ threadId: body.thread_id, ttl: ttlOf(body.ttl) }),
     };
-    const supersteps = (body.supersteps ?? []).map(({ updates }) =>
-      updates.map(({ as_node, ...update }) => ({ ...update, ...given({ as_node }) })),
+    const supersteps = (body.supersteps ?? []).map(({ updates }, step) =>
+      updates.map(({ as_node, ...update }, place) => {
+        if (update.command && hasFields(update.values)) throw valuesBesideCommand(step, place);
+        return { ...update, ...given({ as_node }) };
+      }),
     );
     return showThread(await createThreadWithState(agents, thread, supersteps));
   },
 });
+
+function hasFields(values: unknown): boolean {
+  return values !== undefined && values !== null && Object.keys(values).length > 0;
+}
+
+function valuesBesideCommand(step: number, place: number): Error {
+  const loc = ['body', 'supersteps', step, 'updates', place, 'values'];
+  const msg = 'have no effect beside a command: its update says what is written';
+  return fault('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'values_beside_command' }] });
+}

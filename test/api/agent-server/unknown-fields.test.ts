@@ -96,6 +96,15 @@ describe('a field without effect', () => {
     expect((await ask('keep')).status).toBe(200);
   });
 
+  it('is refused: values beside a command, whose update is what is written', async () => {
+    const update = { values: { log: ['a'] }, command: { update: { log: ['b'] } }, as_node: 'step' };
+    const places = await refusedPlaces('POST', '/threads', { supersteps: [{ updates: [update] }] });
+    expect(places).toEqual([['body', 'supersteps', 0, 'updates', 0, 'values']]);
+    const metadata = { graph_id: 'steps' };
+    const fine = { metadata, supersteps: [{ updates: [{ ...update, values: {} }] }] };
+    expect(await (await server.ask('POST', '/threads', fine)).json()).toMatchObject({ values: { log: ['b'] } });
+  });
+
   it('is refused: a strategy without a time says nothing of how long a thread is kept', async () => {
     const places = await refusedPlaces('POST', '/threads', { ttl: { strategy: 'delete' } });
     expect(places).toContainEqual(['body', 'ttl', 'ttl']);
