@@ -70,7 +70,7 @@ export async function attemptRun(
     }
   }
   try {
-    await stream.write([metadataChunk(runId, attempt)]);
+    await stream.write([metadataChunk(run)]);
     const handle = pool.start(
       {
         ...job,

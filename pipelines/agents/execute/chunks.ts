@@ -1,9 +1,9 @@
-import type { RunFailure } from '../runs/run-row.ts';
+import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 
-/** The first event of every attempt. Source: SPEC 6. */
-export function metadataChunk(runId: string, attempt: number): Chunk {
-  return chunkOf('metadata', { run_id: runId, attempt });
+/** The first event of every attempt. Source: SPEC 6; for the thread, where that is its clients', the newer SDKs. */
+export function metadataChunk({ runId, threadId, attempt, kwargs }: ClaimedRun): Chunk {
+  return chunkOf('metadata', { run_id: runId, attempt, ...(!kwargs.temporary && { thread_id: threadId }) });
 }
 
 /** The last event of an attempt that failed, before its end. */

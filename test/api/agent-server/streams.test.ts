@@ -33,7 +33,9 @@ describe('a stream', () => {
     const [, runId] = /^\/threads\/[^/]+\/runs\/([^/]+)$/.exec(response.headers.get('content-location')!)!;
     const text = (await response.text()).replaceAll(': heartbeat\n', '');
     const frames = text.split('\n\n').slice(0, -1);
-    expect(frames[0]).toBe(`event: metadata\ndata: {"run_id":"${runId}","attempt":1}\nid: 1-1`);
+    expect(frames[0]).toBe(
+      `event: metadata\ndata: {"run_id":"${runId}","attempt":1,"thread_id":"${threadId}"}\nid: 1-1`,
+    );
     expect(frames.slice(1).map((frame) => frame.split('\n')[0])).toEqual([
       'event: values',
       'event: custom',
