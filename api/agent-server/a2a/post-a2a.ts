@@ -97,7 +97,7 @@ async function send(input: Call, params: unknown): Promise<Answer> {
       await awaitRunEnd(agents, { organizationId: agents.organizationId, ...ids }, { attached: reader, signal });
       yield rpcText(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
     }),
-    encode: (text) => [Buffer.from(text)],
+    encode: (text) => [text],
     heartbeat: '\n',
     stopped: undefined,
     failed: (err) => {

@@ -60,10 +60,10 @@ export function endOfRun(asked: Asked, run: FollowedRun, reader?: StreamReader):
   const body = liveBody<string>({
     ...liveOptions(asked, run),
     source,
-    encode: (text) => [Buffer.from(text)],
+    encode: (text) => [text],
     heartbeat: '\n',
     failed: failureText,
-    stopped: run.comesBackTo === undefined ? failureText(fault('DRAINING')) : undefined,
+    stopped: run.comesBackTo === undefined ? () => failureText(fault('DRAINING')) : undefined,
   });
   return answer(run, body, { 'content-type': 'application/json' });
 }

@@ -20,10 +20,13 @@ export interface LiveSource<Item> extends AsyncIterable<Item> {
   close(): void;
 }
 
+/** Text, or bytes as they are. */
+export type BodyPart = string | Uint8Array;
+
 export interface LiveBodyOptions<Item> {
   readonly source: LiveSource<Item>;
-  /** The bytes of an item; none leaves it out. */
-  encode(item: Item): readonly Uint8Array[];
+  /** The parts of an item, one after the other; none leaves it out. */
+  encode(item: Item): readonly BodyPart[];
   readonly heartbeat: string;
   readonly heartbeatMs: number;
   /** What is told where the source failed. */
@@ -31,7 +34,7 @@ export interface LiveBodyOptions<Item> {
   /** Of the server. */
   readonly stopping: AbortSignal;
   /** What is told where the server stops; undefined: the client comes back by itself. */
-  readonly stopped: Uint8Array | undefined;
+  readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
 }
 
@@ -47,7 +50,7 @@ class LiveBody<Item> extends Readable {
   readonly #options: LiveBodyOptions<Item>;
   readonly #timer: NodeJS.Timeout;
   #lastWords: NodeJS.Timeout | undefined;
-  #parts: Uint8Array[] = [];
+  #parts: BodyPart[] = [];
   #bytes = 0;
   #flushing = false;
   #full = false;
@@ -96,10 +99,10 @@ class LiveBody<Item> extends Readable {
     }
   }
 
-  #collect(parts: readonly Uint8Array[]): void {
+  #collect(parts: readonly BodyPart[]): void {
     for (const part of parts) {
       this.#parts.push(part);
-      this.#bytes += part.byteLength;
+      this.#bytes += typeof part === 'string' ? Buffer.byteLength(part) : part.byteLength;
     }
     if (this.#flushing || this.#bytes === 0) return;
     this.#flushing = true;
@@ -112,7 +115,16 @@ class LiveBody<Item> extends Readable {
 
   #flush(): void {
     if (this.#bytes === 0 || this.#ended) return;
-    const piece = Buffer.concat(this.#parts, this.#bytes);
+    // Buffers for each of the small texts of an event would cost more than all else that is done for it.
+    const piece = Buffer.allocUnsafe(this.#bytes);
+    let at = 0;
+    for (const part of this.#parts) {
+      if (typeof part === 'string') at += piece.write(part, at);
+      else {
+        piece.set(part, at);
+        at += part.byteLength;
+      }
+    }
     this.#parts = [];
     this.#bytes = 0;
     this.#full = !this.push(piece);
@@ -121,7 +133,7 @@ class LiveBody<Item> extends Readable {
   readonly #stop = (): void => {
     const { stopped } = this.#options;
     if (stopped !== undefined) {
-      this.#end(stopped);
+      this.#end(stopped());
       return;
     }
     this.#flush();

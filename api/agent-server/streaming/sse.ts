@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type LiveSource, liveBody } from './live-body.ts';
+import { type BodyPart, type LiveSource, liveBody } from './live-body.ts';
 
 /** Server-sent events. Source: HTML standard, "Server-sent events". */
 export interface SseFrame {
@@ -44,34 +44,37 @@ export function eventStream<Item>(asked: SseOptions<Item>): Readable {
     heartbeat,
     encode: (item) => {
       const framed = frame(item);
-      return framed === undefined ? [] : [framed].flat().flatMap(frameBytes);
+      if (framed === undefined) return [];
+      return 'data' in framed ? frameParts(framed) : framed.flatMap(frameParts);
     },
     failed: (err) => {
       logger.warn({ err }, 'a stream broke off');
-      return Buffer.concat(frameBytes(failure(err)));
+      return bytesOf(failure(err));
     },
-    stopped: comesBack ? undefined : Buffer.concat(frameBytes(failure(fault('DRAINING')))),
+    stopped: comesBack ? undefined : () => bytesOf(failure(fault('DRAINING'))),
   });
 }
 
 /** The headers of its answer; no proxy between may hold it back. */
 export const eventStreamHeaders = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' } as const;
 
-function frameBytes({ event, data, id }: SseFrame): Uint8Array[] {
-  const parts: Uint8Array[] = [headOf(event)];
+function frameParts({ event, data, id }: SseFrame): BodyPart[] {
+  const parts: BodyPart[] = [headOf(event)];
   let start = 0;
   for (let end = data.indexOf(lineFeed); end >= 0; end = data.indexOf(lineFeed, start)) {
-    parts.push(data.subarray(start, end), nextLine);
+    parts.push(data.subarray(start, end), '\ndata: ');
     start = end + 1;
   }
-  parts.push(start === 0 ? data : data.subarray(start), Buffer.from(id === undefined ? '\n\n' : `\nid: ${id}\n\n`));
+  parts.push(start === 0 ? data : data.subarray(start), id === undefined ? '\n\n' : `\nid: ${id}\n\n`);
   return parts;
 }
 
-const nextLine = Buffer.from('\ndata: ');
+function bytesOf(frame: SseFrame): Buffer {
+  return Buffer.concat(frameParts(frame).map((part) => Buffer.from(part)));
+}
 
-function headOf(event: string | undefined): Uint8Array {
-  return Buffer.from(event === undefined ? 'data: ' : `event: ${event.replace(/[\r\n]/g, ' ')}\ndata: `);
+function headOf(event: string | undefined): string {
+  return event === undefined ? 'data: ' : `event: ${event.replace(/[\r\n]/g, ' ')}\ndata: `;
 }
 
 /** What a client that reads a body is told of a failure, since the status has gone out. */
