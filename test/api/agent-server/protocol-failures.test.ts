@@ -1,0 +1,96 @@
+import { randomUUID } from 'node:crypto';
+import { WebSocket } from 'undici';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { fault } from '../../../infra/errors/runlake-error.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** What readers of the v2 protocol are told of that is no event: that events are missing, and that a stream breaks off. */
+
+let agents: AgentServerUnderTest;
+beforeAll(async () => {
+  agents = await startAgentServer();
+}, 120_000);
+afterAll(() => agents?.close());
+
+/** A thread whose last run is as the process that executed it leaves it where the log did not take all of its events. */
+async function withEventsMissing(): Promise<string> {
+  const { thread_id: threadId } = await agents.client.threads.create();
+  const payload = { input: { n: 1 }, afterSeconds: 600, streamResumable: true };
+  const run = await agents.client.runs.create(threadId, 'burst', payload);
+  await agents.database.execute('UPDATE agents.threads SET starts = 1 WHERE thread_id = $1', [threadId]);
+  await agents.database.execute(
+    `UPDATE agents.runs SET status = 'success', attempt = 1, thread_start = 1, events_missing = true, end_published = false,
+       started_at = clock_timestamp(), ended_at = clock_timestamp() WHERE run_id = $1`,
+    [run.run_id],
+  );
+  return threadId;
+}
+
+it('events that are missing: an error before the end, by the stock client', async () => {
+  const thread = agents.client.threads.stream(await withEventsMissing(), { assistantId: 'burst' });
+  const told: string[] = [];
+  thread.onError(({ message }) => told.push(message));
+  let last: unknown;
+  for await (const { params } of await thread.subscribe(['lifecycle'])) {
+    last = params.data;
+    break;
+  }
+  expect(last).toMatchObject({ event: 'completed' });
+  expect(told).toEqual([expect.stringContaining('STREAM_INCOMPLETE')]);
+  await thread.close();
+});
+
+/** All that a subscription gets on a socket until it is closed, or has the end. */
+async function onSocket(threadId: string) {
+  const socket = new WebSocket(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, {
+    headers: { 'x-api-key': agents.owner.adminKey },
+  });
+  const seen: { type?: string; params?: { data?: { event?: string } } }[] = [];
+  const closed = new Promise<number>((resolve) => {
+    socket.addEventListener('close', ({ code }) => resolve(code));
+    socket.addEventListener('message', ({ data }) => {
+      const message = JSON.parse(String(data)) as (typeof seen)[0];
+      seen.push(message);
+      if (message.params?.data?.event === 'completed') socket.close();
+    });
+  });
+  await new Promise((resolve) => socket.addEventListener('open', resolve));
+  socket.send(JSON.stringify({ id: 1, method: 'subscription.subscribe', params: { channels: ['lifecycle'] } }));
+  const code = await closed;
+  return { code, seen: seen.slice(1) };
+}
+
+const incomplete = { type: 'error', id: null, error: 'unknown_error', message: /^STREAM_INCOMPLETE: / };
+const expected = { ...incomplete, message: expect.stringMatching(incomplete.message) };
+
+it('events that are missing: the same on a socket', async () => {
+  const { seen } = await onSocket(await withEventsMissing());
+  expect(seen).toMatchObject([expected, { type: 'event', params: { data: { event: 'completed' } } }]);
+});
+
+it('a stream that breaks off: the error is the last that comes', async () => {
+  const { agents: services } = agents.services;
+  const { hub } = services;
+  const broken: typeof hub.readThread = async (thread, from) => {
+    const reader = await hub.readThread(thread, from);
+    return {
+      finish: () => reader.finish(),
+      close: () => reader.close(),
+      // biome-ignore lint/correctness/useYield: it breaks off before anything comes.
+      async *[Symbol.asyncIterator]() {
+        throw fault('STREAM_INCOMPLETE');
+      },
+    };
+  };
+  Object.assign(services, { hub: { ...hub, readThread: broken } });
+  try {
+    const threadId = randomUUID();
+    const streamed = await agents.ask('POST', `/threads/${threadId}/stream/events`, { channels: ['values'] });
+    const text = (await streamed.text()).split('\n').filter((line) => /^(?:event|data):/.test(line));
+    expect(text[0]).toBe('event: error');
+    expect(JSON.parse(text[1]?.slice('data: '.length) ?? '')).toEqual(expected);
+    expect(await onSocket(threadId)).toEqual({ code: 1011, seen: [expected] });
+  } finally {
+    Object.assign(services, { hub });
+  }
+});
