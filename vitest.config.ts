@@ -28,6 +28,13 @@ const sharing = [
   'test/infra/{clickhouse,postgres}/*.test.ts',
   'test/pipelines/{ingest,runs,tenants,usage}/**/*.test.ts',
 ];
+/** Those of them that are of the stack, too. */
+const sharingOnTheStack = [
+  'test/api/main/**/!(metrics|event-loop).test.ts',
+  'test/infra/{clickhouse,postgres}/*.test.ts',
+  'test/pipelines/ingest/sink/*.test.ts',
+  'test/pipelines/{runs,tenants,usage}/*.test.ts',
+];
 /** Said by `test/house/run-suites.ts`. Without it each suite has a process, and `--project embedded` knows all of them. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'];
@@ -50,23 +57,36 @@ export default defineConfig({
             embedded('embedded-sharing', { include: sharing, isolate: false }),
           ]
         : [embedded('embedded', { include: everySuite })]),
-      ...(canHoldSuites() ? [onStack()] : []),
+      ...(canHoldSuites()
+        ? isWholeRun
+          ? [
+              onStack('stack', { include: suitesOnTheStack, exclude: sharingOnTheStack }),
+              onStack('stack-sharing', { include: sharingOnTheStack, isolate: false }),
+            ]
+          : [onStack('stack', { include: suitesOnTheStack })]
+        : []),
     ],
   },
 });
 
-function embedded(name: string, test: { include: string[]; exclude?: string[]; isolate?: boolean }) {
+interface SuitesOf {
+  readonly include: string[];
+  readonly exclude?: string[];
+  readonly isolate?: boolean;
+}
+
+function embedded(name: string, test: SuitesOf) {
   return { extends: true as const, test: { ...test, name, globalSetup: ['test/engines/global-setup.ts'] } };
 }
 
-function onStack() {
+function onStack(name: string, { exclude = [], ...test }: SuitesOf) {
   return {
     extends: true as const,
     test: {
-      name: 'stack',
-      include: suitesOnTheStack,
+      ...test,
+      name,
       // How bodies are read has nothing to do with where their runs go.
-      exclude: ['test/api/main/ingest/event-loop.test.ts'],
+      exclude: [...exclude, 'test/api/main/ingest/event-loop.test.ts'],
       globalSetup: ['test/engines/stack-setup.ts'],
       setupFiles: ['test/engines/runlake-on-stack.ts'],
     },

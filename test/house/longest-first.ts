@@ -45,7 +45,7 @@ const longest = [
 
 /**
  * The longest suites first, of whatever project; then the order that vitest has for the rest, and at the end those that share a
- * process: it goes on only where the next one shares it too.
+ * process, those of a project together: it goes on only where the next one shares it too.
  */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -53,8 +53,9 @@ export class LongestFirst extends BaseSequencer {
       const rank = longest.findIndex((name) => moduleId.endsWith(`/${name}`));
       return rank < 0 ? longest.length : rank;
     };
+    const sharing = [...new Set(files.map(({ project }) => project).filter(({ config }) => !config.isolate))];
     const rankOf = (file: TestSpecification) =>
-      rankByLength(file) + (file.project.config.isolate ? 0 : longest.length + 1);
+      rankByLength(file) + (sharing.indexOf(file.project) + 1) * (longest.length + 1);
     return (await super.sort(files)).sort((a, b) => rankOf(a) - rankOf(b));
   }
 }
