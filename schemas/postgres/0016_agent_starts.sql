@@ -94,9 +94,10 @@ BEGIN
   PERFORM FROM agents.threads WHERE organization_id = organization AND thread_id = thread FOR UPDATE;
   IF NOT FOUND THEN RETURN; END IF;
   ended_at_time := clock_timestamp();
+  -- With the thread, as an index of the runs that run would else be read through, with all that have run since it was cleaned.
   UPDATE agents.runs SET status = end_status, error = failure, removed = roll_back, events_missing = is_incomplete,
     ended_at = ended_at_time, updated_at = ended_at_time, end_published = false
-  WHERE organization_id = organization AND run_id = run AND lease_token = token AND status = 'running'
+  WHERE organization_id = organization AND thread_id = thread AND run_id = run AND lease_token = token AND status = 'running'
   RETURNING * INTO ended;
   IF NOT FOUND THEN RETURN; END IF;
   first_due := (
