@@ -38,6 +38,8 @@ const settings = {
   max_wal_senders: '0',
   max_wal_size: '256MB',
   max_parallel_workers_per_gather: '0',
+  // What a first minute of load leaves is to be cleaned and counted within it.
+  autovacuum_naptime: '10s',
   log_min_messages: 'warning',
   log_checkpoints: 'off',
   log_line_prefix: '%m ',
