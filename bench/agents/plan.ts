@@ -1,6 +1,8 @@
 import { parseArgs } from 'node:util';
 
 const full = {
+  /** Runs before the first turn, of each server and of the floor. */
+  warmUp: 1_000,
   rounds: 3,
   /** Runs in a turn, by who runs them, so that turns are of about the same length. */
   atOnce: { product: 320, reference: 128 },
@@ -15,6 +17,7 @@ export type Plan = typeof full;
 
 /** Enough to see that the bench works; its figures say nothing. */
 const quick: Plan = {
+  warmUp: 32,
   rounds: 1,
   atOnce: { product: 64, reference: 32 },
   alone: { product: 5, reference: 2 },
