@@ -13,6 +13,7 @@ import { openFloor } from './agents/floor.ts';
 import { idleStreamsMib } from './agents/idle-streams.ts';
 import { type LoadResult, loadServer } from './agents/load.ts';
 import { planOf } from './agents/plan.ts';
+import { untilQuiet } from './agents/quiet.ts';
 import { startReference } from './agents/reference-server.ts';
 import { startRunlakeAgents } from './agents/runlake-server.ts';
 import { memoryOverRuns } from './agents/steady-memory.ts';
@@ -32,7 +33,10 @@ try {
   await floor.run({ runs: plan.warmUp, atOnce: clients, events });
   const idleMib = await idleStreamsMib(runlake, plan.idleStreams);
 
-  const atOnce = await inTurns(plan.atOnce, clients, events, (runs) => floor.run({ runs, atOnce: clients, events }));
+  const atOnce = await inTurns(plan.atOnce, clients, events, async (runs) => {
+    await untilQuiet();
+    return floor.run({ runs, atOnce: clients, events });
+  });
   const alone = await inTurns(plan.alone, 1, events);
   const large = await inTurns(plan.large, clients, plan.largeEvents);
   const memory = await memoryOverRuns(runlake, plan.memoryRuns);
@@ -98,8 +102,10 @@ async function inTurns(
   eventsEach: number,
   floorOf: (runs: number) => Promise<number> = async () => Number.NaN,
 ): Promise<Turn[]> {
-  const load = (server: AgentServer, count: number) =>
-    loadServer(server, { runs: count, atOnce: clientsAtOnce, events: eventsEach });
+  const load = async (server: AgentServer, count: number) => {
+    await untilQuiet();
+    return loadServer(server, { runs: count, atOnce: clientsAtOnce, events: eventsEach });
+  };
   const results: Turn[] = [];
   for (let round = 0; round < plan.rounds; round += 1) {
     const other = await load(reference, runs.reference);
