@@ -67,6 +67,13 @@ export class AvroWriter {
     this.#position += value.length;
   }
 
+  /** Once more what was written from `start` to `end`. */
+  again(start: number, end: number): void {
+    this.#reserve(end - start);
+    this.#buffer.copyWithin(this.#position, start, end);
+    this.#position += end - start;
+  }
+
   #reserve(bytes: number): void {
     const needed = this.#position + bytes;
     if (needed <= this.#buffer.length) return;

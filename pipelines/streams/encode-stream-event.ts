@@ -1,28 +1,84 @@
-import type { AvroWriter } from '../../infra/event-log/avro-writer.ts';
+import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import type { StreamEvent } from './stream-event.ts';
 
 /** Partition and offset: the sink knows them, who publishes does not. */
 const noPosition = Buffer.alloc(8);
+
+/** What events of one attempt that are published together have alike: the fields that stand first. */
+export type StreamEventHead = Pick<
+  StreamEvent,
+  'organizationId' | 'threadId' | 'runId' | 'kept' | 'expiresAtMicros' | 'createdAtMicros' | 'attempt'
+>;
+
+export type StreamEventRest = Omit<StreamEvent, keyof StreamEventHead>;
 
 /**
  * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`.
  * The order of the fields is that of the schema; a test decodes what this writes with the schema itself.
  */
 export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void {
-  writer.ascii(event.organizationId);
-  writer.ascii(event.threadId);
-  writer.ascii(event.runId);
-  writer.raw(noPosition);
-  writer.raw(noPosition);
-  writer.byte(event.kept ? 1 : 0);
-  writer.long(event.expiresAtMicros);
-  writer.long(event.createdAtMicros);
-  writer.long(event.attempt);
+  encodeHead(writer, event);
   writer.long(event.seq);
   writer.long(event.threadSeq);
-  writer.string(event.mode);
-  writer.string(event.event);
-  writer.string(event.namespace);
-  writer.bytes(event.data);
-  writer.byte(event.isEnd ? 1 : 0);
+  encodeNames(writer, event);
+  encodeData(writer, event);
+}
+
+/**
+ * The same for many, each framed by `prefix`: what they have alike is written once and copied, since of small events it is most of the
+ * bytes and nearly all of the time.
+ */
+export function encodeStreamEvents(
+  prefix: Uint8Array,
+  head: StreamEventHead,
+  events: readonly StreamEventRest[],
+): Buffer[] {
+  const writer = new AvroWriter(events.reduce((sum, { data }) => sum + data.length + 256, 0));
+  let headEnd = 0;
+  let last: { readonly event: StreamEventRest; readonly from: number; readonly to: number } | undefined;
+  return events.map((event) => {
+    const start = writer.position;
+    if (start === 0) {
+      writer.raw(prefix);
+      encodeHead(writer, head);
+      headEnd = writer.position;
+    } else writer.again(0, headEnd);
+    writer.long(event.seq);
+    writer.long(event.threadSeq);
+    if (last !== undefined && isNamedAlike(last.event, event)) writer.again(last.from, last.to);
+    else {
+      const from = writer.position;
+      encodeNames(writer, event);
+      last = { event, from, to: writer.position };
+    }
+    encodeData(writer, event);
+    return writer.since(start);
+  });
+}
+
+function encodeHead(writer: AvroWriter, head: StreamEventHead): void {
+  writer.ascii(head.organizationId);
+  writer.ascii(head.threadId);
+  writer.ascii(head.runId);
+  writer.raw(noPosition);
+  writer.raw(noPosition);
+  writer.byte(head.kept ? 1 : 0);
+  writer.long(head.expiresAtMicros);
+  writer.long(head.createdAtMicros);
+  writer.long(head.attempt);
+}
+
+function encodeNames(writer: AvroWriter, { mode, event, namespace }: StreamEventRest): void {
+  writer.string(mode);
+  writer.string(event);
+  writer.string(namespace);
+}
+
+function encodeData(writer: AvroWriter, { data, isEnd }: StreamEventRest): void {
+  writer.bytes(data);
+  writer.byte(isEnd ? 1 : 0);
+}
+
+function isNamedAlike(one: StreamEventRest, other: StreamEventRest): boolean {
+  return one.mode === other.mode && one.event === other.event && one.namespace === other.namespace;
 }

@@ -1,8 +1,7 @@
-import { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
-import { encodeStreamEvent } from '../../streams/encode-stream-event.ts';
+import { encodeStreamEvents } from '../../streams/encode-stream-event.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 import { publishPatiently } from './publish-patiently.ts';
 import { PublishingWriter } from './publishing-writer.ts';
@@ -38,30 +37,17 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
     numbered: { readonly firstSeq: number; readonly isEnd: boolean; readonly createdAtMicros: number },
   ): readonly LogMessage[] {
     const key = `${start.organizationId}:${start.threadId}`;
-    const writer = new AvroWriter(chunks.reduce((sum, { data }) => sum + data.length + 256, 0));
-    return chunks.map(({ mode, event, namespace, data }, index) => {
-      const seq = numbered.firstSeq + index;
-      const from = writer.position;
-      writer.raw(prefix);
-      encodeStreamEvent(writer, {
-        organizationId: start.organizationId,
-        threadId: start.threadId,
-        runId: start.runId,
-        attempt: start.attempt,
-        kept: start.kept,
-        // A run that was never started has no place in its thread.
-        threadSeq: start.attempt === 0 ? 0 : threadSeqOf(start.threadStart, seq),
-        seq,
-        mode,
-        event,
-        namespace,
-        data,
-        isEnd: numbered.isEnd,
-        createdAtMicros: numbered.createdAtMicros,
-        expiresAtMicros: numbered.createdAtMicros + keptMs * 1_000,
-      });
-      return { key, value: writer.since(from) };
+    const { organizationId, threadId, runId, attempt, kept } = start;
+    const { firstSeq, isEnd, createdAtMicros } = numbered;
+    const expiresAtMicros = createdAtMicros + keptMs * 1_000;
+    const head = { organizationId, threadId, runId, attempt, kept, createdAtMicros, expiresAtMicros };
+    const events = chunks.map(({ mode, event, namespace, data }, index) => {
+      const seq = firstSeq + index;
+      // A run that was never started has no place in its thread.
+      const threadSeq = attempt === 0 ? 0 : threadSeqOf(start.threadStart, seq);
+      return { seq, threadSeq, mode, event, namespace, data, isEnd };
     });
+    return encodeStreamEvents(prefix, head, events).map((value) => ({ key, value }));
   }
 
   return {

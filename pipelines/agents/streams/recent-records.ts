@@ -194,7 +194,7 @@ export class RecentRecords {
 /** A record decoded, once where there are several readers; `undefined` where it cannot be. */
 export function eventOf(record: RecentRecord): StreamedEvent | undefined {
   const held = record as RingRecord;
-  const event = held.event ?? decodeStreamRecord(record.value) ?? 'unreadable';
+  const event = held.event ?? decodeStreamRecord(record.value, record.runId) ?? 'unreadable';
   // What is decoded for one alone is not kept any longer than it is used.
   if (held.thread.cursors.size > 1) held.event = event;
   return event === 'unreadable' ? undefined : event;

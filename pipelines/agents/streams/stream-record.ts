@@ -1,4 +1,4 @@
-import { flagAt, placeOf, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
+import { flagAt, placeOf, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';
 import type { StreamedEvent } from './stream-ports.ts';
 
@@ -23,20 +23,22 @@ export function headOf(framed: Buffer): StreamRecordHead | undefined {
   return { runId: uuidAt(framed, runIdAt), attempt, kept: flagAt(framed, keptAt) };
 }
 
-/** The whole record; its data is a view. `undefined` where it ends before its fields do. */
-export function decodeStreamRecord(framed: Buffer): StreamedEvent | undefined {
+/**
+ * The whole record; its data is a view. `undefined` where it ends before its fields do.
+ * @param runId where its head was read before.
+ */
+export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdAt)): StreamedEvent | undefined {
   const fields = new Fields(framed);
   const attempt = fields.long();
   const seq = fields.long();
   const threadSeq = fields.long();
-  const mode = fields.text();
-  const event = fields.text();
-  const namespace = fields.text();
+  const mode = fields.text(modes);
+  const event = fields.text(events);
+  const namespace = fields.text(namespaces);
   const data = fields.bytes();
   const isEnd = fields.flag();
   if (fields.isOverrun) return undefined;
-  const runId = uuidAt(framed, runIdAt);
-  const createdAtMicros = new Fields(framed, createdAt).long();
+  const createdAtMicros = timeMicrosAt(framed, createdAt);
   return { runId, attempt, seq, threadSeq, mode, event, namespace, data, isEnd, createdAtMicros };
 }
 
@@ -71,11 +73,38 @@ class Fields {
     return this.#framed.subarray(from, this.#at);
   }
 
-  text(): string {
-    return this.bytes().toString('utf8');
+  text(repeated: RepeatedText): string {
+    const length = this.long();
+    const from = this.#at;
+    this.#at = length >= 0 ? from + length : Number.POSITIVE_INFINITY;
+    return repeated.read(this.#framed, from, this.#at);
   }
 
   flag(): boolean {
     return this.#framed[this.#at++] === 1;
   }
 }
+
+/** A text that mostly is the one that was read before: that is given again, without decoding it. */
+class RepeatedText {
+  #bytes = Buffer.alloc(0);
+  #text = '';
+
+  read(framed: Buffer, from: number, to: number): string {
+    if (!this.#isAt(framed, from, to)) {
+      this.#bytes = Buffer.from(framed.subarray(from, to));
+      this.#text = this.#bytes.toString('utf8');
+    }
+    return this.#text;
+  }
+
+  #isAt(framed: Buffer, from: number, to: number): boolean {
+    if (to - from !== this.#bytes.length) return false;
+    for (let at = from; at < to; at += 1) if (framed[at] !== this.#bytes[at - from]) return false;
+    return true;
+  }
+}
+
+const modes = new RepeatedText();
+const events = new RepeatedText();
+const namespaces = new RepeatedText();

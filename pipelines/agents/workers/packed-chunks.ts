@@ -7,50 +7,48 @@ import type { Chunk } from './worker-pool.ts';
 export interface PackedChunks {
   /** Each mode, event and namespace that occurs. */
   readonly kinds: readonly (readonly [mode: string, event: string, namespace: string])[];
-  /** For each chunk, in order: the place of its kind in `kinds`, and its bytes. */
-  readonly places: readonly number[];
-  readonly sizes: readonly number[];
+  /** Chunks of a kind that follow each other: the place of the kind in `kinds`, and how many. */
+  readonly stretches: readonly (readonly [place: number, chunks: number])[];
+  /** Bytes of each chunk. */
+  readonly sizes: Uint32Array;
   /** All of their data. */
   readonly data: Uint8Array;
 }
 
 export function packChunks(chunks: readonly Chunk[]): PackedChunks {
   const kinds: [string, string, string][] = [];
-  const places: number[] = [];
-  const sizes: number[] = [];
-  let last: Chunk | undefined;
-  let place = 0;
-  for (const chunk of chunks) {
-    if (last === undefined || !isAlike(last, chunk)) {
-      const { mode, event, namespace } = chunk;
-      place = kinds.findIndex((kind) => kind[0] === mode && kind[1] === event && kind[2] === namespace);
-      if (place < 0) place = kinds.push([mode, event, namespace]) - 1;
+  const stretches: [number, number][] = [];
+  const sizes = new Uint32Array(chunks.length);
+  let bytes = 0;
+  for (const [index, chunk] of chunks.entries()) {
+    sizes[index] = chunk.data.byteLength;
+    bytes += chunk.data.byteLength;
+    const stretch = stretches.at(-1);
+    if (stretch !== undefined && isAlike(chunks[index - 1] as Chunk, chunk)) {
+      stretch[1] += 1;
+      continue;
     }
-    last = chunk;
-    places.push(place);
-    sizes.push(chunk.data.byteLength);
+    const { mode, event, namespace } = chunk;
+    const place = kinds.findIndex((kind) => kind[0] === mode && kind[1] === event && kind[2] === namespace);
+    stretches.push([place >= 0 ? place : kinds.push([mode, event, namespace]) - 1, 1]);
   }
-  const [only] = chunks;
-  const data =
-    chunks.length === 1 && only !== undefined
-      ? only.data
-      : Buffer.concat(
-          chunks.map((chunk) => chunk.data),
-          sizes.reduce((sum, size) => sum + size, 0),
-        );
-  return { kinds, places, sizes, data };
+  const data = chunks.map((chunk) => chunk.data);
+  return { kinds, stretches, sizes, data: data.length === 1 ? (data[0] as Uint8Array) : Buffer.concat(data, bytes) };
 }
 
 /** The chunks share the memory of `data`. */
-export function unpackChunks({ kinds, places, sizes, data }: PackedChunks): Chunk[] {
+export function unpackChunks({ kinds, stretches, sizes, data }: PackedChunks): Chunk[] {
+  const chunks: Chunk[] = [];
   let from = 0;
-  return sizes.map((size, index) => {
-    const [mode, event, namespace] = kinds[places[index] as number] as (typeof kinds)[number];
-    const to = from + size;
-    const chunk = { mode, event, namespace, data: data.subarray(from, to) };
-    from = to;
-    return chunk;
-  });
+  for (const [place, count] of stretches) {
+    const [mode, event, namespace] = kinds[place] as (typeof kinds)[number];
+    for (let left = count; left > 0; left -= 1) {
+      const to = from + (sizes[chunks.length] as number);
+      chunks.push({ mode, event, namespace, data: data.subarray(from, to) });
+      from = to;
+    }
+  }
+  return chunks;
 }
 
 function isAlike(one: Chunk, other: Chunk): boolean {
