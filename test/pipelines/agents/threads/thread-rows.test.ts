@@ -61,10 +61,11 @@ describe('threads', () => {
       () => readThread(database, foreignOrg, threadId),
       () => updateThread(database, foreignOrg, threadId, { metadata: { b: 2 } }),
       () => deleteThread(database, foreignOrg, threadId),
-      () => copyThread(database, foreignOrg, threadId),
       () => holdThread(database, foreignOrg, threadId, leaseMs),
     ];
     for (const attempt of foreign) await expect(attempt()).rejects.toMatchObject(missing);
+    const copying = copyThread(database, foreignOrg, threadId);
+    await expect(copying).rejects.toMatchObject({ code: 'THREAD_TO_COPY_NOT_FOUND', status: 409 });
     expect(await pruneThreads(database, foreignOrg, { threadIds: [threadId], strategy: 'delete' })).toBe(0);
     expect(await createThread(database, foreignOrg, { threadId, metadata: {}, ifExists: 'raise' })).toBeDefined();
     expect(await readThread(database, org, threadId)).toEqual(made);
