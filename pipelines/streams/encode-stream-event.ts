@@ -1,5 +1,5 @@
 import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
-import type { StreamEvent } from './stream-event.ts';
+import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
 /** Partition and offset: the sink knows them, who publishes does not. */
 const noPosition = Buffer.alloc(8);
@@ -68,7 +68,7 @@ function encodeHead(writer: AvroWriter, head: StreamEventHead): void {
   writer.long(head.attempt);
 }
 
-function encodeNames(writer: AvroWriter, { mode, event, namespace }: StreamEventRest): void {
+function encodeNames(writer: AvroWriter, { mode, event, namespace }: StreamEventName): void {
   writer.string(mode);
   writer.string(event);
   writer.string(namespace);
@@ -77,8 +77,4 @@ function encodeNames(writer: AvroWriter, { mode, event, namespace }: StreamEvent
 function encodeData(writer: AvroWriter, { data, isEnd }: StreamEventRest): void {
   writer.bytes(data);
   writer.byte(isEnd ? 1 : 0);
-}
-
-function isNamedAlike(one: StreamEventRest, other: StreamEventRest): boolean {
-  return one.mode === other.mode && one.event === other.event && one.namespace === other.namespace;
 }

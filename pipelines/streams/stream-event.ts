@@ -29,3 +29,10 @@ export interface StreamEvent {
   /** Until when it can be read where it is kept. */
   readonly expiresAtMicros: number;
 }
+
+/** Whether two events have their mode, name and namespace in common. */
+export function isNamedAlike(one: StreamEventName, other: StreamEventName): boolean {
+  return one.mode === other.mode && one.event === other.event && one.namespace === other.namespace;
+}
+
+export type StreamEventName = Pick<StreamEvent, 'mode' | 'event' | 'namespace'>;

@@ -4,7 +4,13 @@ import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from '../traces/root-run.ts';
-import { type TraceRecord, takeIntoTraces, untilNextTakeMs } from '../traces/take-into-traces.ts';
+import {
+  recordText,
+  senderKey,
+  type TraceRecord,
+  takeIntoTraces,
+  untilNextTakeMs,
+} from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 
 /** `marks`: what is not in the trace, where this process knows. */
@@ -51,7 +57,7 @@ export function traceRuns(ports: TracePorts): TraceRun {
 
   return (run, marks) => {
     const sender = run.sender ?? ports.defaultSender;
-    const key = `${sender.workspaceId} ${sender.userId} ${sender.keyId}`;
+    const key = senderKey(sender);
     const { records, taken } = gathering.get(key) ?? begin(key, sender);
     records.push(recordOf(run, ports, marks));
     return taken;
@@ -69,9 +75,7 @@ function recordOf(
     runId: run.runId,
     text: ({ values, asked }) => {
       const of = values ? form : { inputs: false, outputs: false };
-      const { members, values: held } = rootMembers(run, { ...of, asked }, marks);
-      const project = asked ? `,"session_name":${JSON.stringify(projectOf(run))}` : '';
-      return `{${rootPlace(run)},${members}${project}${held}}`;
+      return recordText(rootPlace(run), rootMembers(run, { ...of, asked }, marks), asked ? projectOf(run) : undefined);
     },
   };
 }

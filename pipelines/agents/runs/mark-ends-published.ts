@@ -25,7 +25,7 @@ export async function markEndsPublished(
       );
     }
   }
-  for (const run of runs) if (run.kwargs.temporary) await letGo(database, run, resumeMs);
+  await Promise.all(runs.filter(({ kwargs }) => kwargs.temporary).map((run) => letGo(database, run, resumeMs)));
 }
 
 /** @returns how many are noted: those that somebody is to see, still. */

@@ -18,7 +18,7 @@ import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from './root-run.ts';
-import { type TraceRecord, takeIntoTraces, untilNextTakeMs } from './take-into-traces.ts';
+import { recordText, senderKey, type TraceRecord, takeIntoTraces, untilNextTakeMs } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunPorts {
@@ -87,8 +87,7 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
     waiting = [];
     const senders = new Map<string, Waiting[]>();
     for (const item of items) {
-      const { workspaceId, userId, keyId } = item.sender;
-      const key = `${workspaceId} ${userId} ${keyId}`;
+      const key = senderKey(item.sender);
       const ofSender = senders.get(key);
       if (ofSender === undefined) senders.set(key, [item]);
       else ofSender.push(item);
@@ -182,8 +181,7 @@ function recordOf({ run, project }: Waiting): TraceRecord {
   return {
     kind,
     runId,
-    text: (way) =>
-      `{${place},${members}${way.asked ? `,"session_name":${JSON.stringify(project)}` : ''}${way.values ? values : ''}}`,
+    text: (way) => recordText(place, { members, values: way.values ? values : '' }, way.asked ? project : undefined),
   };
 }
 

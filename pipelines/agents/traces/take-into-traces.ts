@@ -77,6 +77,20 @@ function* draftsOf(
   return drafts;
 }
 
+/** The text of a record of its parts: JSON without the braces; `values` are empty, or have a comma before. */
+export function recordText(
+  place: string,
+  { members, values }: { readonly members: string; readonly values: string },
+  project: string | undefined,
+): string {
+  return `{${place},${members}${project === undefined ? '' : `,"session_name":${JSON.stringify(project)}`}${values}}`;
+}
+
+/** The same for those of one sender: their records go into the log together. */
+export function senderKey({ workspaceId, userId, keyId }: Sender): string {
+  return `${workspaceId} ${userId} ${keyId}`;
+}
+
 /** Records that wait go into the log at the same moments, whoever gathers them: so that they are stored by one insert. */
 export function untilNextTakeMs(): number {
   return takeEveryMs - (performance.now() % takeEveryMs);
