@@ -68,6 +68,11 @@ export function isCompiledGraph(value: unknown): value is CompiledGraph {
   return typeof value === 'object' && value !== null && 'lg_is_pregel' in value && value.lg_is_pregel === true;
 }
 
+/** An agent that `createAgent` of `langchain` makes. Its own methods need the very object; those of its graph do not. */
+export function isGraphWrapper(value: unknown): value is { readonly graph: CompiledGraph } {
+  return typeof value === 'object' && value !== null && 'graph' in value && isCompiledGraph(value.graph);
+}
+
 export function isGraphBuilder(value: unknown): value is { compile(): unknown } {
   return typeof value === 'object' && value !== null && 'compile' in value && typeof value.compile === 'function';
 }

@@ -1,6 +1,6 @@
 import { pathToFileURL } from 'node:url';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import { type CompiledGraph, isCompiledGraph, isGraphBuilder } from './compiled-graph.ts';
+import { type CompiledGraph, isCompiledGraph, isGraphBuilder, isGraphWrapper } from './compiled-graph.ts';
 import type { ExportReference, GraphSource } from './graphs-file.ts';
 
 /** What a module exports for a graph: the graph, or a function that makes it for a config. */
@@ -16,8 +16,8 @@ export interface LoadedGraph {
 }
 
 /**
- * Imports a graph's module and looks at the export that the langgraph.json names: a compiled graph, a builder, a promise of either, or
- * a function of config that returns any of these. Runs code of the project.
+ * Imports a graph's module and looks at the export that the langgraph.json names: a compiled graph, an agent of `langchain`, a builder, a
+ * promise of one of these, or a function of config that returns any of them. Runs code of the project.
  *
  * @throws GRAPH_UNUSABLE that says which and why.
  */
@@ -62,6 +62,7 @@ export async function importExport({ path, name }: ExportReference): Promise<unk
 
 function compiled(value: unknown): CompiledGraph | undefined {
   if (isCompiledGraph(value)) return value;
+  if (isGraphWrapper(value)) return value.graph;
   if (!isGraphBuilder(value)) return undefined;
   const graph = value.compile();
   return isCompiledGraph(graph) ? graph : undefined;

@@ -1,0 +1,43 @@
+import { BaseChatModel } from '@langchain/core/language_models/chat_models';
+import { AIMessage, type BaseMessage } from '@langchain/core/messages';
+import { createAgent, humanInTheLoopMiddleware, tool } from 'langchain';
+import { z } from 'zod';
+
+/** Asks for the weather once, then repeats what it was told. */
+class Forecaster extends BaseChatModel {
+  constructor() {
+    super({});
+  }
+
+  _llmType(): string {
+    return 'forecaster';
+  }
+
+  override bindTools() {
+    return this;
+  }
+
+  async _generate(messages: BaseMessage[]) {
+    const last = messages.at(-1);
+    const call = { id: 'call-1', name: 'weather', args: { city: 'Lyon' }, type: 'tool_call' as const };
+    const message =
+      last?.type === 'tool'
+        ? new AIMessage(`I heard: ${last.text}`)
+        : new AIMessage({ content: '', tool_calls: [call] });
+    return { generations: [{ text: message.text, message }] };
+  }
+}
+
+const weather = tool(({ city }: { city: string }) => `sun over ${city}`, {
+  name: 'weather',
+  description: 'What the weather is in a city',
+  schema: z.object({ city: z.string() }),
+});
+
+export const agent = createAgent({
+  model: new Forecaster(),
+  tools: [weather],
+  middleware: [humanInTheLoopMiddleware({ interruptOn: { weather: true } })],
+});
+
+export const made = async () => createAgent({ model: new Forecaster(), tools: [weather] });
