@@ -15,9 +15,10 @@ const newcomers = 2;
  * Brings an export on when a run of it is over: the next runs are queued; where none is left, the manifest is written, and the
  * export is COMPLETED. Then the next interval of its schedule may have waited for that. Repeating it is harmless.
  *
- * @throws what the database throws, and what the store throws for now: the sweep comes back to it.
+ * @param signal Once it is aborted the manifest is not waited for any more.
+ * @throws what the database throws, what the store throws for now, and the reason of `signal`: the sweep comes back to it.
  */
-export async function advanceExport(ports: WorkPorts, exportId: string): Promise<void> {
+export async function advanceExport(ports: WorkPorts, exportId: string, signal?: AbortSignal): Promise<void> {
   const { database, limits, now } = ports;
   const [at] = await database.query<{ open: number; completed: number }>(
     `SELECT count(*) FILTER (WHERE finished_at IS NULL) AS open, count(*) FILTER (WHERE status = 'COMPLETED') AS completed
@@ -37,15 +38,15 @@ export async function advanceExport(ports: WorkPorts, exportId: string): Promise
     [exportId],
   );
   if (of === undefined || at.completed === 0) return;
-  await completeExport(ports, of);
+  await completeExport(ports, of, signal);
   if (of.sourceExportId !== null) await spawnDue(ports, of.sourceExportId);
 }
 
-async function completeExport(ports: WorkPorts, of: ExportRecord): Promise<void> {
+async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: AbortSignal): Promise<void> {
   try {
     const store = await ports.openStore(of);
     try {
-      const manifest = await writeManifest(ports, of, store);
+      const manifest = await writeManifest(ports, of, store, signal);
       const completed = await finishExport(ports, of.id, { to: 'COMPLETED', reason: null });
       // Cancelled, or out of time, at the last moment: its set is not said to be whole. Completed by another: it is.
       if (!completed && !(await isCompleted(ports, of.id))) await manifest.takeBack();

@@ -28,16 +28,17 @@ interface ManifestRun {
  * that the set is whole, and what belongs to it. Its form is in `docs/guide`.
  *
  * @returns how to take it back, where the export turns out to have ended otherwise.
- * @throws what store and database throw.
+ * @throws what store and database throw, and the reason of `signal`.
  */
 export async function writeManifest(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,
+  signal?: AbortSignal,
 ): Promise<{ takeBack(): Promise<void> }> {
   const key = keyOfManifest(of);
   const text = JSON.stringify(await manifestOf(database, of), null, 2);
-  await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json' });
+  await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json', signal });
   return { takeBack: () => store.delete(key).catch(() => undefined) };
 }
 

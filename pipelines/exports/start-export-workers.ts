@@ -4,6 +4,7 @@
  *
  * At the end nothing more is taken up; runs that are worked on are given back at once, without a retry, for whoever comes next.
  */
+import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { coordinateExport } from './coordinate-export.ts';
 import { unfinishedExports } from './export-metrics.ts';
@@ -40,8 +41,9 @@ export async function startExportWorkers(
   });
   // Begins with one at once, which finds what was going on when the last process ended.
   let nextSweep: NodeJS.Timeout | undefined;
+  const stopped = new AbortController();
   const sweep = async () => {
-    await track(sweepExports(ports));
+    await track(sweepExports(ports, stopped.signal));
     if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
   };
   void sweep();
@@ -54,6 +56,7 @@ export async function startExportWorkers(
   return {
     stop: async () => {
       attempts.stop();
+      stopped.abort(fault('DRAINING'));
       clearTimeout(nextSweep);
       await Promise.allSettled(underWay);
       hide();

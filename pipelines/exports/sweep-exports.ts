@@ -5,13 +5,20 @@
  *   1. Exports and schedules of workspaces that were deleted are CANCELLED: nobody could do that any more.
  *   2. Exports past their time are TIMEDOUT, with their runs.
  *   3. Schedules spawn what is due.
- *   4. CREATED exports are started that can be, of each workspace as many as it may run; RUNNING ones that have no run left end.
+ *   4. CREATED exports are started that can be, of each workspace as many as it may run.
  *   5. Runs are queued that a worker could take up.
- *   6. What runs that are over have left in a bucket is removed.
+ *   6. In buckets: RUNNING exports that have no run left get their manifest and end; what runs that are over have left is removed.
  *
- * Nothing of this comes out of a queue: it is what rebuilds them. Any number of processes may sweep at the same time. Jobs that are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
+ * Nothing of this comes out of a queue: it is what rebuilds them. Any number of processes may sweep at the same time. Jobs that
+ * are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
+ *
+ * Buckets may be slow, or hang until the limits of their client end that. So they come last; a sweep turns to a part of them, some
+ * at a time, picked anew each time, and begins with none after a while: none holds up the next sweep for long, nor another bucket
+ * for good.
  */
+import { advanceExport } from './advance-export.ts';
 import { coordinateExport } from './coordinate-export.ts';
+import { eachAtMost } from './each-at-most.ts';
 import { enqueueRun } from './enqueue.ts';
 import type { WorkPorts } from './export-ports.ts';
 import { finishExport } from './finish-export.ts';
@@ -22,14 +29,23 @@ import { spawnDue } from './schedules.ts';
 /** Behind it, a bucket that cannot be asked will not be any more. */
 const tidyForHours = 24;
 const tidiedAtOnce = 20;
+/** Each is in memory whole. */
+const manifestsAtOnce = 8;
+/** Most that one sweep turns to, of each kind. */
+const bucketsOfSweep = 200;
+/** No bucket is turned to later in a sweep. */
+const bucketsWithinMs = 15_000;
 
-export async function sweepExports(ports: WorkPorts): Promise<void> {
-  const parts = [cancelOrphans, endLate, spawnDue, lookAtExports, queueRuns, tidyRuns] as const;
-  for (const part of parts) {
-    await part(ports).catch((err) =>
-      ports.logger.warn({ err, part: part.name }, 'a part of the sweep of exports failed'),
-    );
-  }
+/** @param signal Once it is aborted no further bucket is turned to, and no manifest waited for. */
+export async function sweepExports(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
+  const doPart = (name: string, part: Promise<void>) =>
+    part.catch((err) => ports.logger.warn({ err, part: name }, 'a part of the sweep of exports failed'));
+  await doPart('orphans', cancelOrphans(ports));
+  await doPart('late exports', endLate(ports));
+  await doPart('schedules', spawnDue(ports));
+  await doPart('exports that wait', startExports(ports));
+  await doPart('runs', queueRuns(ports));
+  await Promise.all([doPart('manifests', endExports(ports, signal)), doPart('tidying', tidyRuns(ports, signal))]);
 }
 
 async function cancelOrphans(ports: WorkPorts): Promise<void> {
@@ -52,20 +68,17 @@ async function endLate(ports: WorkPorts): Promise<void> {
   for (const { id } of late) await finishExport(ports, id, { to: 'TIMEDOUT', reason });
 }
 
-async function lookAtExports(ports: WorkPorts): Promise<void> {
+async function startExports(ports: WorkPorts): Promise<void> {
   const waiting = await ports.database.query<{ id: string }>(
     `SELECT id FROM (
        SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS place FROM bulk_exports
        WHERE status = 'CREATED') AS waiting
-     WHERE place <= $1
-     UNION ALL
-     SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
-       AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)`,
+     WHERE place <= $1`,
     [ports.limits.exportsPerWorkspace],
   );
   for (const { id } of waiting) {
     await coordinateExport(ports, id, undefined, 0).catch((err) =>
-      ports.logger.warn({ err, exportId: id }, 'a bulk export could not be brought on'),
+      ports.logger.warn({ err, exportId: id }, 'a bulk export could not be started'),
     );
   }
 }
@@ -74,14 +87,32 @@ async function queueRuns(ports: WorkPorts): Promise<void> {
   for (const run of await dueRuns(ports.database, ports.limits, ports.now())) await enqueueRun(ports, run);
 }
 
-async function tidyRuns(ports: WorkPorts): Promise<void> {
+async function endExports(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
+  const ended = await ports.database.query<{ id: string }>(
+    `SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
+       AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)
+     ORDER BY random() LIMIT $1`,
+    [bucketsOfSweep],
+  );
+  const end = ({ id }: { readonly id: string }) =>
+    advanceExport(ports, id, signal).catch((err) =>
+      ports.logger.warn({ err, exportId: id }, 'a bulk export could not be ended'),
+    );
+  await eachAtMost(manifestsAtOnce, ended, end, untilLate(signal));
+}
+
+async function tidyRuns(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
   const untidy = await ports.database.query<{ id: string }>(
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
-    [new Date(ports.now().getTime() - tidyForHours * 3_600_000).toISOString(), tidiedAtOnce],
+    [new Date(ports.now().getTime() - tidyForHours * 3_600_000).toISOString(), bucketsOfSweep],
   );
-  // At the same time, and others the next time: buckets that hang hold up neither the sweep nor one another.
-  await Promise.all(untidy.map((run) => tidyRun(ports, run)));
+  await eachAtMost(tidiedAtOnce, untidy, (run) => tidyRun(ports, run), untilLate(signal));
+}
+
+function untilLate(signal?: AbortSignal): AbortSignal {
+  const late = AbortSignal.timeout(bucketsWithinMs);
+  return signal === undefined ? late : AbortSignal.any([late, signal]);
 }

@@ -1,0 +1,69 @@
+import { expect, it } from 'vitest';
+import { eachAtMost } from '../../../pipelines/exports/each-at-most.ts';
+
+/** Work that is over when it is told to be. */
+function held() {
+  const open = new Map<number, { end(): void; fail(error: Error): void }>();
+  const begun: number[] = [];
+  const work = (item: number) => {
+    begun.push(item);
+    return new Promise<void>((resolve, reject) => {
+      const end = () => {
+        open.delete(item);
+        resolve();
+      };
+      const fail = (error: Error) => {
+        open.delete(item);
+        reject(error);
+      };
+      open.set(item, { end, fail });
+    });
+  };
+  /** Until nothing more follows from what was done so far. */
+  const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
+  return { work, open, begun, settled };
+}
+
+it('begins the next one when one is over, and no more than allowed', async () => {
+  const { work, open, begun, settled } = held();
+  const all = eachAtMost(2, [1, 2, 3, 4], work);
+  await settled();
+  expect(begun).toEqual([1, 2]);
+  open.get(2)?.end();
+  await settled();
+  expect(begun).toEqual([1, 2, 3]);
+  while (open.size > 0) {
+    for (const { end } of [...open.values()]) end();
+    await settled();
+  }
+  await all;
+  expect(begun).toEqual([1, 2, 3, 4]);
+});
+
+it('goes on behind one that fails, and tells of the first when all is over', async () => {
+  const { work, open, begun, settled } = held();
+  const told = expect(eachAtMost(1, [1, 2, 3], work)).rejects.toThrow('of 1');
+  for (const item of [1, 2, 3]) {
+    await settled();
+    open.get(item)?.fail(new Error(`of ${item}`));
+  }
+  await told;
+  expect(begun).toEqual([1, 2, 3]);
+});
+
+it('begins nothing more once it is told to end, and waits for what was begun', async () => {
+  const { work, open, begun, settled } = held();
+  const end = new AbortController();
+  const all = eachAtMost(2, [1, 2, 3, 4], work, end.signal);
+  await settled();
+  end.abort();
+  open.get(1)?.end();
+  await settled();
+  open.get(2)?.end();
+  await all;
+  expect(begun).toEqual([1, 2]);
+});
+
+it('has nothing to do with none', async () => {
+  await eachAtMost(3, [], () => Promise.reject(new Error('nothing to do')));
+});

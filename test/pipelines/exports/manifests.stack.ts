@@ -1,0 +1,114 @@
+/** Manifests of many exports, which a sweep has to write because whoever made the last file died before it; the store is a real one. */
+import { randomBytes } from 'node:crypto';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createDestination } from '../../../pipelines/exports/destinations/create-destination.ts';
+import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { type Fate, type FaultyStore, openFaultyStore } from '../../infra/objects/s3/faulty-store.ts';
+import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { until } from '../../infra/until.ts';
+import { openWorkshop, type Workshop } from './workshop.ts';
+
+const stack = s3OfStack();
+
+describe.runIf(stack)('manifests that a sweep writes', () => {
+  const s3 = stack as S3OfStack;
+  const bucket = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
+  let shop: Workshop;
+  let way: FaultyStore;
+  let destinationId: string;
+  /** What becomes of the manifest of an export; those that are not in it pass. */
+  const fates = new Map<string, () => Promise<Fate>>();
+  const underWay = { now: 0, most: 0 };
+  beforeAll(async () => {
+    shop = await openWorkshop({ exportsPerWorkspace: 1_000 }, { s3Limits: { attempts: 1, silenceMs: 30_000 } });
+    await s3.admin.send(new CreateBucketCommand({ Bucket: bucket }));
+    way = await openFaultyStore(
+      s3.endpoint,
+      async ({ url = '' }) => {
+        if (!url.includes('_manifest.json')) return undefined;
+        underWay.now++;
+        underWay.most = Math.max(underWay.most, underWay.now);
+        const id = /export_id(?:=|%3D)([0-9a-f-]{36})/i.exec(url)?.[1] ?? '';
+        const fate = await fates.get(id)?.();
+        if (fate !== undefined) underWay.now--;
+        return fate;
+      },
+      async ({ url = '' }) => {
+        if (url.includes('_manifest.json')) underWay.now--;
+      },
+    );
+    const { accessKeyId, secretAccessKey } = s3.credentials('guest');
+    const made = await createDestination(shop.destinations, shop.workspaceId, {
+      type: 's3',
+      displayName: 'bucket',
+      config: { bucket_name: bucket, prefix: 'made/by tests', endpoint_url: way.endpoint },
+      credentials: { access_key_id: accessKeyId, secret_access_key: secretAccessKey },
+    });
+    destinationId = made.id;
+  });
+  afterAll(async () => {
+    await way?.close();
+    await shop?.close();
+    await s3?.close();
+  });
+
+  /** An export all of whose runs are COMPLETED, and whose manifest nobody has written. */
+  async function unended(): Promise<string> {
+    const { id } = await shop.create({ destinationId });
+    await shop.start(id);
+    await shop.database.execute(
+      `UPDATE bulk_export_runs SET status = 'COMPLETED', finished_at = now() WHERE bulk_export_id = $1`,
+      [id],
+    );
+    return id;
+  }
+  const several = async (count: number) => {
+    const ids: string[] = [];
+    for (let n = 0; n < count; n++) ids.push(await unended());
+    return ids;
+  };
+  const statusOf = async (id: string) => (await shop.read(id)).status;
+
+  it('are several at once and no more, and one that is refused, or not taken for now, does not stop the others', async () => {
+    const ids = await several(40);
+    const [refused = '', unavailable = '', ...others] = ids;
+    fates.set(refused, async () => ({ status: 403, code: 'AccessDenied' }));
+    fates.set(unavailable, async () => ({ status: 503, code: 'SlowDown' }));
+    // Each waits until several are on their way, which never comes if they go one after another.
+    const met = until('several are on their way', () => underWay.most >= 4, 20_000);
+    for (const id of others) fates.set(id, () => met.then(() => undefined));
+    await sweepExports(shop.ports);
+    await met;
+    expect(underWay.most).toBeLessThanOrEqual(8);
+    expect(await Promise.all(others.map(statusOf))).toEqual(others.map(() => 'COMPLETED'));
+    expect(await shop.read(refused)).toMatchObject({ status: 'FAILED', manifestAt: null });
+    expect(await statusOf(unavailable)).toBe('RUNNING');
+    const there = (await s3.objects(bucket)).filter((key) => key.endsWith('_manifest.json'));
+    expect(there).toHaveLength(others.length);
+    for (const id of others) expect(there.some((key) => key.includes(id))).toBe(true);
+    fates.clear();
+    await sweepExports(shop.ports);
+    expect(await statusOf(unavailable)).toBe('COMPLETED');
+  });
+
+  it('are not waited for by a process that ends, and the next one writes them', async () => {
+    const ids = await several(12);
+    let letGo: () => void = () => undefined;
+    const hanging = new Promise<undefined>((resolve) => {
+      letGo = () => resolve(undefined);
+    });
+    for (const id of ids) fates.set(id, () => hanging);
+    const end = new AbortController();
+    underWay.now = 0;
+    const sweep = sweepExports(shop.ports, end.signal);
+    await until('they hang', () => underWay.now >= 4);
+    end.abort();
+    await sweep;
+    expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'RUNNING'));
+    fates.clear();
+    letGo();
+    await sweepExports(shop.ports);
+    expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => 'COMPLETED'));
+  });
+});
