@@ -12,11 +12,15 @@ export interface ExportProgress {
   /** Of the runs that were counted so far. */
   readonly rowsCounted: number;
   readonly runsCounted: number;
+  /** What is done of each run, in millionths, all together. */
+  readonly millionthsDone: number;
   readonly lateRuns: number;
   readonly retries: number;
 }
 
 export type ExportWithProgress = ExportRecord & ExportProgress;
+
+const million = 1_000_000;
 
 /** Columns and source for reading exports together with their progress; conditions may follow. */
 export const exportsWithProgress = `SELECT ${exportColumns}, p.*, f.files
@@ -25,6 +29,9 @@ export const exportsWithProgress = `SELECT ${exportColumns}, p.*, f.files
     SELECT count(*) AS "runsTotal", count(*) FILTER (WHERE status = 'COMPLETED') AS "runsCompleted",
       coalesce(sum(rows_written), 0)::bigint AS "rowsWritten", coalesce(sum(bytes_written), 0)::bigint AS "bytesWritten",
       coalesce(sum(rows_total), 0)::bigint AS "rowsCounted", count(rows_total) AS "runsCounted",
+      -- In whole numbers: sums of others depend on their order.
+      coalesce(sum(CASE WHEN status = 'COMPLETED' THEN ${million} WHEN rows_total > 0
+        THEN least(rows_written * ${million} / rows_total, ${million}) ELSE 0 END), 0)::bigint AS "millionthsDone",
       coalesce(sum(late_runs), 0)::bigint AS "lateRuns", coalesce(sum(retry_number), 0)::bigint AS retries
     FROM bulk_export_runs WHERE bulk_export_id = e.id
   ) AS p
@@ -45,6 +52,18 @@ export async function readExport(
   );
   if (found === undefined) throw fault('NOT_FOUND', { what: 'Bulk export' });
   return found;
+}
+
+/**
+ * How much of an export is done, from 0 to 1; below 1 until it is COMPLETED. Each of its runs, which are its days, counts alike,
+ * however many rows it holds: how many that are is only known when it is taken up, and a share of all rows that are known so far
+ * falls whenever a run is counted. What is put together here never falls: neither what a run has written, nor that it is COMPLETED,
+ * is taken back by another attempt, and its rows are counted once.
+ */
+export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
+  if (status === 'COMPLETED') return 1;
+  // The last of it is the manifest.
+  return runsTotal === 0 ? 0 : Math.min(millionthsDone / (runsTotal * million), 0.99);
 }
 
 /** How fast an export goes, and how long it will. Both undefined where nothing tells yet. */

@@ -1,15 +1,7 @@
-import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, paceOf, shareDone } from '../../../pipelines/exports/read-export.ts';
 import { bytesText, durationText, numberText } from './quantities.ts';
 
 const barCells = 24;
-
-/** How much of an export is done, from 0 to 1; below 1 until it is COMPLETED. */
-export function shareDone(of: ExportWithProgress): number {
-  if (of.status === 'COMPLETED') return 1;
-  const rows = of.runsCounted === of.runsTotal && of.rowsCounted > 0 ? of.rowsWritten / of.rowsCounted : undefined;
-  const days = of.runsTotal > 0 ? of.runsCompleted / of.runsTotal : 0;
-  return Math.min(rows ?? days, 0.99);
-}
 
 /** `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or why nothing happens yet. */
 export function progressWords(of: ExportWithProgress, now: Date): string {

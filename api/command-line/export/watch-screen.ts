@@ -1,8 +1,8 @@
 import type { WriteStream } from 'node:tty';
-import type { ExportWithProgress } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
 import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
 import { printable } from '../print-table.ts';
-import { progressBar, progressWords, shareDone } from './progress-line.ts';
+import { progressBar, progressWords } from './progress-line.ts';
 
 /** Where somebody watches an export. */
 export interface WatchScreen {

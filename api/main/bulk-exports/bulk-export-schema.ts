@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { type ExportWithProgress, paceOf } from '../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, paceOf, shareDone } from '../../../pipelines/exports/read-export.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 /** Source: SPEC 3.3. */
@@ -49,6 +49,9 @@ const Progress = Type.Object(
   {
     runs_total: Type.Integer(),
     runs_completed: Type.Integer(),
+    share_done: Type.Number({
+      description: 'From 0 to 1, and 1 when it is COMPLETED; each of its runs counts alike. It never falls.',
+    }),
     rows_written: Type.Integer(),
     rows_expected: nullable(Type.Integer({ description: 'Null until every run was counted.' })),
     bytes_written: Type.Integer(),
@@ -125,6 +128,7 @@ export function showExport(record: ExportWithProgress, now: Date) {
     progress: {
       runs_total: record.runsTotal,
       runs_completed: record.runsCompleted,
+      share_done: shareDone(record),
       rows_written: record.rowsWritten,
       rows_expected: counted ? record.rowsCounted : null,
       bytes_written: record.bytesWritten,

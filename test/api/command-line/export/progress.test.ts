@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { attemptsOf, endInWords, failureInWords } from '../../../../api/command-line/export/export-end.ts';
-import { progressBar, progressWords, shareDone } from '../../../../api/command-line/export/progress-line.ts';
+import { progressBar, progressWords } from '../../../../api/command-line/export/progress-line.ts';
 import { bytesText, durationText, numberText } from '../../../../api/command-line/export/quantities.ts';
 import { openScreen } from '../../../../api/command-line/export/watch-screen.ts';
 import type { ExportRunWithFiles } from '../../../../pipelines/exports/list-export-runs.ts';
-import type { ExportWithProgress } from '../../../../pipelines/exports/read-export.ts';
+import { type ExportWithProgress, shareDone } from '../../../../pipelines/exports/read-export.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';
 const now = new Date('2026-03-02T00:00:10Z');
@@ -40,6 +40,7 @@ const exportOf = (facts: Partial<ExportWithProgress> = {}): ExportWithProgress =
   files: 1,
   rowsCounted: 4_000,
   runsCounted: 2,
+  millionthsDone: 500_000,
   lateRuns: 0,
   retries: 0,
   ...facts,
@@ -100,21 +101,20 @@ describe('quantities', () => {
 });
 
 describe('progress', () => {
-  it('goes by rows once every run was counted, by days before, and is whole only when it is COMPLETED', () => {
+  it('goes by what is done of each day, and is whole only when it is COMPLETED', () => {
     expect(shareDone(exportOf())).toBe(0.25);
-    expect(shareDone(exportOf({ runsCounted: 1 }))).toBe(0.5);
-    expect(shareDone(exportOf({ runsTotal: 0, runsCounted: 0, rowsCounted: 0, runsCompleted: 0 }))).toBe(0);
-    expect(shareDone(exportOf({ rowsWritten: 4_000, runsCompleted: 2 }))).toBe(0.99);
+    expect(shareDone(exportOf({ runsTotal: 0, millionthsDone: 0 }))).toBe(0);
+    expect(shareDone(exportOf({ millionthsDone: 2_000_000 }))).toBe(0.99);
     expect(shareDone(exportOf({ status: 'COMPLETED' }))).toBe(1);
-    // Of empty days alone.
-    expect(shareDone(exportOf({ rowsWritten: 0, rowsCounted: 0, runsCompleted: 1 }))).toBe(0.5);
   });
 
   it('says rows, bytes, rate and time left', () => {
     expect(progressWords(exportOf(), now)).toBe(
       '25 %  1,000 of 4,000 rows  1 of 2 days  2.5 MB  100 rows/s  30 s left',
     );
-    expect(progressWords(exportOf({ runsCounted: 1, rowsWritten: 0 }), now)).toBe('50 %  0 rows  1 of 2 days  2.5 MB');
+    expect(progressWords(exportOf({ runsCounted: 1, rowsWritten: 0, millionthsDone: 1_000_000 }), now)).toBe(
+      '50 %  0 rows  1 of 2 days  2.5 MB',
+    );
   });
 
   it('says why nothing happens yet', () => {
@@ -167,7 +167,7 @@ describe('the screen', () => {
   it('moves a bar on a terminal', () => {
     const { written, show, note, end } = screen(true);
     show(exportOf(), now);
-    show(exportOf({ rowsWritten: 2_000 }), now);
+    show(exportOf({ millionthsDone: 1_000_000 }), now);
     note('a\u001b[2Jline');
     end(['over']);
     expect(written[0]).toContain(`\r\x1b[K${'█'.repeat(6)}░`);
@@ -181,10 +181,10 @@ describe('the screen', () => {
     const { written, show, end } = screen(false);
     const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000);
     show(exportOf(), at(0));
-    show(exportOf({ rowsWritten: 1_010 }), at(1));
-    show(exportOf({ rowsWritten: 1_400 }), at(2));
-    show(exportOf({ rowsWritten: 1_410 }), at(11));
-    show(exportOf({ rowsWritten: 1_410 }), at(12.1));
+    show(exportOf({ millionthsDone: 505_000 }), at(1));
+    show(exportOf({ millionthsDone: 700_000 }), at(2));
+    show(exportOf({ millionthsDone: 705_000 }), at(11));
+    show(exportOf({ millionthsDone: 705_000 }), at(12.1));
     end(['over']);
     expect(written.map((line) => line.slice(0, 4))).toEqual(['25 %', '35 %', '35 %', 'over']);
     expect(written.join('')).not.toContain('\x1b');

@@ -60,6 +60,7 @@ describe('creating an export', () => {
       progress: {
         runs_total: 0,
         runs_completed: 0,
+        share_done: 0,
         rows_written: 0,
         rows_expected: null,
         bytes_written: 0,
