@@ -62,7 +62,6 @@ export async function openGraphPool(
     logger,
   });
   ends.add('graph workers', () => pool.close(0));
-  for (const [graph, reason] of Object.entries(pool.faults)) logger.error({ graph, reason }, 'a graph cannot be used');
   return pool;
 }
 

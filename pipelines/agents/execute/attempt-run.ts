@@ -27,6 +27,9 @@ import { startOfAttempt } from './start-of-attempt.ts';
 
 const retryMs = 250;
 
+/** Characters of what a graph threw; the trace of the run has all of it, and where it was thrown. */
+const longestLogged = 500;
+
 export interface AttemptPorts extends ExecutorPorts {
   /** Whether this process stops. */
   stopping(): boolean;
@@ -98,7 +101,12 @@ export async function attemptRun(
       return;
     }
     const { result, failure } = settle(outcome, cancelAction);
-    if (failure !== undefined) await stream.write([errorChunk(failure)]);
+    if (failure !== undefined) {
+      const { graphId } = job;
+      const message = failure.message.slice(0, longestLogged);
+      logger.warn({ graph: graphId, runId, threadId, attempt, error: failure.error, message }, 'a run failed');
+      await stream.write([errorChunk(failure)]);
+    }
     const eventsMissing = await stream.settled().then(
       () => false,
       (err) => {

@@ -80,6 +80,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const launch = (): Omit<GraphWorkerOptions, 'onMessage' | 'onGone'> => ({
     setup: {
       graphs: file.graphs.filter(({ graphId }) => faults[graphId] === undefined),
+      faults: { ...faults },
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
       maxConnections: Math.max(4, Math.min(runsPerWorker, 16)),
@@ -108,7 +109,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       },
       onGone: ({ reason, whileLoading, blame, unfit }: Verdict) => {
         if (closing) return;
-        logger.warn({ reason, graphId: whileLoading }, 'a process that runs graph code has gone');
+        logger.warn({ reason, graph: whileLoading }, 'a process that runs graph code has gone');
         if (first && unfit !== undefined) failed(faultOf(unfit));
         else if (whileLoading !== undefined && blame === 'self') {
           faults[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
@@ -192,7 +193,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     await close(0);
     throw error;
   }
-  for (const [graphId, reason] of Object.entries(faults)) logger.error({ graphId, reason }, 'a graph cannot be used');
+  for (const [graph, reason] of Object.entries(faults)) logger.error({ graph, reason }, 'a graph cannot be used');
 
   for (const copy of await untestedLibraries(file)) {
     logger.warn(

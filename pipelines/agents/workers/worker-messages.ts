@@ -9,6 +9,8 @@ import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
+  /** Why the others of the file cannot be used, by graph: found by processes before this one. */
+  readonly faults?: Readonly<Record<string, string>>;
   /** Of the one process that answers for custom authentication; its fault is called `auth`. */
   readonly auth?: ExportReference;
   /** Of the one process that serves the custom app; its fault is called `app`. */

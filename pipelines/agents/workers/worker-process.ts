@@ -93,6 +93,7 @@ function hear(message: ToWorker): void {
 
 async function start(given: WorkerSetup): Promise<void> {
   setup = given;
+  faults = { ...setup.faults };
   setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
   if (needsTypescript(setup)) await readTypescript();
   try {

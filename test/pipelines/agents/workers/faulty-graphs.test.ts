@@ -13,6 +13,9 @@ test('graphs that cannot be loaded are faults of their own, and the others serve
     });
     expect(await under.values('good')).toEqual({ seen: 'from the file' });
     expect((await under.run('throwing')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
+    // A process that was started anew imports no module again that ended another, and still knows why.
+    const { outcome } = await under.run('ending');
+    expect(outcome).toMatchObject({ kind: 'failed', message: expect.stringContaining('ended with code 5') });
     const ask = (graphId: string) => under.pool.ask({ kind: 'schemas', graphId, config: {} });
     await expect(ask('number')).rejects.toMatchObject({ code: 'GRAPH_UNUSABLE', status: 422 });
     await expect(ask('nowhere')).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND' });
