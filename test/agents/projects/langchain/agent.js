@@ -1,5 +1,5 @@
 import { BaseChatModel } from '@langchain/core/language_models/chat_models';
-import { AIMessage, type BaseMessage } from '@langchain/core/messages';
+import { AIMessage } from '@langchain/core/messages';
 import { createAgent, humanInTheLoopMiddleware, tool } from 'langchain';
 import { z } from 'zod';
 
@@ -9,17 +9,17 @@ class Forecaster extends BaseChatModel {
     super({});
   }
 
-  _llmType(): string {
+  _llmType() {
     return 'forecaster';
   }
 
-  override bindTools() {
+  bindTools() {
     return this;
   }
 
-  async _generate(messages: BaseMessage[]) {
+  async _generate(messages) {
     const last = messages.at(-1);
-    const call = { id: 'call-1', name: 'weather', args: { city: 'Lyon' }, type: 'tool_call' as const };
+    const call = { id: 'call-1', name: 'weather', args: { city: 'Lyon' }, type: 'tool_call' };
     const message =
       last?.type === 'tool'
         ? new AIMessage(`I heard: ${last.text}`)
@@ -28,7 +28,7 @@ class Forecaster extends BaseChatModel {
   }
 }
 
-const weather = tool(({ city }: { city: string }) => `sun over ${city}`, {
+const weather = tool(({ city }) => `sun over ${city}`, {
   name: 'weather',
   description: 'What the weather is in a city',
   schema: z.object({ city: z.string() }),
