@@ -69,5 +69,11 @@ export function errorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'
   }
   if (error.status !== 422) return { detail: error.message, ...more };
   const whole = { loc: ['body'], msg: error.message, type: error.code.toLowerCase() };
-  return { detail: error.fields ?? [whole], ...more };
+  return { detail: error.fields ?? [whole], message: inOneText(error), ...more };
+}
+
+/** For clients that show a text alone, as the Python SDK of `langgraph` does; of a list they would tell nothing. */
+function inOneText({ fields, message }: RunlakeError): string {
+  if (fields === undefined) return message;
+  return fields.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
 }

@@ -133,6 +133,7 @@ function errorSchema(): object {
           },
         ],
       },
+      message: { type: 'string', description: 'What the list in `detail` says, as one text.' },
       error: { type: 'string' },
       code: { type: 'string', enum: Object.keys(catalogue) },
       remedy: { type: 'string' },

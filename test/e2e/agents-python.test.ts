@@ -83,6 +83,7 @@ test.skipIf('missing' in environment)(
         gone: expect.stringMatching(/^NotFoundError/),
       },
       crons: [1, '0 0 2 1 *', false, []],
+      schedule: expect.stringContaining("'soon' is not a schedule"),
       items: [{ food: 'soup' }, 1, [['python', 'ann']], null],
       protocol: [true, [{ question: 'Go?' }], 'answered: yes'],
       seen: Array.from({ length: 20 }, (_, i) => i),

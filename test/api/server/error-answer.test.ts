@@ -15,7 +15,10 @@ describe('errorBody', () => {
     [
       'detail',
       fault('INVALID_UTF8', { part: 'body', offset: 3 }),
-      { detail: [{ loc: ['body'], msg: 'Invalid UTF-8 in body at byte 3.', type: 'invalid_utf8' }] },
+      {
+        detail: [{ loc: ['body'], msg: 'Invalid UTF-8 in body at byte 3.', type: 'invalid_utf8' }],
+        message: 'Invalid UTF-8 in body at byte 3.',
+      },
     ],
     [
       'detail',

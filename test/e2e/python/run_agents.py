@@ -117,6 +117,7 @@ def crons_and_store() -> None:
     changed = client.crons.update(cron_id, schedule="0 0 2 1 *", enabled=False)
     client.crons.delete(cron_id)
     found["crons"] = [counted, changed["schedule"], changed["enabled"], client.crons.search(thread_id=thread_id)]
+    found["schedule"] = failure(client.crons.create, "echo", schedule="soon")
     client.store.put_item(["python", "ann"], "likes", {"food": "soup"})
     found["items"] = [
         client.store.get_item(["python", "ann"], "likes")["value"],
