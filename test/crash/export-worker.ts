@@ -1,14 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import type { ExportLimits } from '../../pipelines/exports/export-ports.ts';
+import { childOfSuite } from '../engines/child-of-suite.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
 import type { Workshop } from '../pipelines/exports/workshop.ts';
 
-const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 const fixture = fileURLToPath(new URL('./export-worker.fixture.ts', import.meta.url));
 
 /** What a process that writes exports is told. */
@@ -52,7 +51,7 @@ export function exportWorkers(shop: () => Workshop) {
         at: options.at,
         does: options.does,
       };
-      const child = spawn(process.execPath, ['--import', tsx, fixture, JSON.stringify(told)], {
+      const child = spawn(process.execPath, [...childOfSuite, fixture, JSON.stringify(told)], {
         stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       });
       running.add(child);

@@ -1,12 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { dirname, join } from 'node:path';
 import type { Plugin } from 'vitest/config';
-
-const root = fileURLToPath(new URL('../../', import.meta.url));
-const rooms = ['api', 'infra', 'pipelines', 'schemas'];
-/** The native stack reads files that lie beside its sources. */
-const compiled = new RegExp(`^(?!infra/native/)(${rooms.join('|')})/.*\\.ts$`);
+import { builtPath, rooms, root } from './built-path.ts';
 
 /** What the runner leaves to Node, which reads it as a process of Runlake does. */
 export const builtModules = /\/dist\/(api|infra|pipelines|schemas)\/.*\.js$/;
@@ -31,9 +26,7 @@ export function builtSources(): Plugin {
     name: 'built-sources',
     enforce: 'pre',
     resolveId(imported, importer) {
-      if (!imported.startsWith('.') || !importer?.startsWith(root)) return null;
-      const path = resolve(dirname(importer), imported).slice(root.length);
-      return compiled.test(path) ? join(root, 'dist', path.replace(/\.ts$/, '.js')) : null;
+      return (importer && builtPath(imported, dirname(importer))) || null;
     },
   };
 }

@@ -1,15 +1,14 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EncodeRequest } from '../../../infra/duckdb/encode-request.ts';
 import { type Encoder, openEncoder } from '../../../infra/duckdb/encoder.ts';
 import { processIdentity } from '../../../infra/embedded/process-identity.ts';
+import { childOfSuite } from '../../engines/child-of-suite.ts';
 import { until } from '../until.ts';
 
 const megabyte = 1024 * 1024;
@@ -270,9 +269,8 @@ describe('failures', () => {
 
   it('the process dies with a parent that is killed, in mid-work too', async () => {
     await slowSource();
-    const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
     const parent = fork(join(import.meta.dirname, 'encoder-parent.fixture.ts'), [JSON.stringify(slow())], {
-      execArgv: ['--import', tsx],
+      execArgv: [...childOfSuite],
     });
     const [pid] = (await once(parent, 'message')) as [number];
     await begun();

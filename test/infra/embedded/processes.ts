@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
+import { childOfSuite } from '../../engines/child-of-suite.ts';
 
 /** An empty folder that goes when the test ends. */
 export function temporaryFolder(): string {
@@ -24,7 +25,7 @@ export interface Held {
 /** Starts `hold-folder.fixture.ts` and waits for what it says. */
 export async function holdFolder(folder: string, what: 'engines' | 'nothing'): Promise<Held> {
   const child = fork(fileURLToPath(new URL('./hold-folder.fixture.ts', import.meta.url)), [folder, what], {
-    execArgv: ['--import', 'tsx'],
+    execArgv: [...childOfSuite],
   });
   onTestFinished(() => void child.kill('SIGKILL'));
   const [message] = await once(child, 'message');

@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { childOfSuite } from '../../engines/child-of-suite.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
@@ -128,7 +129,7 @@ describe('a job', () => {
 
   it('with a delay survives the death of the process that enqueued it', async () => {
     const fixture = fileURLToPath(new URL('./enqueue-and-die.fixture.ts', import.meta.url));
-    const child = spawn(process.execPath, ['--import', 'tsx', fixture, stores.databaseUrl, '42', redisUrl ?? ''], {
+    const child = spawn(process.execPath, [...childOfSuite, fixture, stores.databaseUrl, '42', redisUrl ?? ''], {
       stdio: 'inherit',
     });
     expect(await once(child, 'exit')).toEqual([null, 'SIGKILL']);

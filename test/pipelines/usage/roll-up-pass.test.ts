@@ -6,6 +6,7 @@ import type { Query, Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { noteHours } from '../../../pipelines/usage/note-hours.ts';
 import { countHours, hasNotes, rollUpPass, sumDays } from '../../../pipelines/usage/roll-up-pass.ts';
+import { childOfSuite } from '../../engines/child-of-suite.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import {
@@ -300,7 +301,7 @@ describe('processes', () => {
     await until('inserts to end', noInserts, 60_000);
   }, 90_000);
   function start(mode: string): ChildProcess {
-    const child = spawn(process.execPath, ['--import', 'tsx', script, mode], {
+    const child = spawn(process.execPath, [...childOfSuite, script, mode], {
       env: { ...process.env, TEST_CLICKHOUSE_URL: stores.clickhouseUrl, TEST_DATABASE_URL: stores.databaseUrl },
       stdio: ['ignore', 'pipe', 'inherit'],
     });

@@ -8,6 +8,7 @@ import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { childOfSuite } from '../../../engines/child-of-suite.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { until } from '../../until.ts';
@@ -69,7 +70,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     const fixture = fileURLToPath(new URL('./sink-and-stall.fixture.ts', import.meta.url));
     const { clickhouseUrl, databaseUrl } = stores;
     const stalling: StallingSink = { config: kafka.config, clickhouseUrl, databaseUrl, stallsAt };
-    return fork(fixture, [JSON.stringify(stalling)], { execArgv: ['--import', 'tsx'] });
+    return fork(fixture, [JSON.stringify(stalling)], { execArgv: [...childOfSuite] });
   }
 
   test('asleep before its insert until another one has the partition, it inserts late and undoes nothing', async () => {

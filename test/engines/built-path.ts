@@ -1,0 +1,14 @@
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = fileURLToPath(new URL('../../', import.meta.url));
+export const rooms = ['api', 'infra', 'pipelines', 'schemas'];
+/** The native stack reads files that lie beside its sources. */
+const compiled = new RegExp(`^(?!infra/native/)(${rooms.join('|')})/.*\\.ts$`);
+
+/** What was compiled of a source that a file in `folder` imports; undefined of anything else. */
+export function builtPath(imported: string, folder: string): string | undefined {
+  if (!imported.startsWith('.') || !folder.startsWith(root.slice(0, -1))) return undefined;
+  const path = resolve(folder, imported).slice(root.length);
+  return compiled.test(path) ? join(root, 'dist', path.replace(/\.ts$/, '.js')) : undefined;
+}
