@@ -25,7 +25,7 @@ import { askToCancel } from './ask-to-cancel.ts';
 import { endWaitingRuns } from './end-waiting-runs.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
-import type { ClaimedRun, RunSender } from './run-row.ts';
+import { type ClaimedRun, type RunSender, toClaimedRun } from './run-row.ts';
 
 /** Which threads a run may be on, where a project's own authentication says so. */
 export interface ThreadAccess {
@@ -166,21 +166,20 @@ async function addRun(
     multitask_strategy: multitaskStrategy,
   };
   if (outcome !== 'started' || leaseToken === undefined) return { run: made };
-  const claimed = {
-    ...ids,
-    assistantId: assistant.assistant_id,
-    graphId: assistant.graph_id,
+  const claimed = toClaimedRun({
+    ...made,
+    organization_id: organizationId,
+    graph_id: assistant.graph_id,
     attempt: 1,
-    leaseToken,
-    threadStart: start_number,
-    baseCheckpointId: base ?? undefined,
+    lease_token: leaseToken,
+    thread_start: start_number,
+    base_checkpoint_id: base,
     alone: false,
     // As it is read by whoever takes the run up again.
     kwargs: JSON.parse(kwargsText) as RunKwargs,
-    metadata,
-    ...(sender && { sender }),
-    startedAt: made_at,
-  };
+    sender: sender ?? null,
+    started_at: made_at,
+  });
   return { run: made, claimed };
 }
 

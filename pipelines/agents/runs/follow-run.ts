@@ -1,11 +1,8 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { endSeq } from '../streams/stream-numbers.ts';
 import type { RunReadFrom, StreamHub, StreamReader } from '../streams/stream-ports.ts';
 import { readRun } from './read-run.ts';
 import type { Run } from './run.ts';
-
-/** Between looks at a run that ended while its end is on its way into the log, which takes a moment. */
-const lookEveryMs = 500;
 
 interface FollowPorts {
   readonly organizationId: string;
@@ -17,7 +14,8 @@ interface FollowPorts {
  * Joins a run that was made before, where its events are kept from the place that is asked for, else now.
  *
  * Its row is read once more after the reader was attached: a run that goes on then ends after that, so that the reader gets its end.
- * Of one whose end is in the log nothing is to come but what is kept.
+ * Of one whose end is in the log nothing is to come but what is kept. Where the end is on its way into the log, it is what the reader
+ * waits for: whoever finds that it is missing there publishes it.
  *
  * @throws RUN_NOT_FOUND
  */
@@ -34,8 +32,10 @@ export async function followRun(
     const { status } = hasEnded(run) ? run : await readRun(database, organizationId, ids);
     if (!hasEnded({ status })) return { run, reader };
     if (from === 'now') reader.close();
-    else if (await isEndPublished(ports, ids.runId)) void reader.finish();
-    else return { run, reader: finishedOncePublished(ports, ids.runId, reader) };
+    else {
+      const attempt = await attemptOfComingEnd(ports, ids.runId);
+      if (attempt === undefined || isPastEnd(from, attempt)) void reader.finish();
+    }
     return { run, reader };
   } catch (error) {
     reader.close();
@@ -43,32 +43,20 @@ export async function followRun(
   }
 }
 
-/** A reader that gets the end when it is published, and does not wait for it where it stands behind the end already. */
-function finishedOncePublished(ports: FollowPorts, runId: string, reader: StreamReader): StreamReader {
-  const closed = new AbortController();
-  const looking = async () => {
-    while (!(await isEndPublished(ports, runId))) await pause(lookEveryMs, undefined, { signal: closed.signal });
-    await reader.finish();
-  };
-  // A database that is away for a moment: the reader still gets the end from the log.
-  looking().catch(() => undefined);
-  return {
-    [Symbol.asyncIterator]: () => reader[Symbol.asyncIterator](),
-    finish: () => reader.finish(),
-    close: () => {
-      closed.abort();
-      reader.close();
-    },
-  };
+/** Undefined where the end of the run is in the log. */
+async function attemptOfComingEnd({ organizationId, database }: FollowPorts, runId: string) {
+  const [row] = await database.query<{ attempt: number }>(
+    'SELECT attempt FROM agents.runs WHERE organization_id = $1 AND run_id = $2 AND end_published = false',
+    [organizationId, runId],
+    { name: 'agents_coming_end' },
+  );
+  return row?.attempt;
 }
 
-async function isEndPublished({ organizationId, database }: FollowPorts, runId: string): Promise<boolean> {
-  const rows = await database.query(
-    'SELECT FROM agents.runs WHERE organization_id = $1 AND run_id = $2 AND end_published = false',
-    [organizationId, runId],
-    { name: 'agents_is_end_published' },
-  );
-  return rows.length === 0;
+/** Whether the end of that attempt would be nothing new to the reader. */
+function isPastEnd(from: RunReadFrom, attempt: number): boolean {
+  if (typeof from === 'string') return false;
+  return from.attempt > attempt || (from.attempt === attempt && from.seq >= endSeq);
 }
 
 function hasEnded({ status }: Pick<Run, 'status'>): boolean {

@@ -76,12 +76,8 @@ export interface EndedRun {
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
-/** Of an ended row and, where its thread still shows what this run left, the thread's values. */
-export const endedColumns = `run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
-  run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
-  coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;
-
-export interface EndedRow {
+/** What rows of runs that were claimed and of runs that ended both have. */
+interface StartedRow {
   readonly organization_id: string;
   readonly thread_id: string;
   readonly run_id: string;
@@ -89,20 +85,60 @@ export interface EndedRow {
   readonly graph_id: string;
   readonly attempt: number;
   readonly thread_start: number;
-  readonly status: EndedRun['status'];
-  readonly error: RunFailure | null;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
-  readonly multitask_strategy: MultitaskStrategy;
   readonly sender: RunSender | null;
-  readonly created_at: string;
   readonly started_at: string;
+}
+
+export const claimedColumns = `organization_id, thread_id, run_id, assistant_id, graph_id, attempt, lease_token, thread_start,
+  base_checkpoint_id, alone, kwargs, metadata, sender, started_at`;
+
+export interface ClaimedRow extends StartedRow {
+  readonly lease_token: string;
+  readonly base_checkpoint_id: string | null;
+  readonly alone: boolean;
+}
+
+/** Of an ended row and, where its thread still shows what this run left, the thread's values. */
+export const endedColumns = `run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
+  run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
+  coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;
+
+export interface EndedRow extends StartedRow {
+  readonly status: EndedRun['status'];
+  readonly error: RunFailure | null;
+  readonly multitask_strategy: MultitaskStrategy;
+  readonly created_at: string;
   readonly ended_at: string;
   readonly removed: boolean;
   readonly events_missing: boolean;
 }
 
+export function toClaimedRun(row: ClaimedRow): ClaimedRun {
+  return {
+    ...toStartedRun(row),
+    leaseToken: row.lease_token,
+    baseCheckpointId: row.base_checkpoint_id ?? undefined,
+    alone: row.alone,
+  };
+}
+
 export function toEndedRun(row: EndedRow, values: string | null | undefined): EndedRun {
+  return {
+    ...toStartedRun(row),
+    status: row.status,
+    ...(row.error && { error: row.error }),
+    ...(values != null && { values }),
+    multitaskStrategy: row.multitask_strategy,
+    createdAt: row.created_at,
+    endedAt: row.ended_at,
+    removed: row.removed,
+    eventsMissing: row.events_missing,
+  };
+}
+
+function toStartedRun(row: StartedRow) {
   return {
     organizationId: row.organization_id,
     threadId: row.thread_id,
@@ -111,17 +147,9 @@ export function toEndedRun(row: EndedRow, values: string | null | undefined): En
     graphId: row.graph_id,
     attempt: row.attempt,
     threadStart: row.thread_start,
-    status: row.status,
-    ...(row.error && { error: row.error }),
-    ...(values != null && { values }),
     kwargs: row.kwargs,
     metadata: row.metadata,
-    multitaskStrategy: row.multitask_strategy,
     ...(row.sender && { sender: row.sender }),
-    createdAt: row.created_at,
     startedAt: row.started_at,
-    endedAt: row.ended_at,
-    removed: row.removed,
-    eventsMissing: row.events_missing,
   };
 }

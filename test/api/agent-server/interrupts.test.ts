@@ -1,18 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
+import { describe, expect, it } from 'vitest';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /** Runs that stop to be gone on with, through the stock client. */
 
-let server: DeployedAgents;
 let client: Client;
-
-beforeAll(async () => {
-  server = await startAgentsAsDeployed();
-  client = server.client;
-}, 60_000);
-afterAll(() => server?.close());
+shareDeployedAgents((opened) => {
+  client = opened.client;
+});
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;

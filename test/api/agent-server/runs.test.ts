@@ -1,19 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import type { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Client } from '@langchain/langgraph-sdk';
+import { describe, expect, it } from 'vitest';
 import { WebhookReceiver } from '../../crash/webhook-receiver.ts';
-import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
+import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /** Runs on threads, through the stock client. */
 
 let server: DeployedAgents;
 let client: Client;
-
-beforeAll(async () => {
-  server = await startAgentsAsDeployed();
-  client = server.client;
-}, 60_000);
-afterAll(() => server?.close());
+shareDeployedAgents((opened) => {
+  server = opened;
+  client = opened.client;
+});
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;
@@ -76,16 +74,22 @@ describe('a run on a thread', () => {
     });
     expect(await answer.json()).toMatchObject({ answer: 'warm: hello' });
     const threadId = await newThread();
-    const body = { assistant_id: assistant.assistant_id, input: {}, after_seconds: 600, config: { tags: ['more'] } };
-    const headers = { 'x-colour': 'blue', 'x-tenant-id': server.owner.workspaceIds[0] };
-    const answered = await server.ask('POST', `/threads/${threadId}/runs`, body, headers);
-    const run = (await answered.json()) as { kwargs: { config: { configurable: object } } };
-    expect(run.kwargs.config).toMatchObject({
+    const tenant = String(server.owner.workspaceIds[0]);
+    const defaultHeaders = { 'x-colour': 'blue', 'x-tenant-id': tenant, 'user-agent': 'mine' };
+    const own = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey, defaultHeaders });
+    const { kwargs } = (await own.runs.create(threadId, assistant.assistant_id, {
+      ...{ input: {}, afterSeconds: 600, config: { tags: ['more'] } },
+    })) as unknown as { kwargs: { config: { configurable: object } } };
+    expect(kwargs.config).toMatchObject({
       tags: ['base', 'more'],
-      configurable: { 'x-colour': 'blue', style: 'dry' },
+      configurable: {
+        ...{ 'x-colour': 'blue', 'user-agent': 'mine', style: 'dry', langgraph_auth_user_id: server.owner.userId },
+        langgraph_auth_user: { identity: server.owner.userId },
+        langgraph_auth_permissions: [],
+      },
     });
-    expect(Object.keys(run.kwargs.config.configurable)).not.toContain('x-api-key');
-    expect(Object.keys(run.kwargs.config.configurable)).not.toContain('x-tenant-id');
+    expect(Object.keys(kwargs.config.configurable)).not.toContain('x-api-key');
+    expect(Object.keys(kwargs.config.configurable)).not.toContain('x-tenant-id');
   });
 
   it('is waited for; a failure is raised by the client, and the thread says so', async () => {

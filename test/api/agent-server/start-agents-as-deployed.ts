@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll } from 'vitest';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { webhookSecret } from '../../crash/webhook-receiver.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -18,11 +19,21 @@ export interface DeployedAgents {
   close(): Promise<void>;
 }
 
+/** One for all tests of a suite. */
+export function shareDeployedAgents(take: (server: DeployedAgents) => void): void {
+  let shared: DeployedAgents | undefined;
+  beforeAll(async () => {
+    shared = await startAgentsAsDeployed();
+    take(shared);
+  }, 60_000);
+  afterAll(() => shared?.close());
+}
+
 /**
  * On embedded engines everything in this process; on the native stack as teams deploy it: agents and the sink in processes of
  * their own, out of the built code, with Kafka between them.
  */
-export async function startAgentsAsDeployed(): Promise<DeployedAgents> {
+async function startAgentsAsDeployed(): Promise<DeployedAgents> {
   const stores = await freshStores();
   if (stores.environment.RUNLAKE_KAFKA_BROKERS === undefined) {
     await stores.close();

@@ -1,20 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.ts';
-import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
+import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all } from './stream-parts.ts';
 
 /** Runs without a thread, through the stock client. */
 
 let server: DeployedAgents;
 let client: Client;
-
-beforeAll(async () => {
-  server = await startAgentsAsDeployed();
-  client = server.client;
-}, 60_000);
-afterAll(() => server?.close());
+shareDeployedAgents((opened) => {
+  server = opened;
+  client = opened.client;
+});
 
 async function rowsOf(table: 'runs' | 'threads', threadId: string): Promise<number> {
   const [row] = await server.database.query<{ rows: number }>(
@@ -71,13 +69,13 @@ it('in the background can be joined on the thread that is theirs, which is kept 
 });
 
 it('are stopped when their client goes, where that is asked for', async () => {
-  const started = async (onDisconnect: 'cancel' | 'continue') => {
+  const started = async (onDisconnect?: 'cancel' | 'continue') => {
     const leave = new AbortController();
     let runId = '';
     const stream = client.runs.stream(null, 'steps', {
       input: { steps: 1, pauseMs: 1_500 },
       ...({ onCompletion: 'keep' } as object),
-      onDisconnect,
+      ...(onDisconnect && { onDisconnect }),
       signal: leave.signal,
       onRunCreated: (run) => {
         runId = run.run_id;
@@ -87,7 +85,7 @@ it('are stopped when their client goes, where that is asked for', async () => {
     leave.abort();
     return runId;
   };
-  const [cancelled, continued] = [await started('cancel'), await started('continue')];
+  const [cancelled, continued, unsaid] = [await started('cancel'), await started('continue'), await started()];
   const statusOf = async (runId: string) => {
     const [row] = await server.database.query<{ status: string }>('SELECT status FROM agents.runs WHERE run_id = $1', [
       runId,
@@ -95,7 +93,9 @@ it('are stopped when their client goes, where that is asked for', async () => {
     return row!.status;
   };
   await expect.poll(() => statusOf(cancelled)).toBe('interrupted');
-  await expect.poll(() => statusOf(continued), { timeout: 5_000 }).toBe('success');
+  for (const runId of [continued, unsaid]) {
+    await expect.poll(() => statusOf(runId), { timeout: 5_000 }).toBe('success');
+  }
 });
 
 it('come in batches, with the names that the client leaves as they are', async () => {

@@ -1,20 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
-import { type DeployedAgents, startAgentsAsDeployed } from './start-agents-as-deployed.ts';
+import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
 /** Streams of runs, through the stock client and, for what it hides, as bytes. */
 
 let server: DeployedAgents;
 let client: Client;
-
-beforeAll(async () => {
-  server = await startAgentsAsDeployed();
-  client = server.client;
-}, 60_000);
-afterAll(() => server?.close());
+shareDeployedAgents((opened) => {
+  server = opened;
+  client = opened.client;
+});
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const names = (parts: readonly Part[]) => parts.map(({ event }) => event);
@@ -142,14 +140,25 @@ describe('joining', () => {
     expect(seen[0]).toBe('metadata');
   });
 
-  it('takes the run with it when the reader goes, where that is asked for', async () => {
+  it('takes the run with it when the reader goes, where that is asked for; others leave it alone', async () => {
     const threadId = await newThread();
-    const run = await client.runs.create(threadId, 'steps', { input: { steps: 1, pauseMs: 60_000 } });
-    const leaving = new AbortController();
-    const path = `${server.url}/threads/${threadId}/runs/${run.run_id}/stream?cancel_on_disconnect=1`;
-    await fetch(path, { headers: { 'x-api-key': server.owner.adminKey }, signal: leaving.signal });
-    leaving.abort();
+    const run = await client.runs.create(threadId, 'steps', {
+      ...{ input: { steps: 200, pauseMs: 100 }, streamMode: 'custom', config: { recursion_limit: 300 } },
+    });
+    const left = async (options: { cancelOnDisconnect?: boolean }) => {
+      const leaving = new AbortController();
+      const joined = client.runs.joinStream(threadId, run.run_id, { ...options, signal: leaving.signal });
+      for await (const { event } of joined) if (event === 'custom') break;
+      leaving.abort();
+    };
+    const stayed = all(client.runs.joinStream(threadId, run.run_id));
+    await left({});
+    await left({ cancelOnDisconnect: false });
+    expect((await client.runs.get(threadId, run.run_id)).status).toBe('running');
+    await left({ cancelOnDisconnect: true });
     await expect.poll(async () => (await client.runs.get(threadId, run.run_id)).status).toBe('interrupted');
+    expect(names(await stayed)).not.toContain('error');
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
   });
 });
 

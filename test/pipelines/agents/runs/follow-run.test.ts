@@ -1,0 +1,69 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
+import { followRun } from '../../../../pipelines/agents/runs/follow-run.ts';
+import { endSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
+import type { RunReadFrom, StreamHub } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import { until } from '../../../infra/until.ts';
+import {
+  all,
+  chunk,
+  endOf,
+  idOf,
+  newRun as newStream,
+  openStreams,
+  type StreamsUnderTest,
+} from '../streams/streams-under-test.ts';
+import { kwargs, leaseMs, newRun } from './run-rows.ts';
+
+let under: StreamsUnderTest;
+let hub: StreamHub;
+let organizationId: string;
+beforeAll(async () => {
+  under = await openStreams();
+  hub = await under.hub();
+  organizationId = randomUUID();
+  await under.stores.database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'A')`, [
+    organizationId,
+  ]);
+});
+afterAll(() => under?.close());
+
+test('a run that has ended, whose end is not in the log yet, is followed to that end without a look at its row', async () => {
+  const { database } = under.stores;
+  let asked = 0;
+  const counted: typeof database = {
+    ...database,
+    query: (...query: Parameters<typeof database.query>) => {
+      asked += 1;
+      return database.query(...query) as never;
+    },
+  };
+  const wanted = newRun(undefined, { kwargs: kwargs({ resumable: true }) });
+  const { thread_id: threadId, run_id: runId } = await createRun(database, organizationId, wanted);
+  const [claimed] = await claimRuns(database, organizationId, { slots: 1, leaseMs });
+  const ids = { organizationId, threadId, runId };
+  const stream = newStream({ ...ids, threadStart: claimed!.threadStart });
+  const writer = under.publisher().open(stream);
+  await writer.write([chunk('a'), chunk('b')]);
+  await writer.settled();
+  await endRun(database, claimed!, { status: 'success' });
+
+  const follow = async (from: RunReadFrom) =>
+    all((await followRun({ organizationId, database: counted, hub }, ids, from)).reader).then((events) =>
+      events.map(idOf),
+    );
+  // Whoever has the end already, or is said to have seen more than there is, waits for nothing.
+  expect(await follow({ attempt: 1, seq: endSeq })).toEqual([]);
+  expect(await follow({ attempt: 2, seq: 1 })).toEqual([]);
+  const places: RunReadFrom[] = ['start', { attempt: 1, seq: 1 }, { attempt: 1, seq: 2 }, { attempt: 1, seq: 3 }];
+  asked = 0;
+  const following = places.map(follow);
+  // Each reads the run, and whether its end is on the way.
+  await until('all to wait', () => asked === 2 * places.length);
+  await under.publisher().publishEnd(endOf(stream));
+  expect(await Promise.all(following)).toEqual([['1-1', '1-2', '1-end'], ['1-2', '1-end'], ['1-end'], ['1-end']]);
+  expect(asked).toBe(2 * places.length);
+});
