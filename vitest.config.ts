@@ -6,7 +6,7 @@ import { LongestFirst } from './test/house/longest-first.ts';
 /** Suites that touch stores, log or queues, and neither end engines nor look at how they are embedded. */
 const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
-  'test/api/agent-server/{interrupts,runs,stateless,streams}.test.ts',
+  'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
   'test/api/tenancy.test.ts',
   'test/e2e/*.test.ts',
   // Those that are of the stack alone.

@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
 import type { HeaderRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import type { Seat } from '../../pipelines/agents/runs/request-run.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
@@ -40,6 +41,8 @@ export interface Agents {
   readonly tellState: TellState;
   /** By id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
+  /** Nodes of a graph, where they are known before it runs. Unset: of none. */
+  readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
   /** Of `@langchain/langgraph`, as graphs load it. */
   readonly libraryVersion?: string | undefined;
   /** From `store` of the langgraph.json; absent: no index, and nothing runs out. */

@@ -155,6 +155,7 @@ export async function openAgents(
       hub,
       tellState: tellStateBy(publisher, logger),
       graphs,
+      nodesOf: (graphId) => pool.nodes[graphId],
       libraryVersion: await libraryVersion(file),
       protocols,
       store,

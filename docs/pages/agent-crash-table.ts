@@ -16,9 +16,11 @@ export const agentRows: readonly CrashRow[] = [
     what: 'Is killed in the middle of runs',
     happens:
       'Its runs begin another attempt, from the last state that was stored. Readers stay: the event `metadata` says that a new ' +
-      'attempt begins. A run whose own code ends its process gets an error instead.',
+      'attempt begins. One that was where it is to stop, in a graph within another too, stops there. A run whose own code ends its ' +
+      'process gets an error instead.',
     proofs: embedded(
       'kill -9 of the process that runs graphs: its runs begin another attempt and end; readers see both',
+      'kill -9 while a graph within another is where it is to stop: it stops there in the next attempt, too',
     ),
   },
   {

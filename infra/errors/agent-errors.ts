@@ -136,6 +136,11 @@ export const agentErrors = {
     "Graph '{graph}' failed to answer: {reason}.",
     'Look at the code of the graph, and at the config of its assistant.',
   ),
+  GRAPH_NODE_UNKNOWN: caller(
+    422,
+    "Graph '{graph}' has no node '{node}', as {field} names it. There are: {known}.",
+    'Name one of them; nodes of graphs within it have no effect there. `*` stops at all; `__end__`, alone and without `resume`, ends what waits.',
+  ),
   STATE_UPDATE_INVALID: caller(
     422,
     'The state cannot be updated so: {reason}.',

@@ -5,7 +5,7 @@ import { readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { RunKwargs } from '../../pipelines/agents/runs/run.ts';
 import { openWorkerPool, type WorkerPoolOptions } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import type { Chunk, RunHandle, RunJob } from '../../pipelines/agents/workers/worker-pool.ts';
-import { openThreads } from '../pipelines/agents/checkpoints/threads.ts';
+import { type GoingRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
 
 /** Path of a project of graphs in `test/agents/projects`. */
 export const projectFile = (name: string) => new URL(`projects/${name}/langgraph.json`, import.meta.url).pathname;
@@ -24,6 +24,8 @@ export interface JobUnderTest {
   readonly kwargs?: Partial<RunKwargs>;
   readonly job?: Partial<RunJob>;
   readonly take?: (chunks: readonly Chunk[]) => Promise<void>;
+  /** The attempt that this one follows on, which died after all that it has written. */
+  readonly after?: GoingRun;
 }
 
 export type PoolUnderTest = Awaited<ReturnType<typeof openPoolUnderTest>>;
@@ -44,8 +46,10 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
   });
 
   /** Starts a run whose row holds a lease. `told` grows as its chunks come. */
-  async function start(graphId: string, { thread, input = {}, kwargs, job, take }: JobUnderTest = {}) {
-    const going = await threads.startRun(thread ?? (await threads.newThread()));
+  async function start(graphId: string, { thread, input = {}, kwargs, job, take, after }: JobUnderTest = {}) {
+    const going = after
+      ? await threads.startAgain(after)
+      : await threads.startRun(thread ?? (await threads.newThread()));
     const told: Told[] = [];
     const handle: RunHandle = pool.start(
       {
@@ -54,7 +58,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
         runId: going.runId,
         assistantId: randomUUID(),
         graphId,
-        attempt: 1,
+        attempt: going.attempt,
         leaseToken: going.leaseToken,
         kwargs: {
           input,
@@ -78,14 +82,14 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
         }
       },
     );
-    void handle.outcome.then(() => threads.endRun(going));
-    return { ...going, told, handle };
+    const ended = handle.outcome.then(() => threads.endRun(going));
+    return { ...going, told, handle, ended };
   }
 
   async function run(graphId: string, job: JobUnderTest = {}) {
     const started = await start(graphId, job);
     const outcome = await started.handle.outcome;
-    await threads.endRun(started);
+    await started.ended;
     return { ...started, outcome };
   }
 

@@ -92,6 +92,30 @@ test('kill -9 of the process that runs graphs: its runs begin another attempt an
   expect(workers().filter((pid) => killed.includes(pid))).toEqual([]);
 });
 
+test('kill -9 while a graph within another is where it is to stop: it stops there in the next attempt, too', async () => {
+  const gate = await Gate.closed();
+  const run = await begin('resting', {
+    input: { gate: gate.url },
+    streamMode: 'updates' as const,
+    streamSubgraphs: true,
+  });
+  const reader = read(run);
+  const nextInside = async () => {
+    const { tasks } = await client.threads.getState(run.threadId, undefined, { subgraphs: true });
+    return tasks.find(({ name }) => name === 'between')?.state?.tasks[0]?.state?.next;
+  };
+  await until('it to be where it is to stop', async () => (await nextInside())?.[0] === 'second', deadlineMs);
+  for (const pid of workers()) process.kill(pid, 'SIGKILL');
+  gate.open();
+  const attempts = attemptsOf(run, await reader.ended);
+
+  expect([...attempts.keys()]).toEqual([1, 2]);
+  expect(JSON.stringify([...attempts.values()])).not.toContain('second');
+  expect(await statusOf(run)).toBe('success');
+  expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'interrupted' });
+  expect(await nextInside()).toEqual(['second']);
+});
+
 test('kill -9 in the middle of runs: they are taken up again in their order, what was asked before holds, each counts once', async () => {
   const since = await instance.since();
   const runs = [await begin('burst', burst), await begin('steps', steps('b'))] as const;

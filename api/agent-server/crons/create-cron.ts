@@ -18,6 +18,7 @@ const shared = {
     'CRON_SCHEDULE_INVALID',
     'CRON_TIMEZONE_UNKNOWN',
     'CRON_LIMIT_REACHED',
+    'GRAPH_NODE_UNKNOWN',
     'FIELD_NOT_BUILT',
     'WEBHOOK_INVALID',
     'FEEDBACK_ADDRESS_UNSET',
@@ -36,8 +37,8 @@ async function make(
   const { database, organizationId, config } = services.agents;
   const payload = payloadOf(body, threadId !== null);
   const access = request.agentAccess;
-  requireTakeable(services.agents, payload);
-  const { assistant_id } = await resolveAssistant(database, organizationId, body.assistant_id);
+  const { assistant_id, graph_id } = await resolveAssistant(database, organizationId, body.assistant_id);
+  await requireTakeable(services.agents, async () => graph_id, payload);
   return create(
     database,
     organizationId,

@@ -16,7 +16,7 @@ import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseFault } from '../../../infra/postgres/faults.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { jsonbText } from './jsonb-text.ts';
-import { deleteThreadSql, writeSql, writeValues } from './leased-statements.ts';
+import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
 import { type StoredTuple, selectTuples, tupleOf } from './stored-tuples.ts';
 import { splitThreadKey } from './thread-key.ts';
 
@@ -117,6 +117,13 @@ export class LeasedSaver extends PostgresSaver {
     const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
     const { rows } = await this.#ask<StoredTuple>({ text, values });
     for (const row of rows) yield await tupleOf(this.serde, row);
+  }
+
+  /** Whether a task has taken an answer that the run gave, in this attempt or an earlier one. */
+  async tookAnswer(key: string): Promise<boolean> {
+    await this.settled();
+    const { rows } = await this.#ask<{ taken: boolean }>({ text: tookAnswerSql, values: [key, this.#lease?.runId] });
+    return rows[0]?.taken === true;
   }
 
   /** @throws LEASE_LOST */

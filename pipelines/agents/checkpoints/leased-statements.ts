@@ -116,6 +116,14 @@ export function writeValues(
   ];
 }
 
+/** Answers that were not taken are written for no task, or under the id of their question. */
+export const tookAnswerSql = `
+SELECT EXISTS (
+  SELECT FROM agents.checkpoint_writes
+  WHERE thread_id = $1 AND run_id = $2 AND channel = '__resume__'
+    AND length(task_id) = 36 AND task_id <> '00000000-0000-0000-0000-000000000000'
+) AS taken`;
+
 export const deleteThreadSql = `
 WITH ${lease},
 key AS (SELECT ${threadId} AS thread_id FROM lease WHERE holds),

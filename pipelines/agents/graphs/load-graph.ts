@@ -1,11 +1,14 @@
 import { pathToFileURL } from 'node:url';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { type CompiledGraph, isCompiledGraph, isGraphBuilder, isGraphWrapper } from './compiled-graph.ts';
+import { type GraphNodes, nodesOf } from './graph-nodes.ts';
 import type { ExportReference, GraphSource } from './graphs-file.ts';
 
 /** What a module exports for a graph: the graph, or a function that makes it for a config. */
 export interface LoadedGraph {
   readonly graphId: string;
+  /** Undefined where they are not known before an instance is made, and of a graph that is elsewhere. */
+  readonly nodes?: GraphNodes | undefined;
   /**
    * The graph for one run or question; its checkpointer and store may be set without touching another's. A function of the project
    * is called with `config` each time.
@@ -46,7 +49,7 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   }
   const graph = compiled(exported);
   if (graph === undefined) throw unusable(`${where} is not a graph, a builder of one, or a function that returns one`);
-  return { graphId, instance: async () => copyOf(graph) };
+  return { graphId, nodes: nodesOf(graph), instance: async () => copyOf(graph) };
 }
 
 /** Undefined where the module has no such export. Waits where that is a promise. @throws what importing throws. */

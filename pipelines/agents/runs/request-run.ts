@@ -2,6 +2,7 @@ import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
+import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
@@ -32,6 +33,8 @@ export interface RequestPorts {
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
   readonly takesFeedback?: boolean;
+  /** Nodes of a graph, where they are known before it runs. Those who execute the run know the others. */
+  readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
   /** Of threads that are made and say nothing of it. */
   readonly threadTtl?: ThreadTtl | undefined;
 }
@@ -54,7 +57,7 @@ export interface MadeRun {
   readonly cancelOnDisconnect: boolean;
 }
 
-/** Makes a run. @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
+/** Makes a run. @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN, FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export async function requestRun(ports: RequestPorts, requested: RequestedRun): Promise<MadeRun> {
   return make(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
 }
@@ -81,6 +84,8 @@ async function make(
 ): Promise<MadeRun> {
   const { database, organizationId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
   const assistant = await resolveAssistant(database, organizationId, request.assistant_id);
+  const nodes = ports.nodesOf?.(assistant.graph_id);
+  if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request);
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
   const origin = { assistant, ...ids, stateless, userId: sender.userId, headers, user, ...rules };

@@ -1,10 +1,15 @@
 import type { AppRoute } from '../app/app-route.ts';
+import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { GraphWorker, type GraphWorkerOptions, type Verdict } from './graph-worker.ts';
 import type { FromWorker, ToWorker } from './worker-messages.ts';
 
 export interface KeptWorkerHooks {
   /** Also after each restart. */
-  readonly onReady: (faults: Readonly<Record<string, string>>, routes: readonly AppRoute[]) => void;
+  readonly onReady: (
+    faults: Readonly<Record<string, string>>,
+    routes: readonly AppRoute[],
+    nodes: Readonly<Record<string, GraphNodes>>,
+  ) => void;
   readonly onMessage: (message: FromWorker) => void;
   /** A process has gone; another follows by itself, unless it was stopped. */
   readonly onGone: (verdict: Verdict) => void;
@@ -71,7 +76,7 @@ export class KeptWorker {
       onMessage: (message) => {
         if (message.kind === 'ready') {
           this.#ready = true;
-          this.#hooks.onReady(message.faults, message.routes ?? []);
+          this.#hooks.onReady(message.faults, message.routes ?? [], message.nodes);
         } else this.#hooks.onMessage(message);
       },
       onGone: (verdict) => {

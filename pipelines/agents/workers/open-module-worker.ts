@@ -52,10 +52,10 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Ke
       onLine,
     }),
     {
-      onReady: (faults, routes) => {
+      onReady: (faults, routes, nodes) => {
         const reason = faults[part];
         if (reason !== undefined) return failed(unusable(reason));
-        hooks.onReady(faults, routes);
+        hooks.onReady(faults, routes, nodes);
         opened();
       },
       onMessage: hooks.onMessage,

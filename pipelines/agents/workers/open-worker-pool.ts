@@ -12,6 +12,7 @@
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../graphs/untested-library.ts';
 import type { GraphWorkerOptions, Verdict } from './graph-worker.ts';
@@ -44,6 +45,8 @@ export interface WorkerPoolOptions {
 export interface OpenWorkerPool extends WorkerPool {
   /** Why graphs cannot be used, by id. */
   readonly faults: Readonly<Record<string, string>>;
+  /** Of graphs whose nodes are known before they run, by id; none where no process answers questions. */
+  readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
 
 const creditBytes = 4 * 1024 * 1024;
@@ -61,6 +64,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const { file, workers, runsPerWorker, answersQuestions = true, logger } = options;
   const processes = workers + (answersQuestions ? 1 : 0);
   const faults: Record<string, string> = {};
+  const nodes: Record<string, GraphNodes> = {};
   const places = new Set<RunPlace>();
   const further = new Set<RunPlace>();
   const pending = new Set<RunInPool>();
@@ -99,8 +103,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const watched = () => {
     let first = true;
     return {
-      onReady: (found: Readonly<Record<string, string>>) => {
+      onReady: (found: Readonly<Record<string, string>>, told: Readonly<Record<string, GraphNodes>> = {}) => {
         Object.assign(faults, found);
+        Object.assign(nodes, told);
         failedStarts = 0;
         if (!first) return;
         first = false;
@@ -204,6 +209,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
 
   return {
     faults,
+    nodes,
     get freeSlots() {
       return freeSlots();
     },

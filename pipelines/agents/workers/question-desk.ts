@@ -1,4 +1,5 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphWorkerOptions } from './graph-worker.ts';
 import { KeptWorker } from './kept-worker.ts';
 import { failureOf, faultOf } from './refusal.ts';
@@ -35,13 +36,13 @@ export class QuestionDesk {
   constructor(
     options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>,
     hooks: {
-      readonly onReady: (faults: Readonly<Record<string, string>>) => void;
+      readonly onReady: (faults: Readonly<Record<string, string>>, nodes: Readonly<Record<string, GraphNodes>>) => void;
       readonly onGone: (verdict: Parameters<GraphWorkerOptions['onGone']>[0]) => void;
     },
   ) {
     this.#worker = new KeptWorker(options, {
-      onReady: (faults) => {
-        hooks.onReady(faults);
+      onReady: (faults, _routes, nodes) => {
+        hooks.onReady(faults, nodes);
         this.#next();
       },
       onMessage: (message) => this.#hear(message),

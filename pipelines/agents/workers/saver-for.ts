@@ -8,6 +8,8 @@ export type SaverFor = (lease?: Lease, early?: EarlyAnswers) => SettlingSaver;
 export interface SettlingSaver extends BaseCheckpointSaver {
   /** Of those that answer early: resolves when all that was put is written. @throws what kept it from being written. */
   settled?(): Promise<void>;
+  /** Of those that outlive this process: whether a task of a thread has taken an answer that the run gave. */
+  tookAnswer?(key: string): Promise<boolean>;
 }
 
 /** Without connections all state lives in this process. */

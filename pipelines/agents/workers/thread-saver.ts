@@ -1,14 +1,20 @@
 import type { RunnableConfig } from '@langchain/core/runnables';
+import { GraphInterrupt } from '@langchain/langgraph';
 import {
   BaseCheckpointSaver,
   type ChannelVersions,
   type Checkpoint,
   type CheckpointListOptions,
   type CheckpointMetadata,
+  type CheckpointPendingWrite,
   type CheckpointTuple,
   type PendingWrite,
 } from '@langchain/langgraph-checkpoint';
 import { splitThreadKey, threadKey } from '../checkpoints/thread-key.ts';
+import type { SettlingSaver } from './saver-for.ts';
+
+/** Under which the library keeps what is said to no task, such as an answer that says not to which question. */
+const noTask = '00000000-0000-0000-0000-000000000000';
 
 /** The library waits for writes only at the end, so that the failure of one may be taken for nobody's. */
 const failedWrites = new WeakSet<object>();
@@ -22,17 +28,19 @@ export function isFailedWrite(error: unknown): boolean {
  * The saver behind it names them by organisation and thread.
  */
 export class ThreadSaver extends BaseCheckpointSaver {
-  readonly #saver: BaseCheckpointSaver;
+  readonly #saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver;
   readonly #organizationId: string;
   readonly #onFailure: (error: unknown) => void;
   #blank: boolean;
+  #held: ReadonlySet<string> = new Set();
+  #isAnswered = false;
 
   /**
    * `blank`: until something is written, threads have no state. `onFailure` hears of what could not be written when that is known, which
    * may be long before the library says so.
    */
   constructor(
-    saver: BaseCheckpointSaver,
+    saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver,
     organizationId: string,
     { blank = false, onFailure = () => undefined }: { blank?: boolean; onFailure?: (error: unknown) => void } = {},
   ) {
@@ -43,14 +51,41 @@ export class ThreadSaver extends BaseCheckpointSaver {
     this.#onFailure = onFailure;
   }
 
+  /**
+   * Graphs of these namespaces, within the one that runs, do not go on from their heads: they are where they are to stop, and whoever
+   * asks for their state is told so as the library itself would tell it.
+   */
+  hold(namespaces: ReadonlySet<string>): void {
+    this.#held = namespaces;
+  }
+
+  /**
+   * Where an earlier attempt of the run has got its answer to its question, that is not there to be taken again from here on.
+   *
+   * @returns whether it has.
+   */
+  async leaveOutAnswer(threadId: string): Promise<boolean> {
+    this.#isAnswered = (await this.#saver.tookAnswer?.(this.#key(threadId))) ?? false;
+    return this.#isAnswered;
+  }
+
   override getNextVersion(current: number | undefined): number {
     return this.#saver.getNextVersion(current);
   }
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     if (this.#blank) return undefined;
+    const { checkpoint_ns, checkpoint_id } = config.configurable ?? {};
+    if (this.#held.has(checkpoint_ns) && checkpoint_id === undefined) throw new GraphInterrupt();
     const tuple = await this.#saver.getTuple(this.#inside(config));
-    return tuple && this.#tupleOutside(tuple);
+    if (tuple === undefined) return undefined;
+    const { pendingWrites } = tuple;
+    const isAnswer = ([task, channel]: CheckpointPendingWrite) => task === noTask && channel === '__resume__';
+    return this.#tupleOutside(
+      this.#isAnswered && pendingWrites
+        ? { ...tuple, pendingWrites: pendingWrites.filter((each) => !isAnswer(each)) }
+        : tuple,
+    );
   }
 
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {

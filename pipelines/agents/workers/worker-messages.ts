@@ -2,6 +2,7 @@
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
+import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
 import type { TracedRuns } from '../traces/trace-order.ts';
 import type { PackedChunks } from './packed-chunks.ts';
@@ -47,6 +48,8 @@ export type FromWorker =
       readonly kind: 'ready';
       readonly faults: Readonly<Record<string, string>>;
       readonly routes?: readonly AppRoute[];
+      /** Of the graphs whose nodes are known before they run, by id. */
+      readonly nodes: Readonly<Record<string, GraphNodes>>;
     }
   | { readonly kind: 'beat' }
   | { readonly kind: 'chunks'; readonly key: number; readonly packed: PackedChunks }

@@ -131,7 +131,8 @@ async function start(given: WorkerSetup): Promise<void> {
       faults = { ...faults, app: error instanceof Error ? error.message : String(error) };
     }
   }
-  outbox.put({ kind: 'ready', faults, routes });
+  const nodes = Object.fromEntries([...graphs].flatMap(([id, graph]) => (graph.nodes ? [[id, graph.nodes]] : [])));
+  outbox.put({ kind: 'ready', faults, routes, nodes });
 }
 
 async function rulesOf({ store }: WorkerSetup): Promise<StoreRules> {

@@ -2,6 +2,7 @@ import { Annotation, interrupt, StateGraph } from '@langchain/langgraph';
 
 const State = Annotation.Root({
   ask: Annotation<boolean>,
+  gate: Annotation<string>,
   path: Annotation<string[]>({ reducer: (before, more) => [...before, ...more], default: () => [] }),
 });
 
@@ -21,4 +22,45 @@ export const graph = new StateGraph(State)
   .addNode('child', child)
   .addEdge('__start__', 'outer')
   .addEdge('outer', 'child')
+  .compile();
+
+const stopping = new StateGraph(State)
+  .addNode('first', () => ({ path: ['first'] }))
+  .addNode('second', () => ({ path: ['second'] }))
+  .addNode('third', () => ({ path: ['third'] }))
+  .addEdge('__start__', 'first')
+  .addEdge('first', 'second')
+  .addEdge('second', 'third')
+  .compile({ interruptBefore: ['second'], interruptAfter: ['second', 'third'] });
+
+const between = new StateGraph(State).addNode('stopping', stopping).addEdge('__start__', 'stopping').compile();
+
+/** A graph within a graph stops: before `second`, after it, and after `third`. `beside` runs next to it, until `gate` answers if there is one. */
+export const resting = new StateGraph(State)
+  .addNode('between', between)
+  .addNode('beside', async ({ gate }) => {
+    if (gate) await fetch(gate);
+    return { path: ['beside'] };
+  })
+  .addNode('end', () => ({ path: ['end'] }))
+  .addEdge('__start__', 'between')
+  .addEdge('__start__', 'beside')
+  .addEdge(['between', 'beside'], 'end')
+  .compile();
+
+const ask = (question: string) => ({ path: [`${question} ${interrupt(question)}`] });
+
+const questions = new StateGraph(State)
+  .addNode('one', () => ask('one?'))
+  .addNode('two', () => ask('two?'))
+  .addEdge('__start__', 'one')
+  .addEdge('one', 'two')
+  .compile();
+
+/** Asks four questions, one after the other: two in a graph within, and two in one node. */
+export const inquiring = new StateGraph(State)
+  .addNode('questions', questions)
+  .addNode('more', () => ({ path: [...ask('three?').path, ...ask('four?').path] }))
+  .addEdge('__start__', 'questions')
+  .addEdge('questions', 'more')
   .compile();

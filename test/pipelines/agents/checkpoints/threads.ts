@@ -64,10 +64,10 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     /** As the executor does when it takes a lost run up again. */
     startAgain: async (run: GoingRun): Promise<GoingRun> => {
       const leaseToken = randomUUID();
-      await database.execute('UPDATE agents.runs SET lease_token = $2, attempt = attempt + 1 WHERE run_id = $1', [
-        run.runId,
-        leaseToken,
-      ]);
+      await database.execute(
+        `UPDATE agents.runs SET status = 'running', lease_token = $2, attempt = attempt + 1 WHERE run_id = $1`,
+        [run.runId, leaseToken],
+      );
       return going(run.threadId, run.runId, leaseToken, run.attempt + 1);
     },
     endRun: (run: GoingRun) =>

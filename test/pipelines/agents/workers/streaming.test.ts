@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { type JobUnderTest, openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
 let under: PoolUnderTest;
 beforeAll(async () => {
@@ -143,25 +143,6 @@ describe('what goes in', () => {
     const after = await under.run('steps', { kwargs: { interrupt_after: '*' } });
     expect(after.outcome).toMatchObject({ kind: 'finished', next: ['step'] });
     expect(await under.run('pausing')).toMatchObject({ outcome: { next: ['second'] } });
-  });
-
-  test('an attempt that follows on one which died where it was to stop, stops there too', async () => {
-    const again = { attempt: 2, start: { kind: 'continue' } } as const;
-    const twice = async (graph: string, first: NonNullable<JobUnderTest['kwargs']>, then = first) => {
-      const input = { steps: 3 };
-      const { threadId: thread } = await under.run(graph, { input, kwargs: first });
-      const { outcome } = await under.run(graph, { thread, input, kwargs: then, job: again });
-      return outcome.kind === 'finished' ? { ...JSON.parse(outcome.values), next: outcome.next } : outcome;
-    };
-    expect(await twice('steps', { interrupt_before: ['step'] })).toMatchObject({ count: 0, next: ['step'] });
-    expect(await twice('steps', { interrupt_after: '*' })).toMatchObject({ count: 1, next: ['step'] });
-    expect(await twice('pausing', {})).toEqual({ answer: 'first', next: ['second'] });
-    // What stops one elsewhere, or not at all, does not hold it here.
-    const elsewhere = { interrupt_before: ['other'], interrupt_after: ['other'] };
-    expect(await twice('steps', { interrupt_after: '*' }, elsewhere)).toMatchObject({ count: 3, next: [] });
-    expect(await twice('ask', { interrupt_before: ['prepare'] }, { interrupt_before: ['finish'] })).toMatchObject({
-      next: ['ask'],
-    });
   });
 
   test.each(['sync', 'async', 'exit'] as const)('durability %s keeps the state', async (durability) => {

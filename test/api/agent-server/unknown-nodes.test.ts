@@ -1,0 +1,161 @@
+import { Command, Send } from '@langchain/langgraph';
+import { RemoteGraph } from '@langchain/langgraph/remote';
+import type { Client } from '@langchain/langgraph-sdk';
+import { describe, expect, it } from 'vitest';
+import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+
+/** Names of nodes that a graph has not: the library passes over them without a word. */
+
+let server: DeployedAgents;
+let client: Client;
+shareDeployedAgents((opened) => {
+  server = opened;
+  client = opened.client;
+});
+
+const newThread = async () => (await client.threads.create()).thread_id;
+
+/** A thread where `ask` waits for an answer. */
+async function asking(): Promise<string> {
+  const threadId = await newThread();
+  await client.runs.wait(threadId, 'ask', { input: { question: 'Really?' } });
+  return threadId;
+}
+
+const refusal = async (method: string, path: string, body: object) => {
+  const answer = await server.ask(method, path, body);
+  const { code, message, detail } = (await answer.json()) as {
+    code: string;
+    message: string;
+    detail: { loc: string[] }[];
+  };
+  return { status: answer.status, code, message, loc: detail?.[0]?.loc };
+};
+
+describe('nodes that a run names', () => {
+  const input = { question: 'Really?' };
+  it.each<[string, object, string, string]>([
+    ['interrupt_before', { input, interrupt_before: ['ask', 'nowhere'] }, 'nowhere', 'prepare, ask, finish'],
+    ['interrupt_after', { input, interrupt_after: ['nowhere'] }, 'nowhere', 'prepare, ask, finish'],
+    ['interrupt_after', { input, interrupt_after: ['__end__'] }, '__end__', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: 'nowhere' } }, 'nowhere', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: ['finish', 'nowhere'] } }, 'nowhere', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: { node: 'nowhere', input: {} } } }, 'nowhere', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: [{ lg_name: 'Send', node: 'no', args: {} }] } }, 'no', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: '__start__' } }, '__start__', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: ['__end__', 'finish'] } }, '__end__', 'prepare, ask, finish'],
+    ['command.goto', { command: { goto: '__end__', resume: 'yes' } }, '__end__', 'prepare, ask, finish'],
+  ])('%s %j: refused', async (field, body, node, known) => {
+    const threadId = await newThread();
+    const message = `body.${field}: Graph 'ask' has no node '${node}', as ${field} names it. There are: ${known}.`;
+    for (const path of [`/threads/${threadId}/runs`, '/runs/wait', `/threads/${threadId}/runs/stream`]) {
+      expect(await refusal('POST', path, { assistant_id: 'ask', ...body })).toEqual({
+        ...{ status: 422, code: 'GRAPH_NODE_UNKNOWN', message },
+        loc: ['body', ...field.split('.')],
+      });
+    }
+    expect(await client.runs.list(threadId)).toEqual([]);
+  });
+
+  it('are those of the outermost graph, since the library looks at no others', async () => {
+    for (const node of ['inner', 'child:inner', 'child|inner']) {
+      const refused = await refusal('POST', '/runs', { assistant_id: 'parent', interrupt_before: [node] });
+      expect(refused).toMatchObject({ status: 422, message: expect.stringContaining('outer, child') });
+    }
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'parent', { input: {}, interruptBefore: ['child'] });
+    expect(await client.threads.getState(threadId)).toMatchObject({ next: ['child'] });
+  });
+
+  it('are all by `*`, and the one that puts the input in', async () => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'ask', { input, interruptBefore: ['__start__'] });
+    expect(await client.threads.getState(threadId)).toMatchObject({ next: ['__start__'] });
+    await client.runs.wait(threadId, 'ask', { input: null, interruptAfter: ['*'] as never });
+    expect(await client.threads.getState(threadId)).toMatchObject({ next: ['ask'] });
+  });
+
+  it('are not made into runs of a batch or a cron', async () => {
+    const body = { assistant_id: 'ask', input, interrupt_before: ['nowhere'] };
+    expect(await refusal('POST', '/runs/batch', [body])).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
+    const cron = { ...body, schedule: '0 0 1 1 *' };
+    const threadId = await newThread();
+    for (const path of ['/runs/crons', `/threads/${threadId}/runs/crons`]) {
+      expect(await refusal('POST', path, cron)).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
+    }
+    const made = await client.crons.create('ask', { schedule: '0 0 1 1 *', interruptBefore: ['ask'] });
+    const { cron_id: cronId } = made as unknown as { cron_id: string };
+    const changed = await refusal('PATCH', `/runs/crons/${cronId}`, { interrupt_after: ['nowhere'] });
+    expect(changed).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
+  });
+
+  it('are refused to a graph that has this one in it', async () => {
+    const graph = new RemoteGraph({ graphId: 'ask', url: server.url, apiKey: server.owner.adminKey });
+    await expect(graph.invoke(input, { interruptBefore: ['nowhere'] })).rejects.toThrow("no node 'nowhere'");
+    const command = new Command({ goto: [new Send('nowhere', {})] });
+    await expect(graph.invoke(command)).rejects.toThrow("no node 'nowhere'");
+  });
+
+  it('are refused to the v2 protocol', async () => {
+    const threadId = await asking();
+    const [{ id }] = Object.values((await client.threads.get(threadId)).interrupts).flat() as [{ id: string }];
+    const params = { interrupt_id: id, response: 'yes', goto: 'nowhere' };
+    const answer = await server.ask('POST', `/threads/${threadId}/commands`, {
+      id: 1,
+      method: 'input.respond',
+      params,
+    });
+    expect(JSON.stringify(await answer.json())).toContain("no node 'nowhere'");
+  });
+
+  it('of a graph that is made for each run are known where it runs: the run fails, and says so', async () => {
+    const threadId = await newThread();
+    const config = { configurable: { node: 'mine' } };
+    const waiting = client.runs.wait(threadId, 'tailored', {
+      input: { text: 'a' },
+      config,
+      interruptBefore: ['plain'],
+    });
+    await expect(waiting).rejects.toThrow(
+      "GraphNodeUnknown: Graph 'tailored' has no node 'plain', as interrupt_before names it. There are: mine.",
+    );
+    const stream = client.runs.stream(threadId, 'tailored', { command: { goto: 'plain' }, config });
+    const events = [];
+    for await (const event of stream) events.push(event);
+    expect(events.at(-1)).toMatchObject({ event: 'error', data: { error: 'GraphNodeUnknown' } });
+    await client.runs.wait(threadId, 'tailored', { input: { text: 'a' }, config, interruptBefore: ['mine'] });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'interrupted' });
+  });
+});
+
+describe('goto of `__end__`', () => {
+  it('ends what waits, and the state stays', async () => {
+    const threadId = await asking();
+    const events = [];
+    const stream = client.runs.stream(threadId, 'ask', { command: { goto: '__end__' }, streamMode: 'values' });
+    for await (const event of stream) events.push(event);
+    expect(events.map(({ event }) => event)).toEqual(['metadata', 'values']);
+    expect(events.at(-1)).toMatchObject({ data: { question: 'Really?' } });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
+    expect(await client.threads.getState(threadId)).toMatchObject({ next: [], values: { question: 'Really?' } });
+    // The next one begins anew.
+    const asked = await client.runs.wait(threadId, 'ask', { input: { question: 'Again?' } });
+    expect(asked).toMatchObject({ __interrupt__: [{ value: { question: 'Again?' } }] });
+  });
+
+  it('comes after an update, and from a checkpoint', async () => {
+    const threadId = await asking();
+    const command = { update: { answer: 'nobody knows' }, goto: ['__end__'], resume: null } as never;
+    expect(await client.runs.wait(threadId, 'ask', { command })).toEqual({
+      question: 'Really?',
+      answer: 'nobody knows',
+    });
+    const [, , before] = await client.threads.getHistory(threadId);
+    expect(before).toMatchObject({ next: ['ask'] });
+    const checkpointId = before?.checkpoint.checkpoint_id as string;
+    expect(await client.runs.wait(threadId, 'ask', { command: { goto: '__end__' }, checkpointId })).toEqual({
+      question: 'Really?',
+    });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', values: { question: 'Really?' } });
+  });
+});

@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type JobUnderTest, openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+
+/** Attempts that follow on one that died where it was to stop: after its last write and before its run was ended. */
+
+let under: PoolUnderTest;
+beforeAll(async () => {
+  under = await openPoolUnderTest('basic');
+});
+afterAll(() => under?.close());
+
+/** What two attempts of a run come to, the second one begun as it would be. */
+async function twice(graph: string, first: JobUnderTest, then: Pick<JobUnderTest, 'kwargs' | 'job'> = {}) {
+  const died = await under.run(graph, first);
+  const again = await under.run(graph, { ...first, job: { start: { kind: 'continue' } }, ...then, after: died });
+  expect(again.runId).toBe(died.runId);
+  const { outcome, threadId } = again;
+  return outcome.kind === 'finished' ? { threadId, ...JSON.parse(outcome.values), next: outcome.next } : outcome;
+}
+
+/** How a second attempt begins where the first one left nothing on the thread itself. */
+async function fromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
+  const [head] = await under.threads.database.query<{ id: string }>(
+    `SELECT checkpoint_id AS id FROM agents.checkpoints WHERE thread_id = $1 AND checkpoint_ns = ''
+     ORDER BY checkpoint_id DESC LIMIT 1`,
+    [`${under.threads.organizationId}:${thread}`],
+  );
+  return { job: { start: { kind: 'input', checkpoint: { checkpoint_id: head!.id } } } };
+}
+
+test('stop where the run was to stop', async () => {
+  const stopping = (kwargs: NonNullable<JobUnderTest['kwargs']>) => ({ input: { steps: 3 }, kwargs });
+  expect(await twice('steps', stopping({ interrupt_before: ['step'] }))).toMatchObject({ count: 0, next: ['step'] });
+  expect(await twice('steps', stopping({ interrupt_after: '*' }))).toMatchObject({ count: 1, next: ['step'] });
+  const atStart = stopping({ interrupt_before: ['__start__'] });
+  expect(await twice('steps', atStart)).toMatchObject({ next: ['__start__'] });
+  expect(await twice('pausing', {})).toMatchObject({ answer: 'first', next: ['second'] });
+});
+
+test('are not held by what stops them elsewhere, or not at all', async () => {
+  const kwargs = { interrupt_before: ['__start__'], interrupt_after: ['__start__'] };
+  const first = { input: { steps: 3 }, kwargs: { interrupt_after: '*' } } as const;
+  expect(await twice('steps', first, { kwargs })).toMatchObject({ count: 3, next: [] });
+  const ask = { kwargs: { interrupt_before: ['prepare'] } };
+  expect(await twice('ask', ask, { kwargs: { interrupt_before: ['finish'] } })).toMatchObject({ next: ['ask'] });
+});
+
+test('stop where a graph within was to stop, and what runs beside it ends', async () => {
+  const inside = async (thread: string) => {
+    const { database, organizationId } = under.threads;
+    const rows = await database.query<{ path: string }>(
+      `SELECT DISTINCT ON (checkpoint_ns) metadata ->> 'step' AS path FROM agents.checkpoints
+       WHERE thread_id = $1 AND checkpoint_ns LIKE 'between:%|stopping:%' ORDER BY checkpoint_ns, checkpoint_id DESC`,
+      [`${organizationId}:${thread}`],
+    );
+    return rows.map(({ path }) => Number(path));
+  };
+  const first = await twice('resting', {});
+  expect(first).toMatchObject({ next: ['between'] });
+  const { threadId: thread } = first;
+  expect(await inside(thread)).toEqual([1]);
+
+  // Each goes on from a stop to the next one. The head of the thread is another run's: it begins as the first attempt did.
+  const goesOn = { thread, input: null };
+  const begun = await fromHead(thread);
+  for (const step of [2, 3]) {
+    expect(await twice('resting', goesOn, begun)).toMatchObject({ next: ['between'] });
+    expect(await inside(thread)).toEqual([step]);
+  }
+  expect(await under.run('resting', goesOn)).toMatchObject({ outcome: { next: [] } });
+  expect((await under.values('resting', goesOn)).path.sort()).toEqual(
+    ['beside', 'end', 'first', 'second', 'third'].sort(),
+  );
+});
+
+test.each([['by itself'], ['by the id of its question']])('give an answer to its question alone: %s', async (how) => {
+  const first = await under.run('inquiring');
+  const { threadId: thread } = first;
+  let { outcome } = first;
+  const open = () => (outcome.kind === 'finished' ? Object.values(outcome.interrupts).flat() : [outcome]);
+  for (const [answer, next] of Object.entries({ a: 'two?', b: 'three?', c: 'four?' })) {
+    const question = open()[0] as { id: string };
+    const resume = how === 'by itself' ? answer : { [question.id]: answer };
+    const asked = { thread, kwargs: { command: { resume } } };
+    const begun = await fromHead(thread);
+    const died = await under.run('inquiring', asked);
+    const isOwn = JSON.stringify(await fromHead(thread)) !== JSON.stringify(begun);
+    const job = isOwn ? { start: { kind: 'continue' } as const } : begun.job!;
+    ({ outcome } = await under.run('inquiring', { ...asked, job, after: died }));
+    expect(open(), next).toMatchObject([{ value: next }]);
+  }
+  const { path } = await under.values('inquiring', { thread, kwargs: { command: { resume: 'd' } } });
+  expect(path).toEqual(['one? a', 'two? b', 'three? c', 'four? d']);
+});
