@@ -36,7 +36,7 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { database, warehouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
   ends.add('authenticator', () => authenticator.close());
-  const projects = createProjectResolver(database);
+  const projects = createProjectResolver(database, config.maxProjects);
   const runPlaces = new RunPlaces((workspaceId, runIds) => locateRuns(warehouse, workspaceId, runIds));
   return {
     config,

@@ -37,6 +37,9 @@ export async function listKeys(): Promise<void> {
   });
 }
 
+/** Who has the machine is let in again, however many keys there are. */
+const unlimited = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
+
 /** `runlake keys create` prints the key, and nothing else on standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
@@ -44,13 +47,18 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
   }
   await asOperator(async (database, operator) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
-    const made = await makeKey(database, operator, {
-      description: options.description,
-      readOnly: options.readOnly === true,
-      organizationWide: options.organization === true,
-      ...(options.organization !== true && workspaceId !== undefined && { workspaceIds: [workspaceId] }),
-      ...(options.email !== undefined && { userEmail: options.email }),
-    });
+    const made = await makeKey(
+      database,
+      operator,
+      {
+        description: options.description,
+        readOnly: options.readOnly === true,
+        organizationWide: options.organization === true,
+        ...(options.organization !== true && workspaceId !== undefined && { workspaceIds: [workspaceId] }),
+        ...(options.email !== undefined && { userEmail: options.email }),
+      },
+      unlimited,
+    );
     console.error(`Key ${made.id} (${made.description}) for ${made.user_email}, shown this once:`);
     console.log(made.key);
   });

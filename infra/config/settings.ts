@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { agentSettings } from './agent-settings.ts';
 import { exportSettings } from './export-settings.ts';
+import { limitSettings } from './limit-settings.ts';
 import { bytes, count, KIB, MIB, optional, required, type Setting, text, url } from './setting.ts';
 
 export type { Setting } from './setting.ts';
@@ -309,6 +310,9 @@ export const settings = {
 
   // Agent server
   ...agentSettings,
+
+  // What one organisation may have
+  ...limitSettings,
 
   // Traces of Runlake itself: the variables of OpenTelemetry
   otlpTracesEndpoint: optional(

@@ -91,6 +91,13 @@ export const catalogue = {
     'The API key belongs to another organisation than X-Organization-Id names: leave the header out, or send the id of its own.',
   ),
 
+  // How much there may be of something
+  LIMIT_REACHED: caller(
+    422,
+    'The organization has {limit} {what}, as many as it may have ({setting}).',
+    '{instead}, or ask the operator to raise {setting}.',
+  ),
+
   // Projects
   PROJECT_UNKNOWN: caller(
     422,

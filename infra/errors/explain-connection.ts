@@ -23,7 +23,7 @@ const trust = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that sig
 /** Matched against codes and texts of an error and its causes, in this order. */
 const rules: readonly Rule[] = [
   [
-    /\b(ENOTFOUND|EAI_AGAIN)\b/,
+    /\b(ENOTFOUND|EAI_AGAIN)\b|getaddrinfo EINVAL/,
     ({ place, variable }) => ({
       words: `no host has the name in ${place}`,
       remedy: `Correct the host in ${variable}, or the name service of this machine.`,

@@ -10,6 +10,7 @@ import type { ExportPorts } from './export-ports.ts';
 import type { ExportFormat } from './export-scope.ts';
 import { insertExport } from './insert-export.ts';
 import { type ExportWithProgress, readExport } from './read-export.ts';
+import { requireRoom } from './require-room.ts';
 
 export interface NewExport {
   readonly destinationId: string;
@@ -25,13 +26,15 @@ export interface NewExport {
 }
 
 const dayMicros = 86_400_000_000;
+/** Of unknown fields, in an answer. */
+const mostNamed = 5;
 
 /**
  * Makes an export, or a schedule where it has an interval. Who belongs to it is fixed now: runs first received until the
  * creation, give or take the clocks of processes. Where the event log ends is noted after that time, so that every run that was
  * accepted before lies before it. An export is queued at once.
  *
- * @throws INVALID_REQUEST that names the fields; NOT_FOUND where the workspace lacks the project or the destination; what log
+ * @throws INVALID_REQUEST that names the fields; LIMIT_REACHED; NOT_FOUND where the workspace lacks the project or the destination; what log
  * and database throw.
  */
 export async function createExport(
@@ -39,7 +42,7 @@ export async function createExport(
   owner: { readonly workspaceId: string; readonly keyId: string },
   asked: NewExport,
 ): Promise<ExportWithProgress> {
-  const faults = faultsOf(asked, ports.limits.exportMaxDays);
+  const faults = faultsOf(asked, ports.limits.exportMaxDays, ports.now());
   if (faults.length > 0) throw fault('INVALID_REQUEST', {}, { fields: faults });
   const { workspaceId } = owner;
   const { database, limits } = ports;
@@ -74,6 +77,7 @@ export async function createExport(
       createdAt,
       membersUntil: new Date(createdAt.getTime() + limits.exportClockSkewMs),
     });
+    await requireRoom(tx, workspaceId, schedule, limits);
   });
   if (!schedule) await enqueueExport(ports, id);
   return readExport(database, workspaceId, id);
@@ -86,13 +90,16 @@ export async function positionOf({ log }: Pick<ExportPorts, 'log'>) {
   return Object.fromEntries(ends);
 }
 
-function faultsOf(asked: NewExport, maxDays: number): FieldFault[] {
+function faultsOf(asked: NewExport, maxDays: number, now: Date): FieldFault[] {
   const { startTimeMicros: start, endTimeMicros: end, intervalHours, exportFields } = asked;
   const faults: FieldFault[] = [];
   const refuse = (field: string, type: string, msg: string) => faults.push({ loc: ['body', field], msg, type });
   const { fromMicros, untilMicrosExclusive } = allTimes;
   if (start < fromMicros || start >= untilMicrosExclusive) {
     refuse('start_time', 'out_of_range', 'must lie between 1970 and 2260');
+  } else if (intervalHours !== undefined && start < now.getTime() * 1_000 - maxDays * dayMicros) {
+    // All its intervals are made up for, one after another.
+    refuse('start_time', 'out_of_range', `must lie at most ${maxDays} days ago (RUNLAKE_EXPORT_MAX_DAYS)`);
   }
   if (intervalHours === undefined && end === undefined) {
     refuse('end_time', 'missing', 'is required where interval_hours is absent');
@@ -108,7 +115,9 @@ function faultsOf(asked: NewExport, maxDays: number): FieldFault[] {
   if (exportFields?.length === 0) refuse('export_fields', 'too_short', 'must name at least one field, or be absent');
   const { unknown } = fieldsAsked(exportFields);
   if (unknown.length > 0) {
-    refuse('export_fields', 'unknown_field', `there is no field ${unknown.map((name) => `'${name}'`).join(', ')}`);
+    const names = unknown.slice(0, mostNamed).map((name) => `'${name}'`);
+    const more = unknown.length > mostNamed ? ` and ${unknown.length - mostNamed} more` : '';
+    refuse('export_fields', 'unknown_field', `there is no field ${names.join(', ')}${more}`);
   }
   return faults;
 }

@@ -12,6 +12,8 @@ export type ExportLimits = Pick<
   | 'exportClockSkewMs'
   | 'exportLeaseMs'
   | 'exportMaxDays'
+  | 'exportMaxSchedules'
+  | 'exportMaxUnfinished'
   | 'exportRetries'
   | 'exportRetryDelayMs'
   | 'exportRunsAtOnce'

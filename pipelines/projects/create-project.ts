@@ -8,6 +8,7 @@ import {
   projectColumns,
   toProjectRecord,
 } from './project-record.ts';
+import { requireRoomForProject } from './require-room-for-project.ts';
 
 export interface NewProject {
   readonly id?: string | null | undefined;
@@ -25,13 +26,13 @@ export interface NewProject {
  * Makes a project. With `upsert` one of that name is changed instead: fields that are given replace its own, an empty `extra`
  * is not given.
  *
- * @throws CONFLICT where the name is taken and `upsert` is not set, or where the id is taken.
+ * @throws CONFLICT where the name is taken and `upsert` is not set, or where the id is taken; LIMIT_REACHED.
  */
 export async function createProject(
   database: Database,
   workspaceId: string,
   project: NewProject,
-  { upsert }: { upsert: boolean },
+  { upsert, maxProjects }: { readonly upsert: boolean; readonly maxProjects: number },
 ): Promise<ProjectRecord> {
   const [extra, metadata] = extraColumns(project.extra);
   const fields = [
@@ -54,7 +55,10 @@ export async function createProject(
        ON CONFLICT DO NOTHING RETURNING ${projectColumns}`,
       [...fields, project.id ?? randomUUID()],
     );
-    if (made) return toProjectRecord(made);
+    if (made) {
+      await requireRoomForProject(tx, workspaceId, maxProjects);
+      return toProjectRecord(made);
+    }
     if (!upsert) throw fault('CONFLICT', { reason: 'Session already exists.' });
     const [changed] = await tx.query<ProjectRow>(
       `UPDATE projects SET

@@ -4,6 +4,7 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project-name.ts';
+import { requireRoomForProject } from './require-room-for-project.ts';
 
 /** How a run event names its project. Empty names count as absent. */
 export interface ProjectReference {
@@ -25,7 +26,8 @@ export interface ProjectResolver {
   /**
    * The nil UUID for a patch that names no project: it belongs to the one of its trace.
    *
-   * @throws PROJECT_UNKNOWN where the workspace has no living project of that id, BAD_REQUEST for an impossible name.
+   * @throws PROJECT_UNKNOWN where the workspace has no living project of that id, BAD_REQUEST for an impossible name,
+   * LIMIT_REACHED where it would be one too many.
    */
   resolve(reference: ProjectReference): Promise<string>;
   /** After a project was renamed or deleted. */
@@ -34,7 +36,8 @@ export interface ProjectResolver {
 
 const rememberedMs = 5_000;
 
-export function createProjectResolver(database: Database): ProjectResolver {
+/** @param maxProjects Most of the organisation of a workspace. */
+export function createProjectResolver(database: Database, maxProjects: number): ProjectResolver {
   const known = new PromiseCache<string>({ max: 50_000, ttlMs: rememberedMs });
 
   return {
@@ -49,7 +52,7 @@ export function createProjectResolver(database: Database): ProjectResolver {
       const name = checkProjectName(sessionName || DEFAULT_PROJECT);
       const kind = forPatch ? 'patch' : 'post';
       const found = await known.get(`${workspaceId} ${kind} ${name}`, () =>
-        findOrCreate(database, workspaceId, name, forPatch),
+        findOrCreate(database, maxProjects, { workspaceId, name, forPatch }),
       );
       return found!;
     },
@@ -66,7 +69,11 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 }
 
 /** The living project of that name; for patches else the one that had it last; else a new one, of which only one is made. */
-async function findOrCreate(database: Database, workspaceId: string, name: string, forPatch: boolean): Promise<string> {
+async function findOrCreate(
+  database: Database,
+  maxProjects: number,
+  { workspaceId, name, forPatch }: { readonly workspaceId: string; readonly name: string; readonly forPatch: boolean },
+): Promise<string> {
   const [row] = await database.query<{ id: string }>(
     `SELECT id FROM (
        SELECT id, 1 AS rank FROM projects WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL
@@ -77,12 +84,16 @@ async function findOrCreate(database: Database, workspaceId: string, name: strin
     [workspaceId, name, forPatch],
   );
   if (row) return row.id;
-  const [made] = await database.query<{ id: string }>(
-    `INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)
-     ON CONFLICT (workspace_id, name) WHERE deleted_at IS NULL
-     DO UPDATE SET name = excluded.name
-     RETURNING id`,
-    [randomUUID(), workspaceId, name],
-  );
-  return made!.id;
+  return database.transaction(async (tx) => {
+    const id = randomUUID();
+    const [there] = await tx.query<{ id: string }>(
+      `INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)
+       ON CONFLICT (workspace_id, name) WHERE deleted_at IS NULL
+       DO UPDATE SET name = excluded.name
+       RETURNING id`,
+      [id, workspaceId, name],
+    );
+    if (there!.id === id) await requireRoomForProject(tx, workspaceId, maxProjects);
+    return there!.id;
+  });
 }

@@ -6,6 +6,8 @@ import { requirePermission } from './caller.ts';
 import { generateKey, hashKey, shortKey } from './key-format.ts';
 import { type KeyRecord, keyColumns, keyTables } from './key-record.ts';
 import type { Permission } from './permissions.ts';
+import { requireRoomForMember, type TenantLimits } from './require-room-for-member.ts';
+import { stayWithin } from './stay-within.ts';
 
 export interface NewKey {
   readonly description: string;
@@ -22,16 +24,20 @@ export interface NewKey {
   readonly userEmail?: string | null | undefined;
 }
 
+const keysThere = `SELECT count(*) AS there FROM api_keys
+  WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
+
 /**
  * Makes an API key and returns it, the only time that it can be seen. It never gets more than the caller has: workspaces,
  * permissions, time.
  *
- * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST.
+ * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST, LIMIT_REACHED.
  */
 export async function createKey(
   database: Database,
   caller: Caller,
   wanted: NewKey,
+  limits: TenantLimits,
 ): Promise<KeyRecord & { readonly key: string }> {
   const workspaceIds = allowedWorkspaces(caller, wanted);
   for (const permission of wanted.permissions ?? []) requirePermission(caller, permission);
@@ -53,7 +59,7 @@ export async function createKey(
         caller.organizationId,
         workspaceIds,
         defaultWorkspaceId,
-        await userOf(tx, caller, wanted.userEmail ?? undefined),
+        await userOf(tx, caller, wanted.userEmail ?? undefined, limits),
         hashKey(key),
         shortKey(key),
         wanted.description,
@@ -61,6 +67,14 @@ export async function createKey(
         wanted.readOnly || caller.readOnly,
         expiresAt,
       ],
+    );
+    await stayWithin(tx, caller, { most: limits.maxApiKeys, count: keysThere }, () =>
+      fault('LIMIT_REACHED', {
+        limit: limits.maxApiKeys,
+        what: 'API keys',
+        setting: 'RUNLAKE_MAX_API_KEYS',
+        instead: 'Revoke those that are not needed',
+      }),
     );
     const [record] = await tx.query<KeyRecord>(`SELECT ${keyColumns} FROM ${keyTables} WHERE k.id = $1`, [id]);
     return { ...record!, key };
@@ -94,7 +108,7 @@ function allowedExpiry(caller: Caller, wanted: string | null | undefined): strin
 }
 
 /** The user with `email`, made where there is none. Speaking for somebody else is a right of its own. */
-async function userOf(tx: Sql, caller: Caller, email: string | undefined): Promise<string> {
+async function userOf(tx: Sql, caller: Caller, email: string | undefined, limits: TenantLimits): Promise<string> {
   if (email === undefined || email.toLowerCase() === caller.userEmail.toLowerCase()) return caller.userId;
   requirePermission(caller, 'organization:manage');
   const [made] = await tx.query<{ id: string }>(
@@ -102,7 +116,10 @@ async function userOf(tx: Sql, caller: Caller, email: string | undefined): Promi
      ON CONFLICT (organization_id, lower(email)) DO NOTHING RETURNING id`,
     [randomUUID(), caller.organizationId, email],
   );
-  if (made) return made.id;
+  if (made) {
+    await requireRoomForMember(tx, caller, limits);
+    return made.id;
+  }
   const [known] = await tx.query<{ id: string }>(
     'SELECT id FROM users WHERE organization_id = $1 AND lower(email) = lower($2)',
     [caller.organizationId, email],

@@ -3,19 +3,24 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import type { MemberRecord } from './list-members.ts';
+import { requireRoomForMember, type TenantLimits } from './require-room-for-member.ts';
 
-/** @throws CONFLICT where the organisation has a user with that email, however it is capitalised. */
+/** @throws CONFLICT where the organisation has a user with that email, however it is capitalised, LIMIT_REACHED. */
 export async function createMember(
   database: Database,
   caller: Caller,
   { email, fullName }: { email: string; fullName?: string | null | undefined },
+  limits: Pick<TenantLimits, 'maxMembers'>,
 ): Promise<MemberRecord> {
-  const [member] = await database.query<MemberRecord>(
-    `INSERT INTO users (id, organization_id, email, full_name) VALUES ($1, $2, $3, $4)
+  return database.transaction(async (tx) => {
+    const [member] = await tx.query<MemberRecord>(
+      `INSERT INTO users (id, organization_id, email, full_name) VALUES ($1, $2, $3, $4)
      ON CONFLICT (organization_id, lower(email)) DO NOTHING
      RETURNING id, organization_id, created_at, email, full_name`,
-    [randomUUID(), caller.organizationId, email, fullName ?? null],
-  );
-  if (!member) throw fault('CONFLICT', { reason: 'A member with this email already exists.' });
-  return member;
+      [randomUUID(), caller.organizationId, email, fullName ?? null],
+    );
+    if (!member) throw fault('CONFLICT', { reason: 'A member with this email already exists.' });
+    await requireRoomForMember(tx, caller, limits);
+    return member;
+  });
 }

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import type { Config } from '../../infra/config/settings.ts';
 import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { violatedConstraint } from '../../infra/postgres/faults.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
+import { stayWithin } from './stay-within.ts';
 import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
 
 export interface NewWorkspace {
@@ -12,18 +14,38 @@ export interface NewWorkspace {
   readonly handle?: string | null | undefined;
 }
 
-/** @throws CONFLICT where the id or the handle is taken. */
+interface CreatePorts {
+  readonly database: Database;
+  readonly authenticator: Authenticator;
+  readonly config: Pick<Config, 'maxWorkspaces'>;
+}
+
+const workspacesThere = 'SELECT count(*) AS there FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
+
+/** @throws CONFLICT where the id or the handle is taken, LIMIT_REACHED. */
 export async function createWorkspace(
-  { database, authenticator }: { database: Database; authenticator: Authenticator },
+  { database, authenticator, config }: CreatePorts,
   caller: Caller,
   { id = randomUUID(), displayName, handle = null }: NewWorkspace,
 ): Promise<WorkspaceRecord> {
   try {
-    const [workspace] = await database.query<WorkspaceRecord>(
-      `INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1, $2, $3, $4)
-       RETURNING ${workspaceColumns}`,
-      [id, caller.organizationId, displayName, handle],
-    );
+    const workspace = await database.transaction(async (tx) => {
+      const [made] = await tx.query<WorkspaceRecord>(
+        `INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1, $2, $3, $4)
+         RETURNING ${workspaceColumns}`,
+        [id, caller.organizationId, displayName, handle],
+      );
+      const limit = config.maxWorkspaces;
+      await stayWithin(tx, caller, { most: limit, count: workspacesThere }, () =>
+        fault('LIMIT_REACHED', {
+          limit,
+          what: 'workspaces',
+          setting: 'RUNLAKE_MAX_WORKSPACES',
+          instead: 'Delete those that are not needed',
+        }),
+      );
+      return made;
+    });
     authenticator.forgetAll();
     return workspace!;
   } catch (error) {

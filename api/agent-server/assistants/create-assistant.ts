@@ -12,7 +12,7 @@ export const createAssistant = defineAgentOperation({
   tag: 'assistants',
   summary: 'Make an assistant: a graph with a configuration',
   access: runs,
-  errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS'],
+  errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS', 'LIMIT_REACHED'],
   schema: {
     body: Closed({
       graph_id: Type.String({ minLength: 1 }),
@@ -25,12 +25,14 @@ export const createAssistant = defineAgentOperation({
   handler: async ({ body, services: { agents } }) => {
     requireGraph(agents, body.graph_id);
     const { assistant_id: assistantId, if_exists: ifExists, ...rest } = body;
-    return create(agents.database, agents.organizationId, {
+    const assistant = {
       graphId: body.graph_id,
-      ifExists: ifExists ?? 'raise',
+      ifExists: ifExists ?? ('raise' as const),
       ...given({ assistantId }),
       ...given({ config: rest.config, metadata: rest.metadata, name: rest.name, description: rest.description }),
       ...(rest.context === undefined ? {} : { context: rest.context }),
-    });
+    };
+    const maxAssistants = agents.config.agentsMaxAssistants;
+    return create(agents.database, agents.organizationId, assistant, { maxAssistants });
   },
 });

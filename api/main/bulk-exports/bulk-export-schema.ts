@@ -31,7 +31,8 @@ export const NewBulkExport = Type.Object({
     Type.Integer({
       minimum: 1,
       maximum: 168,
-      description: 'Makes a schedule: an export for each interval of so many hours from `start_time` on.',
+      description:
+        'Makes a schedule: an export for each interval of so many hours from `start_time` on, also of those that are over.',
     }),
   ),
   format: optional(Type.Literal('Parquet'), { description: 'Default: Parquet.' }),
@@ -40,7 +41,10 @@ export const NewBulkExport = Type.Object({
   }),
   compression: optional(Compression, { description: 'Of the files. Default: zstandard.' }),
   export_fields: optional(
-    Type.Array(Text(), { maxItems: 1_000, description: 'The columns of the files. Absent: all that there are.' }),
+    Type.Array(Text({ maxLength: 256 }), {
+      maxItems: 1_000,
+      description: 'The columns of the files. Absent: all that there are.',
+    }),
   ),
   filter: Type.Optional(Type.Unknown({ description: 'Not supported yet: null, empty or absent.' })),
 });

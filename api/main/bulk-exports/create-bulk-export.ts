@@ -15,7 +15,7 @@ export const createBulkExport = defineOperation({
     'What was accepted before the request is in it, as far as it lies in the range; what arrives later is counted and left out.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
   unsupported: { body: ['filter', 'all_experiments'], flags: ['all_experiments'] },
-  errors: ['NOT_FOUND', 'PARAMETER_NOT_SUPPORTED', 'INVALID_REQUEST', 'KAFKA_UNAVAILABLE'],
+  errors: ['NOT_FOUND', 'PARAMETER_NOT_SUPPORTED', 'INVALID_REQUEST', 'LIMIT_REACHED', 'KAFKA_UNAVAILABLE'],
   schema: { body: NewBulkExport, response: { 200: BulkExport } },
   handler: async ({ caller, body, services }) => {
     const made = await createExport(services.exports, caller, {

@@ -8,6 +8,7 @@ export const runErrors = [
   'TOO_DEEP',
   'RUN_TOO_LARGE',
   'PROJECT_UNKNOWN',
+  'LIMIT_REACHED',
   'OVERLOADED',
   'EVENT_LOG_UNAVAILABLE',
 ] as const;

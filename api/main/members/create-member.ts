@@ -16,7 +16,7 @@ export const createMember = defineOperation({
     body: ['read_only', 'role_id', 'workspace_ids', 'workspace_role_id', 'password'],
     flags: ['read_only'],
   },
-  errors: ['CONFLICT'],
+  errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: {
     body: Type.Object({
       email: Type.String({ format: 'email', maxLength: 320 }),
@@ -25,5 +25,7 @@ export const createMember = defineOperation({
     response: { 200: Member },
   },
   handler: async ({ caller, body, services }) =>
-    showMember(await create(services.database, caller, { email: body.email, fullName: body.full_name })),
+    showMember(
+      await create(services.database, caller, { email: body.email, fullName: body.full_name }, services.config),
+    ),
 });

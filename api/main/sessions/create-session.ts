@@ -13,7 +13,7 @@ export const createSession = defineOperation({
     'With `upsert` a project of that name is changed instead: fields that are given replace its own, an empty `extra` does not.',
   access: { permission: 'projects:create', tenantScope: 'workspace' },
   unsupported: { body: ['num_examples', 'num_repetitions', 'evaluator_keys', 'tag_value_ids'] },
-  errors: ['CONFLICT'],
+  errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: {
     query: Type.Object({ upsert: Type.Boolean({ default: false }) }),
     body: NewSession,
@@ -31,6 +31,11 @@ export const createSession = defineOperation({
       referenceDatasetId: body.reference_dataset_id,
       traceTier: body.trace_tier,
     };
-    return showSession(await createProject(services.database, caller.workspaceId, project, { upsert: query.upsert }));
+    return showSession(
+      await createProject(services.database, caller.workspaceId, project, {
+        upsert: query.upsert,
+        maxProjects: services.config.maxProjects,
+      }),
+    );
   },
 });

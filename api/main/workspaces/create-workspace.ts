@@ -11,7 +11,7 @@ export const createWorkspace = defineOperation({
   tag: 'workspaces',
   summary: 'Make a workspace',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },
-  errors: ['CONFLICT'],
+  errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: {
     body: Type.Object({
       id: Type.Optional(Uuid()),

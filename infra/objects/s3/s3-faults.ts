@@ -73,8 +73,14 @@ function withoutAnswer(raw: unknown, call: ObjectCall, place: string): RunlakeEr
     withoutTls: 'http://',
   });
   const reason = explained?.words ?? `the connection to ${place} failed`;
+  // Before anything was sent: the client has made no address of what it was given.
+  if (/\b(ERR_INVALID_URL|EndpointError)\b/.test(signs)) {
+    return destinationFault(noBucket, call, 'its name makes no address of a store', raw);
+  }
   const isLasting =
-    /\bENOTFOUND\b|\bHPE_|\bCERT_|CERT\b|CERTIFICATE|certificate|\bERR_(TLS|SSL)_|\bEPROTO\b|wrong version/.test(signs);
+    /\bENOTFOUND\b|getaddrinfo EINVAL|\bHPE_|\bCERT_|CERT\b|CERTIFICATE|certificate|\bERR_(TLS|SSL)_|\bEPROTO\b|wrong version/.test(
+      signs,
+    );
   if (isLasting) return destinationFault(noEndpoint, call, reason, raw);
   if (/\b(SyntaxError|Deserialization)\b|[Dd]eseriali[sz]ation|xml|XML/.test(signs)) {
     return destinationFault(noEndpoint, call, notS3(place, 'what it answered is not XML'), raw);

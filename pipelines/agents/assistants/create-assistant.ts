@@ -1,6 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { stayWithin } from '../../tenants/stay-within.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { Assistant } from './assistant.ts';
@@ -22,11 +23,14 @@ export interface NewAssistant {
   readonly ifExists: 'raise' | 'do_nothing';
 }
 
-/** Makes an assistant, in version 1. @throws ASSISTANT_EXISTS, INVALID_REQUEST for metadata that cannot be stored. */
+const assistantsThere = 'SELECT count(*) AS there FROM agents.assistants WHERE organization_id = $1';
+
+/** Makes an assistant, in version 1. @throws ASSISTANT_EXISTS, LIMIT_REACHED, INVALID_REQUEST for metadata that cannot be stored. */
 export async function createAssistant(
   database: Database,
   organizationId: string,
   assistant: NewAssistant,
+  { maxAssistants }: { readonly maxAssistants: number },
 ): Promise<Assistant> {
   const { graphId, assistantId = uuidv7(), name = graphId, description, config = {}, metadata = {} } = assistant;
   requireStorableJson(metadata, ['body', 'metadata']);
@@ -45,7 +49,17 @@ export async function createAssistant(
         metadata,
       ],
     );
-    if (row !== undefined) await tx.execute(keepVersion, [organizationId, assistantId]);
+    if (row !== undefined) {
+      await tx.execute(keepVersion, [organizationId, assistantId]);
+      await stayWithin(tx, { organizationId }, { most: maxAssistants, count: assistantsThere }, () =>
+        fault('LIMIT_REACHED', {
+          limit: maxAssistants,
+          what: 'assistants',
+          setting: 'RUNLAKE_AGENTS_MAX_ASSISTANTS',
+          instead: 'Delete those that are not needed',
+        }),
+      );
+    }
     return row;
   });
   if (made !== undefined) return made;

@@ -1,11 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { stayWithin } from '../../tenants/stay-within.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns, noteChange } from './cron.ts';
 import { nextRunDate } from './next-run-date.ts';
 
 export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;
+
+const cronsThere = 'SELECT count(*) AS there FROM agents.crons WHERE organization_id = $1';
 
 /**
  * Makes a cron. It fires first at the first time of its schedule that comes after now.
@@ -33,8 +36,7 @@ export async function createCron(
     const [made] = await tx.query<Cron>(
       `INSERT INTO agents.crons (organization_id, cron_id, assistant_id, thread_id, schedule, timezone, end_time, next_run_date,
          on_run_completed, enabled, payload, metadata, user_id)
-       SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
-       WHERE (SELECT count(*) FROM agents.crons WHERE organization_id = $1) < $14
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
        RETURNING ${cronColumns}`,
       [
         organizationId,
@@ -50,11 +52,12 @@ export async function createCron(
         cron.payload,
         cron.metadata,
         cron.user_id,
-        maxCrons,
       ],
     );
-    if (made === undefined) throw fault('CRON_LIMIT_REACHED', { limit: maxCrons });
     await tx.execute(noteChange);
-    return made;
+    await stayWithin(tx, { organizationId }, { most: maxCrons, count: cronsThere }, () =>
+      fault('CRON_LIMIT_REACHED', { limit: maxCrons }),
+    );
+    return made as Cron;
   });
 }

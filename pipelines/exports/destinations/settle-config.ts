@@ -16,7 +16,8 @@ export interface GivenConfig {
 
 /** A key has 1,024 bytes at most (S3 API); what an export adds to the prefix has fewer than 320. */
 const maxPrefixBytes = 700;
-const bucketForm = /^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/;
+// AWS gives out none that begin with xn--, which would make their hosts names in other alphabets.
+const bucketForm = /^(?!xn--)[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/;
 const regionForm = /^[A-Za-z0-9-]{1,63}$/;
 
 /**

@@ -32,7 +32,7 @@ export async function updateDestination(
     if (destination.destination_type === 'local') {
       throw fault('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
     }
-    await tryDestination(ports, destination, credentials);
+    await tryDestination(ports, workspaceId, destination, credentials);
   }
   // Sealed for the id as it is stored: a caller may write it in capitals.
   const stored = credentials && sealCredentials(ports.sealer, destination.id, credentials);

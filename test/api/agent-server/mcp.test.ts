@@ -58,12 +58,17 @@ describe('tools', () => {
   it('come in pages', async () => {
     const { database, owner } = agent;
     for (let number = 0; number < 100; number += 1) {
-      await createAssistant(database, owner.id, {
-        graphId: 'typed',
-        name: `page ${number}`,
-        metadata: {},
-        ifExists: 'raise',
-      });
+      await createAssistant(
+        database,
+        owner.id,
+        {
+          graphId: 'typed',
+          name: `page ${number}`,
+          metadata: {},
+          ifExists: 'raise',
+        },
+        { maxAssistants: 1_000 },
+      );
     }
     const client = await connect('/mcp/');
     const first = await client.listTools();

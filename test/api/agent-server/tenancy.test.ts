@@ -188,12 +188,17 @@ beforeAll(async () => {
   const metadata = { animal: 'okapi' };
   const zoo = [{ namespace: ['zoo'], key: 'animal', value: metadata }];
   await putItems(stores.database, zebra.id, { refreshOnRead: true }, zoo);
-  const assistant = await createAssistant(database, zebra.id, {
-    graphId: 'echo',
-    name: 'okapi',
-    metadata,
-    ifExists: 'raise',
-  });
+  const assistant = await createAssistant(
+    database,
+    zebra.id,
+    {
+      graphId: 'echo',
+      name: 'okapi',
+      metadata,
+      ifExists: 'raise',
+    },
+    { maxAssistants: 1_000 },
+  );
   const thread = await createThread(database, zebra.id, {
     metadata: { ...metadata, graph_id: 'echo' },
     ifExists: 'raise',

@@ -16,7 +16,12 @@ afterAll(() => api.close());
 
 async function projectWithRun(): Promise<DeletedProject> {
   const workspaceId = acme.workspaceIds[0];
-  const { id: projectId } = await createProject(api.database, workspaceId, { name: randomUUID() }, { upsert: false });
+  const { id: projectId } = await createProject(
+    api.database,
+    workspaceId,
+    { name: randomUUID() },
+    { upsert: false, maxProjects: 1_000 },
+  );
   const answer = await api.server.inject({
     method: 'POST',
     url: '/runs',

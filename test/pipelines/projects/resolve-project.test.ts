@@ -17,7 +17,7 @@ let projects: ProjectResolver;
 beforeAll(async () => {
   stores = await freshStores();
   [workspaceId, otherWorkspaceId] = (await addOrganization(stores.database, 'acme')).workspaceIds;
-  projects = createProjectResolver(stores.database);
+  projects = createProjectResolver(stores.database, 1_000);
 });
 afterAll(() => stores.close());
 
@@ -33,7 +33,7 @@ const remove = (id: string) =>
 
 describe('by name', () => {
   it('makes a project once, however many ask at once in however many processes', async () => {
-    const resolvers = Array.from({ length: 4 }, () => createProjectResolver(stores.database));
+    const resolvers = Array.from({ length: 4 }, () => createProjectResolver(stores.database, 1_000));
     const ids = await Promise.all(resolvers.flatMap((resolver) => [post('race', resolver), post('race', resolver)]));
     expect(new Set(ids).size).toBe(1);
     expect(await readProject(stores.database, workspaceId, ids[0] as string)).toMatchObject({ name: 'race' });
@@ -60,7 +60,11 @@ describe('by name', () => {
     expect(next).not.toBe(id);
     // Since then the name is current again; what is remembered from before goes away by itself.
     expect(
-      await createProjectResolver(stores.database).resolve({ workspaceId, sessionName: 'before', forPatch: true }),
+      await createProjectResolver(stores.database, 1_000).resolve({
+        workspaceId,
+        sessionName: 'before',
+        forPatch: true,
+      }),
     ).toBe(next);
   });
 
@@ -84,7 +88,12 @@ describe('by name', () => {
 
 describe('by id', () => {
   it('takes a living project of the workspace, and the id before the name', async () => {
-    const { id } = await createProject(stores.database, workspaceId, { name: 'by-id' }, { upsert: false });
+    const { id } = await createProject(
+      stores.database,
+      workspaceId,
+      { name: 'by-id' },
+      { upsert: false, maxProjects: 1_000 },
+    );
     const reference = { workspaceId, sessionId: id.toUpperCase(), sessionName: 'elsewhere', forPatch: false };
     expect(await projects.resolve(reference)).toBe(id);
     await expect(projects.resolve({ ...reference, workspaceId: otherWorkspaceId })).rejects.toMatchObject({

@@ -61,9 +61,13 @@ describe('which workspace', () => {
   it('finds one that was made a moment ago by another process', async () => {
     const mine = authenticator();
     const caller = await mine.authenticate({ key: acme.adminKey });
-    const made = await createWorkspace({ database: stores.database, authenticator: authenticator() }, caller, {
-      displayName: 'new',
-    });
+    const made = await createWorkspace(
+      { database: stores.database, authenticator: authenticator(), config: { maxWorkspaces: 100 } },
+      caller,
+      {
+        displayName: 'new',
+      },
+    );
     expect((await mine.authenticate({ key: acme.adminKey, workspace: made.id })).workspaceId).toBe(made.id);
   });
 

@@ -11,7 +11,7 @@ export const createDestination = defineOperation({
   description:
     'A small object is written below `tmp/` in the prefix, read back and deleted, the latter two as far as rights allow. What fails is told with its step, and then nothing is made.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
-  errors: checkErrors,
+  errors: [...checkErrors, 'LIMIT_REACHED'],
   schema: { body: NewDestination, response: { 200: Destination } },
   handler: async ({ caller, body, services }) => {
     const destination = {

@@ -103,4 +103,5 @@ export const checkErrors = [
   'DESTINATION_OBJECT_DAMAGED',
   'DESTINATION_TYPE_OFF',
   'DESTINATION_UNAVAILABLE',
+  'OVERLOADED',
 ] as const;

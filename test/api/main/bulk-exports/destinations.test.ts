@@ -157,6 +157,7 @@ const bad: readonly (readonly [what: string, payload: () => object, status: numb
   ['a short bucket', () => s3({ bucket_name: 'ab' }), 422, /bucket_name/],
   ['a long bucket', () => s3({ bucket_name: 'a'.repeat(64) }), 422, /bucket_name/],
   ['a bucket with a slash', () => s3({ bucket_name: 'a/../b' }), 400, /^Bucket is not valid/],
+  ['a bucket whose name no host can begin with', () => s3({ bucket_name: 'xn--a' }), 400, /^Bucket is not valid/],
   ['a bucket that is an ARN', () => s3({ bucket_name: 'arn:aws:s3:::bucket' }), 400, /^Bucket is not valid/],
   ['a region that is a host', () => s3({ region: 'evil.example/#' }), 400, /region/],
   ['an endpoint that is no address', () => s3({ endpoint_url: 'store' }), 400, /^Invalid endpoint/],

@@ -119,6 +119,7 @@ const table: readonly (readonly [what: string, endpoint: () => Promise<string>, 
   ['a mail server', () => raw((socket) => void socket.end('220 mail.example ESMTP\r\n')), invalid],
   ['nobody', async () => 'http://127.0.0.1:1', unavailable],
   ['no such host', async () => 'http://no-such-host.invalid:9000', invalid],
+  ['a host whose name is longer than any', async () => `http://${'a.'.repeat(200)}invalid:9000`, invalid],
   ['TLS where there is none', async () => (await page(200)).replace('http:', 'https:'), invalid],
 ];
 
@@ -129,6 +130,14 @@ describe('an endpoint with', () => {
       message: expect.stringMatching(/\(step (reach|write|read), /),
       remedy: expect.stringMatching(/./),
       ...expected,
+    });
+  });
+
+  it.each(['xn--a', 'bucket--x-s3'])('AWS, with the bucket %s, of which no address can be made', async (bucket) => {
+    const store = open('', { bucket, endpointUrl: undefined });
+    await expect(checkDestination(store)).rejects.toMatchObject({
+      code: 'DESTINATION_BUCKET_NOT_VALID',
+      class: 'caller',
     });
   });
 

@@ -28,9 +28,29 @@ beforeAll(async () => {
 afterAll(async () => rows?.stores.close());
 
 const make = (more: Partial<NewAssistant> = {}) =>
-  createAssistant(database, org, { graphId: 'agent', ifExists: 'raise', ...more });
+  createAssistant(database, org, { graphId: 'agent', ifExists: 'raise', ...more }, { maxAssistants: 1_000 });
 const missing = { code: 'ASSISTANT_NOT_FOUND', status: 404 };
 const system = { graphId: 'agent', name: 'Agent', description: 'helps', config: { tags: ['a'] } };
+
+it('are no more than there may be, also where many are made at once', async () => {
+  const of = await rows.newOrganization();
+  const make = (assistantId?: string) =>
+    createAssistant(
+      database,
+      of,
+      { graphId: 'agent', ifExists: 'do_nothing', ...(assistantId && { assistantId }) },
+      { maxAssistants: 3 },
+    );
+  const made = await Promise.allSettled(Array.from({ length: 12 }, () => make()));
+  const there = made.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+  expect(there).toHaveLength(3);
+  for (const each of made) {
+    if (each.status === 'rejected') expect(each.reason).toMatchObject({ code: 'LIMIT_REACHED', status: 422 });
+  }
+  // One that is there is answered, and counts once.
+  expect(await make(there[0]?.assistant_id)).toEqual(there[0]);
+  await expect(make()).rejects.toMatchObject({ code: 'LIMIT_REACHED' });
+});
 
 describe('assistants', () => {
   beforeAll(async () => {

@@ -106,6 +106,12 @@ describe('rows of crons', () => {
     expect(await countCrons(stores.database, rows.organizationId, { metadata: { team: 'a' } })).toBe(2);
   });
 
+  it('are no more than there may be, also where many are made at once', async () => {
+    const made = await Promise.allSettled(Array.from({ length: 10 }, () => make({}, 3)));
+    expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
+    expect(await countCrons(stores.database, rows.organizationId, {})).toBe(3);
+  });
+
   it('go with their thread and their assistant, need the thread, and are so many', async () => {
     await make({ thread_id: rows.threadId });
     await make({}, 2);

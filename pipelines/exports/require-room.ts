@@ -1,0 +1,40 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { stayWithin } from '../tenants/stay-within.ts';
+import type { ExportLimits } from './export-ports.ts';
+
+const unfinished = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
+  WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
+
+/**
+ * Undoes the transaction that has inserted an export, or a schedule, where the organisation of its workspace has more than it may.
+ * @throws LIMIT_REACHED
+ */
+export async function requireRoom(
+  tx: Sql,
+  workspaceId: string,
+  schedule: boolean,
+  { exportMaxSchedules, exportMaxUnfinished }: Pick<ExportLimits, 'exportMaxSchedules' | 'exportMaxUnfinished'>,
+): Promise<void> {
+  if (schedule) {
+    const count = `${unfinished} AND e.interval_hours IS NOT NULL`;
+    await stayWithin(tx, { workspaceId }, { most: exportMaxSchedules, count }, () =>
+      fault('LIMIT_REACHED', {
+        limit: exportMaxSchedules,
+        what: 'scheduled bulk exports',
+        setting: 'RUNLAKE_EXPORT_MAX_SCHEDULES',
+        instead: 'Cancel those that are not needed',
+      }),
+    );
+    return;
+  }
+  const count = `${unfinished} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
+  await stayWithin(tx, { workspaceId }, { most: exportMaxUnfinished, count }, () =>
+    fault('LIMIT_REACHED', {
+      limit: exportMaxUnfinished,
+      what: 'bulk exports that are not finished',
+      setting: 'RUNLAKE_EXPORT_MAX_UNFINISHED',
+      instead: 'Wait until some of them have ended, or cancel them',
+    }),
+  );
+}

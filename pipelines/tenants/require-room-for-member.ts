@@ -1,0 +1,24 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { stayWithin } from './stay-within.ts';
+
+/** How many an organisation may have. */
+export type TenantLimits = Pick<Config, 'maxApiKeys' | 'maxMembers'>;
+
+/** Undoes the transaction that has inserted a user too many. @throws LIMIT_REACHED */
+export function requireRoomForMember(
+  tx: Sql,
+  owner: { readonly organizationId: string },
+  { maxMembers }: Pick<TenantLimits, 'maxMembers'>,
+): Promise<void> {
+  const count = 'SELECT count(*) AS there FROM users WHERE organization_id = $1';
+  return stayWithin(tx, owner, { most: maxMembers, count }, () =>
+    fault('LIMIT_REACHED', {
+      limit: maxMembers,
+      what: 'users',
+      setting: 'RUNLAKE_MAX_MEMBERS',
+      instead: 'Make keys for users that are there',
+    }),
+  );
+}

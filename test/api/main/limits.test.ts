@@ -1,0 +1,213 @@
+/** What one organisation may have of each thing that its keys can make, also where many are made at once. */
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { InjectOptions } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { until } from '../../infra/until.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+
+let api: ApiUnderTest;
+let root: string;
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'runlake-limits-'));
+  const config = {
+    localExportRoot: root,
+    allowPrivateEndpoints: true,
+    maxWorkspaces: 4,
+    maxMembers: 4,
+    maxApiKeys: 6,
+    maxProjects: 3,
+    exportMaxDestinations: 3,
+    exportMaxSchedules: 3,
+    exportMaxUnfinished: 2,
+  };
+  api = await startApi({ config });
+});
+afterAll(async () => {
+  await api?.close();
+  await rm(root, { recursive: true, force: true });
+});
+
+type Method = NonNullable<InjectOptions['method']>;
+async function ask(key: string, method: Method, url: string, payload?: object) {
+  const headers = { 'x-api-key': key };
+  const answer = await api.server.inject({ method, url, headers, ...(payload && { payload }) });
+  const text = answer.body;
+  return { status: answer.statusCode, body: text === '' ? undefined : answer.json() };
+}
+let organizations = 0;
+const newOrganization = () => addOrganization(api.database, `limits-${organizations++}`);
+
+/** A project, and a destination in the workspace of that place. */
+async function exporting({ workspaceKeys }: OrganizationUnderTest, place: 0 | 1 = 0) {
+  const key = workspaceKeys[place];
+  const project = await ask(key, 'POST', '/sessions', { name: randomUUID() });
+  const destination = await ask(key, 'POST', '/bulk-exports/destinations', local());
+  return { key, bulk_export_destination_id: destination.body.id, session_id: project.body.id };
+}
+const local = () => ({ destination_type: 'local', display_name: 'd', config: { prefix: randomUUID() } });
+const start = { start_time: '2026-03-05T00:00:00Z' };
+
+interface Kind {
+  readonly what: string;
+  readonly setting: string;
+  /** How many more fit. */
+  readonly room: number;
+  /** Makes it possible to make some; each call then makes one, as somebody of the organisation. */
+  prepare(of: OrganizationUnderTest): Promise<() => ReturnType<typeof ask>>;
+  /** Makes room for one. Absent: nobody can. */
+  free?(of: OrganizationUnderTest, made: { readonly id: string }): Promise<unknown>;
+}
+const kinds: Kind[] = [
+  {
+    what: 'workspaces',
+    setting: 'RUNLAKE_MAX_WORKSPACES',
+    room: 2,
+    prepare: async (of) => () => ask(of.adminKey, 'POST', '/workspaces', { display_name: 'w' }),
+    free: (of, { id }) => ask(of.adminKey, 'DELETE', `/workspaces/${id}`),
+  },
+  {
+    what: 'users',
+    setting: 'RUNLAKE_MAX_MEMBERS',
+    room: 3,
+    prepare: async (of) => {
+      let made = 0;
+      // By both ways in turn.
+      return () => {
+        const email = `${randomUUID()}@example.com`;
+        return made++ % 2 === 0
+          ? ask(of.adminKey, 'POST', '/orgs/current/members', { email })
+          : ask(of.adminKey, 'POST', '/api-key', { description: 'k', user_email: email });
+      };
+    },
+  },
+  {
+    what: 'API keys',
+    setting: 'RUNLAKE_MAX_API_KEYS',
+    room: 3,
+    prepare: async (of) => () => ask(of.adminKey, 'POST', '/api-key', { description: 'k' }),
+    free: (of, { id }) => ask(of.adminKey, 'DELETE', `/api-key/${id}`),
+  },
+  {
+    what: 'tracing projects',
+    setting: 'RUNLAKE_MAX_PROJECTS',
+    room: 3,
+    prepare: async (of) => () => ask(of.adminKey, 'POST', '/sessions', { name: randomUUID() }),
+    free: (of, { id }) => ask(of.adminKey, 'DELETE', `/sessions/${id}`),
+  },
+  {
+    what: 'destinations of bulk exports',
+    setting: 'RUNLAKE_EXPORT_MAX_DESTINATIONS',
+    room: 3,
+    prepare: async (of) => () => ask(of.adminKey, 'POST', '/bulk-exports/destinations', local()),
+    free: (of, { id }) => ask(of.adminKey, 'DELETE', `/bulk-exports/destinations/${id}`),
+  },
+  {
+    what: 'scheduled bulk exports',
+    setting: 'RUNLAKE_EXPORT_MAX_SCHEDULES',
+    room: 3,
+    prepare: async (of) => {
+      // Of either workspace: the limit is of the organisation.
+      const each = [await exporting(of, 0), await exporting(of, 1)];
+      let made = 0;
+      return () => {
+        const { key, ...to } = each[made++ % 2] as Awaited<ReturnType<typeof exporting>>;
+        return ask(key, 'POST', '/bulk-exports', { ...start, ...to, interval_hours: 24 });
+      };
+    },
+    free: async (of, { id }) =>
+      Promise.all(of.workspaceKeys.map((key) => ask(key, 'PATCH', `/bulk-exports/${id}`, { status: 'Cancelled' }))),
+  },
+  {
+    what: 'bulk exports that are not finished',
+    setting: 'RUNLAKE_EXPORT_MAX_UNFINISHED',
+    room: 2,
+    prepare: async (of) => {
+      const { key, ...to } = await exporting(of);
+      return () => ask(key, 'POST', '/bulk-exports', { ...start, ...to, end_time: '2026-03-06T00:00:00Z' });
+    },
+    free: (of, { id }) => ask(of.workspaceKeys[0], 'PATCH', `/bulk-exports/${id}`, { status: 'Cancelled' }),
+  },
+];
+
+describe.each(kinds)('$what', ({ what, setting, room, prepare, free }) => {
+  it('are no more than there may be, also where many are made at once', async () => {
+    const of = await newOrganization();
+    const make = await prepare(of);
+    const answers = await Promise.all(Array.from({ length: 12 }, make));
+    const made = answers.filter(({ status }) => status < 300);
+    expect(made).toHaveLength(room);
+    for (const { status, body } of answers.filter((each) => !made.includes(each))) {
+      expect(status).toBe(422);
+      expect(JSON.stringify(body)).toContain(`${what}, as many as it may have (${setting}).`);
+    }
+    // Another organisation has room.
+    expect((await (await prepare(await newOrganization()))()).status).toBeLessThan(300);
+    if (free === undefined) return;
+    await free(of, made[0]?.body);
+    expect((await make()).status).toBeLessThan(300);
+    expect((await make()).status).toBe(422);
+  });
+});
+
+describe('checks of destinations', () => {
+  it('are so many at once, so that a store that hangs holds up nobody else', async () => {
+    const [one, other] = [await newOrganization(), await newOrganization()];
+    const sockets: Socket[] = [];
+    const silent = createServer((socket) => void sockets.push(socket.on('error', () => undefined)));
+    silent.listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const hanging = {
+      display_name: 'd',
+      config: { bucket_name: 'bucket', endpoint_url: `http://127.0.0.1:${port}` },
+      credentials: { access_key_id: 'a', secret_access_key: 'b' },
+    };
+    const make = (of: OrganizationUnderTest, body: object) =>
+      ask(of.adminKey, 'POST', '/bulk-exports/destinations', body);
+    const waiting = Array.from({ length: 16 }, () => make(one, hanging));
+    await until('all hang', () => sockets.length >= 16);
+    expect(await make(one, local())).toMatchObject({ status: 503, body: { code: 'OVERLOADED' } });
+    expect((await make(other, local())).status).toBe(200);
+    silent.close();
+    for (const socket of sockets) socket.destroy();
+    for (const { status } of await Promise.all(waiting)) expect(status).toBe(400);
+    expect((await make(one, local())).status).toBe(200);
+  });
+});
+
+describe('tracing projects that runs make', () => {
+  it('are held to the limit: runs of others are named in the answer, runs of those that are there are taken', async () => {
+    const of = await newOrganization();
+    const run = (project: string) => ({
+      id: randomUUID(),
+      name: 'r',
+      run_type: 'chain',
+      inputs: {},
+      session_name: project,
+    });
+    const post = (body: object) => ask(of.adminKey, 'POST', '/runs', body);
+    for (const project of ['a', 'b', 'c']) expect((await post(run(project))).status).toBe(202);
+    const refused = await post(run('d'));
+    expect(refused.status).toBe(422);
+    expect(JSON.stringify(refused.body)).toContain('RUNLAKE_MAX_PROJECTS');
+    expect((await post(run('a'))).status).toBe(202);
+  });
+
+  it('are made once where many name one at the same time, with room for no other', async () => {
+    const of = await newOrganization();
+    const names = await Promise.all(
+      Array.from({ length: 3 }, () => ask(of.adminKey, 'POST', '/sessions', { name: randomUUID() })),
+    );
+    await ask(of.adminKey, 'DELETE', `/sessions/${names[0]?.body.id}`);
+    const made = await Promise.all(
+      Array.from({ length: 8 }, () => ask(of.adminKey, 'POST', '/sessions?upsert=true', { name: 'same' })),
+    );
+    expect(made.map(({ status }) => status)).toEqual(made.map(() => 200));
+    expect(new Set(made.map(({ body }) => body.id)).size).toBe(1);
+  });
+});
