@@ -200,7 +200,7 @@ export const agentErrors = {
   WEBHOOK_INVALID: caller(
     422,
     "'{url}' cannot be a webhook: {reason}.",
-    'Send an http or https address that is reachable from here, or a path of this server that begins with /.',
+    'Send a public http or https address, or a path of this server that begins with /. The operator can allow loopback and private ones with RUNLAKE_ALLOW_PRIVATE_ENDPOINTS.',
   ),
   STORE_NAMESPACE_INVALID: caller(
     422,
