@@ -7,6 +7,7 @@ import { until } from '../infra/until.ts';
 import { AgentRoles, type AgentServer } from './agent-roles.ts';
 import { HeldRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
+import { sharedServers } from './servers-of-roles.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
@@ -19,7 +20,7 @@ const crons = 6;
 describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
   let roles: AgentRoles;
   beforeAll(async () => {
-    roles = await AgentRoles.open();
+    roles = await AgentRoles.open(await sharedServers());
   });
   afterAll(() => roles?.close());
 

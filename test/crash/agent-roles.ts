@@ -7,8 +7,8 @@ import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
 import { attemptsOf, type FollowedRun, followNew, type RunOnThread, written } from './agent-reader.ts';
 import { countedTraces } from './counted-traces.ts';
-import { startOwn } from './own-servers.ts';
 import { deadlineMs } from './pipeline.ts';
+import type { ServersOfRoles } from './servers-of-roles.ts';
 import { webhookSecret } from './webhook-receiver.ts';
 
 const apiKey = 'test-key-of-the-agents-under-test';
@@ -18,22 +18,21 @@ export interface AgentServer {
   readonly client: Client;
 }
 
-const servers = ['kafka', 'registry', 'postgres', 'clickhouse'] as const;
-
-/** The main API, a sink and two agent servers as processes apart, on servers for a test file alone. */
+/** The main API, a sink and two agent servers as processes apart. */
 export class AgentRoles {
-  readonly own: Awaited<ReturnType<typeof startOwn<(typeof servers)[number]>>>;
+  readonly #servers: ServersOfRoles;
   readonly #traces = new Set<string>();
   sink!: RoleProcess;
   api!: RoleProcess;
   agents: AgentServer[] = [];
 
-  private constructor(own: AgentRoles['own']) {
-    this.own = own;
+  private constructor(servers: ServersOfRoles) {
+    this.#servers = servers;
   }
 
-  static async open(): Promise<AgentRoles> {
-    const roles = new AgentRoles(await startOwn(servers));
+  /** @param servers released when the roles are closed. */
+  static async open(servers: ServersOfRoles): Promise<AgentRoles> {
+    const roles = new AgentRoles(servers);
     try {
       roles.sink = await startRole('ingest', roles.#environment());
       await Promise.all([roles.startApi(), roles.startAgents(), roles.startAgents()]);
@@ -45,7 +44,7 @@ export class AgentRoles {
   }
 
   get databaseUrl(): string {
-    return this.own.postgres.values.url ?? '';
+    return this.#servers.databaseUrl;
   }
 
   get processes(): readonly RoleProcess[] {
@@ -125,23 +124,20 @@ export class AgentRoles {
     const counted = () => countedTraces({ url: this.api.url, apiKey }).catch(() => 'away');
     await expect.poll(counted, { timeout: deadlineMs, interval: 100 }).toBe(this.#traces.size);
     const roots = 'SELECT id FROM runs FINAL WHERE id = trace_id FORMAT TSV';
-    const stored = (await askClickhouse(this.own.clickhouse.values.url as string, roots)).split('\n');
+    const stored = (await askClickhouse(this.#servers.clickhouseUrl, roots)).split('\n');
     expect(stored.sort()).toEqual([...this.#traces].sort());
   }
 
   async close(): Promise<void> {
     await Promise.all(this.processes.map((role) => role.end('SIGKILL')));
-    await this.own.remove();
+    await this.#servers.release();
   }
 
   #environment(): Record<string, string> {
     return {
-      RUNLAKE_KAFKA_BROKERS: this.own.kafka.values.brokers ?? '',
-      RUNLAKE_SCHEMA_REGISTRY_URL: this.own.registry.values.url ?? '',
-      RUNLAKE_CLICKHOUSE_URL: this.own.clickhouse.values.url ?? '',
+      ...this.#servers.environment,
+      RUNLAKE_CLICKHOUSE_URL: this.#servers.clickhouseUrl,
       RUNLAKE_DATABASE_URL: this.databaseUrl,
-      RUNLAKE_KAFKA_PARTITIONS: '2',
-      RUNLAKE_KAFKA_SESSION_TIMEOUT_MS: '6000',
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',

@@ -10,6 +10,7 @@ import { AgentRoles, type AgentServer } from './agent-roles.ts';
 import { Gate } from './gate.ts';
 import { HeldRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
+import { serversToKill } from './servers-of-roles.ts';
 import { WebhookReceiver } from './webhook-receiver.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
@@ -18,9 +19,11 @@ const n = 150;
 const gateAt = 30;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', () => {
+  let own: Awaited<ReturnType<typeof serversToKill>>;
   let roles: AgentRoles;
   beforeAll(async () => {
-    roles = await AgentRoles.open();
+    own = await serversToKill();
+    roles = await AgentRoles.open(own);
   });
   afterAll(() => roles?.close());
 
@@ -69,9 +72,9 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     const runs = await roles.begin(4, burst);
     const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
     await atGate(readers);
-    await roles.own.postgres.kill();
+    await own.postgres.kill();
     gate.open();
-    await roles.own.postgres.start();
+    await own.postgres.start();
     await roles.expectEnded(runs, await ended(readers), n);
   });
 
@@ -80,9 +83,9 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     const runs = await roles.begin(4, burst);
     const readers = runs.map((run, place) => readToEnd([roles.clients[place % 2] as Client], run, deadlineMs));
     await atGate(readers);
-    await roles.own.kafka.kill();
+    await own.kafka.kill();
     gate.open();
-    await roles.own.kafka.start();
+    await own.kafka.start();
     await roles.expectEnded(runs, await ended(readers), n);
   });
 
@@ -93,7 +96,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     const plain = await Promise.all([first, second].map((client) => roles.follow(client, burst)));
     const readers = [...kept.map((run) => readToEnd([first], run, deadlineMs)), ...plain.map(({ reader }) => reader)];
     await atGate(readers);
-    await roles.own.clickhouse.kill();
+    await own.clickhouse.kill();
     gate.open();
     const [{ threadId, runId }] = kept as [RunOnThread];
     const before = readers[0]?.parts.slice(0, 20) ?? [];
@@ -101,7 +104,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     // All of it while ClickHouse is away.
     const seen = await ended(readers);
     expect([...before, ...(await comesBack)]).toEqual(seen[0]);
-    await roles.own.clickhouse.start();
+    await own.clickhouse.start();
     const runs = [...kept, ...plain.map(({ run }) => run)];
     expect(await roles.expectEnded(runs, seen, n)).toEqual([1, 1, 1, 1]);
     // Of a process that was not there.
