@@ -149,9 +149,9 @@ export class Sink {
     movedEvents.inc(moved);
     parkedEvents.inc(parked.length);
     if (parked.length > 0) {
-      this.#someParked.expect(batch.topic.name);
       const records = parked.map(({ record }) => record);
       await parkEvents(database, { topic: batch.topic.name, salt: batch.tokenSalt ?? '' }, records);
+      this.#someParked.expect(batch.topic.name);
     }
     await this.#joinParked(batch, placed, places);
     await this.#insert(batch, placed);

@@ -25,7 +25,7 @@ export class SomeParked {
     return found;
   }
 
-  /** To be called before events are parked. */
+  /** To be called once events are parked: whoever asked before that, or meanwhile, may have seen none. */
   expect(topic: string): void {
     this.#change(topic);
     this.#known.set(topic, true);
