@@ -18,7 +18,7 @@ start: dist/.built ## Run everything in the foreground, with the environment as 
 	@exec node dist/api/command-line/runlake.js all
 
 test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, which is taken down again
-	@$(STACK) during npm test --silent
+	@node test/house/in-memory.mjs $(STACK) during npm test --silent
 
 chaos: dist/.built ## Servers killed and random faults under load, for longer: MINUTES=10, and SEED=... to repeat a run
 	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
