@@ -1,5 +1,5 @@
-import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
+import { unknownFields } from '../server/unknown-fields.ts';
 import type { AgentServices } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
 
@@ -35,15 +35,11 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),
   ];
-  return { ...operation, handler, mount: 'root', errors };
+  return { ...operation, handler, mount: 'root', closedQuery: true, errors };
 }
 
 /** Where an operation takes no body, each field of one would be without effect. @throws INVALID_REQUEST */
 function requireNothing(body: unknown): void {
   const names = typeof body === 'object' && body !== null ? Object.keys(body) : [];
-  if (names.length === 0) return;
-  const fields = names
-    .slice(0, 8)
-    .map((name) => ({ loc: ['body', name], msg: 'Field not known', type: 'extra_forbidden' }));
-  throw fault('INVALID_REQUEST', {}, { fields });
+  if (names.length > 0) throw unknownFields('body', names);
 }

@@ -24,7 +24,7 @@ const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', '
  * The tests of the API fail on an answer whose code is not among them.
  */
 export function errorsOf(operation: Operation): readonly ErrorCode[] {
-  const { access, schema, unsupported, rawBody, whileDraining, errors = [] } = operation;
+  const { access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
   const readsJson = schema.body !== undefined && rawBody === undefined;
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
@@ -34,7 +34,7 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
     [!isPublic, databaseErrors],
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
-    [schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
+    [closedQuery || schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
     [readsJson, ['INVALID_REQUEST', ...bodyErrors, ...jsonErrors]],
     [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION', 'OVERLOADED']],
     [true, errors],

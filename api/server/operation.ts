@@ -42,6 +42,11 @@ export interface Operation {
     readonly body?: readonly string[];
     readonly flags?: readonly string[];
   };
+  /**
+   * Parameters of the query that the schema does not name are refused, as they would have no effect. Not where an API has access of its
+   * own: that reads the whole URL.
+   */
+  readonly closedQuery?: true;
   /** The handler reads `request.raw` itself: no parser, no limit and no schema touches the body. */
   readonly rawBody?: RawBody;
   /** Errors that its own function throws, for the API description; those of the steps before it are added. */

@@ -26,6 +26,12 @@ export function parseQuery(url: string): QueryValues {
   return values;
 }
 
+/** All names in the query of `url`, once each, also those without a value. */
+export function namesInQuery(url: string): string[] {
+  const start = url.indexOf('?');
+  return start < 0 ? [] : [...new Set(new URLSearchParams(url.slice(start)).keys())];
+}
+
 function decode(text: string): string {
   try {
     const decoded = decodeURIComponent(text.replaceAll('+', ' '));

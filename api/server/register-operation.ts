@@ -4,7 +4,8 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
 import { Answer, type Operation } from './operation.ts';
-import { convertQuery, parseQuery } from './query-string.ts';
+import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
+import { unknownFields } from './unknown-fields.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -35,8 +36,10 @@ export function registerOperation(
       config: { operation },
       ...socketOf(operation, services),
       preValidation: async (request) => {
-        if (schema.query !== undefined || operation.unsupported?.query !== undefined) {
+        const closed = operation.closedQuery && !ruled;
+        if (closed || schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
+          if (closed) refuseOthers(namesInQuery(request.raw.url ?? ''), schema.query?.properties);
           refuseUnsupported(values, operation.unsupported?.query, operation.unsupported?.flags);
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
@@ -137,6 +140,11 @@ function describedOnly(response: Readonly<Record<number, TSchema>>, mediaType: s
       { description: 'Default Response', content: { [mediaType]: { schema } } },
     ]),
   );
+}
+
+function refuseOthers(names: readonly string[], known: object = {}): void {
+  const others = names.filter((name) => !Object.hasOwn(known, name));
+  if (others.length > 0) throw unknownFields('query', others);
 }
 
 function refuseUnsupported(values: unknown, names: readonly string[] = [], flags: readonly string[] = []): void {

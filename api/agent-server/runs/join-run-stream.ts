@@ -17,6 +17,9 @@ const query = Type.Object({
   stream_mode: Type.Optional(Type.Array(StreamMode, { description: 'Leaves out events of other modes.' })),
   cancel_on_disconnect: Type.Boolean({ default: false }),
   last_event_id: LastEventId,
+  checkpoint_id: Type.Optional(
+    Type.String({ maxLength: 1_000, description: 'Of the state that the reader has. Nothing is left out for it.' }),
+  ),
 });
 
 const shared = {

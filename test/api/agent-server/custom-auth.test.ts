@@ -60,6 +60,11 @@ describe('who asks', () => {
     expect(await Promise.all(statuses)).toEqual([200, 200, 200]);
   });
 
+  it('may be said by a parameter of the project, which no operation knows', async () => {
+    expect((await fetch(`${server().url}/info?session=secret-ada`)).status).toBe(200);
+    expect((await fetch(`${server().url}/ok?session=secret-ada`)).status).toBe(422);
+  });
+
   it('waits two seconds for the handler, then gets 503', async () => {
     expect((await as('slow', 'GET', '/info')).status).toBe(503);
   });

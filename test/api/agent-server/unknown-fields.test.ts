@@ -1,4 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { Client } from 'langgraph-sdk-1-15';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
@@ -71,6 +74,56 @@ describe('a field that is not known', () => {
       expect(await told(method, params)).toMatchObject({ type: 'error', error: 'invalid_argument' });
       expect(await told(method, params)).toMatchObject({ message: expect.stringContaining('Field not known') });
     }
+  });
+});
+
+describe('a parameter that is not known', () => {
+  it.each(agentOperations.map(({ operationId, ...rest }) => [operationId, rest] as const))(
+    'is refused by %s',
+    async (_, { method, path }) => {
+      const asked = `${path.replace(/:\w+/g, randomUUID())}?surprise=1&again=`;
+      const places = await refusedPlaces(method, asked, method === 'GET' ? undefined : {});
+      expect(places).toEqual([
+        ['query', 'surprise'],
+        ['query', 'again'],
+      ]);
+    },
+  );
+
+  it('is refused before there is a WebSocket', async () => {
+    const path = `/threads/${randomUUID()}/stream/events?surprise=1`;
+    const upgrade = request(server.url + path, {
+      headers: {
+        'x-api-key': server.owner.adminKey,
+        ...{ connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' },
+        'sec-websocket-key': Buffer.alloc(16).toString('base64'),
+      },
+    }).end();
+    const [{ statusCode }] = (await once(upgrade, 'response')) as [IncomingMessage];
+    expect(statusCode).toBe(422);
+  });
+
+  it('is refused where it is an option of a newer client that is not built', async () => {
+    const { runs } = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey });
+    const ids = [randomUUID(), randomUUID()] as const;
+    const options = { streamNamespaces: [''] } as object;
+    await expect(runs.cancel(...ids, false, 'interrupt', { reason: 'taken' } as never)).rejects.toMatchObject({
+      status: 422,
+    });
+    await expect(runs.joinStream(...ids, options).next()).rejects.toMatchObject({ status: 422 });
+    await expect(runs.stream(null, 'echo', options as never).next()).rejects.toMatchObject({ status: 422 });
+  });
+
+  it('is not one of what those clients send by themselves: the checkpoint that a view stands at', async () => {
+    const { runs, threads } = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey });
+    const { thread_id: threadId } = await threads.create();
+    const { run_id: runId } = await runs.create(threadId, 'steps', { input: { steps: 1 }, streamResumable: true });
+    await runs.join(threadId, runId);
+    const { checkpoint } = await threads.getState(threadId);
+    const options = { lastEventId: '-1', checkpointId: checkpoint.checkpoint_id } as object;
+    const events: string[] = [];
+    for await (const { event } of runs.joinStream(threadId, runId, options)) events.push(event);
+    expect(events).toEqual(['metadata', 'values', 'values']);
   });
 });
 

@@ -1,9 +1,10 @@
 import { Auth, HTTPException } from '@langchain/langgraph-sdk/auth';
 
-/** `Bearer secret-<name>`, or a cookie `session=secret-<name>`, is that user. */
+/** `Bearer secret-<name>`, a cookie `session=secret-<name>`, or `?session=secret-<name>`, is that user. */
 export const auth = new Auth()
   .authenticate(async (request) => {
-    const said = request.headers.get('authorization') ?? request.headers.get('cookie') ?? '';
+    const said =
+      request.headers.get('authorization') ?? request.headers.get('cookie') ?? new URL(request.url).search.slice(1);
     const token = /^(?:Bearer |session=)(\w+)-(\w+)$/.exec(said);
     const name = token?.[2];
     if (token?.[1] !== process.env.TOKENS || name === undefined) {
