@@ -9,7 +9,7 @@ import { LongestFirst } from './test/house/longest-first.ts';
  */
 const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
-  'test/api/agent-server/{interrupts,runs,stateless,streams}.test.ts',
+  'test/api/agent-server/{interrupts,runs,stateless,streams,unknown-nodes}.test.ts',
   'test/api/tenancy.test.ts',
   'test/e2e/*.test.ts',
   // Those that are of the stack alone.
