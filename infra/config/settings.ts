@@ -200,7 +200,7 @@ export const settings = {
     'RUNLAKE_MAX_PAGE_BYTES',
     bytes(),
     64 * MIB,
-    'Bytes of run data after which a page of runs ends early, with a cursor.',
+    'Most bytes of a page: one of traced runs ends early, with a cursor; one of the agent server is refused, unless it is a row alone.',
   ),
   requestTimeoutMs: required(
     'RUNLAKE_REQUEST_TIMEOUT_MS',

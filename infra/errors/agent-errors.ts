@@ -111,6 +111,11 @@ export const agentErrors = {
     "Thread '{thread}' has no checkpoint '{checkpoint}'.",
     'List them with POST /threads/{thread_id}/history.',
   ),
+  ANSWER_TOO_LARGE: caller(
+    422,
+    'The answer would have more than {limitBytes} bytes ({limit}).',
+    'Ask for fewer at once, with `limit`, or for fewer fields of each, with `select` where there is one. One alone is always answered.',
+  ),
   FIELD_NOT_BUILT: caller(
     422,
     "'{field}' is not supported yet.",

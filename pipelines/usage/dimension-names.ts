@@ -5,7 +5,10 @@ import type { Grouping } from './grouping.ts';
 const sources: Readonly<Record<Grouping, string>> = {
   workspace: 'SELECT id, display_name AS name FROM workspaces WHERE organization_id = $1',
   project: `SELECT projects.id, name FROM projects JOIN workspaces ON workspaces.id = workspace_id WHERE organization_id = $1`,
-  user: 'SELECT id, email AS name FROM users WHERE organization_id = $1',
+  user: `SELECT id, name FROM (
+      SELECT organization_id, id, email AS name FROM users
+      UNION ALL SELECT organization_id, id, identity FROM end_users
+    ) named WHERE organization_id = $1`,
   api_key: 'SELECT id, short_key AS name FROM api_keys WHERE organization_id = $1',
 };
 

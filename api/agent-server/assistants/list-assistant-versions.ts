@@ -13,16 +13,17 @@ export const listAssistantVersions = defineAgentOperation({
   tag: 'assistants',
   summary: 'Versions of an assistant, newest first',
   access: reads,
-  errors: ['ASSISTANT_NOT_FOUND'],
+  errors: ['ASSISTANT_NOT_FOUND', 'ANSWER_TOO_LARGE'],
   schema: {
     params: AssistantParams,
     body: Closed({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
     response: { 200: Type.Array(AssistantVersion) },
   },
   handler: async ({ params, body, services: { agents } }) => {
-    const { database, organizationId } = agents;
+    const { database, organizationId, config } = agents;
     const { assistant_id: id } = await resolveAssistant(database, organizationId, params.assistant_id);
     const { metadata, limit, offset } = body;
-    return list(database, organizationId, id, { ...given({ metadata }), limit: limit ?? 10, offset: offset ?? 0 });
+    const page = { limit: limit ?? 10, offset: offset ?? 0, limitBytes: config.maxPageBytes };
+    return list(database, organizationId, id, { ...given({ metadata }), ...page });
   },
 });

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { searchAssistants as search } from '../../../pipelines/agents/assistants/search-assistants.ts';
 import { JsonObject, optional, Text } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
@@ -20,6 +21,7 @@ export const searchAssistants = defineAgentOperation({
   description:
     'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
   access: reads,
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     body: Closed({
       ...assistantFilter,
@@ -39,6 +41,8 @@ export const searchAssistants = defineAgentOperation({
       sortOrder: body.sort_order ?? 'desc',
       limit,
       offset,
+      select: select as (keyof Assistant)[] | null | undefined,
+      limitBytes: agents.config.maxPageBytes,
     });
     return pageOf(
       assistants.map((assistant) => chosen(assistant, select)),

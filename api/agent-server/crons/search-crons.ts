@@ -29,6 +29,7 @@ export const searchCrons = defineAgentOperation({
   tag: 'crons',
   summary: 'Crons that match, newest first',
   access: reads,
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     body: Closed({
       ...cronFilter,
@@ -46,6 +47,8 @@ export const searchCrons = defineAgentOperation({
       sortOrder: body.sort_order ?? 'desc',
       limitRows: body.limit ?? 10,
       offsetRows: body.offset ?? 0,
+      select: body.select,
+      limitBytes: agents.config.maxPageBytes,
     });
     const now = body.select?.includes('now') ? { now: new Date().toISOString() } : {};
     return crons.map((cron) => chosen({ ...cron, ...now }, body.select));

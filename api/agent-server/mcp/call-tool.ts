@@ -24,7 +24,7 @@ export async function callTool(
   signal: AbortSignal,
 ): Promise<CallToolResult> {
   const { agents } = input.services;
-  const assistant = (await toolsOf(input)).get(name);
+  const assistant = (await toolsOf(input, [])).get(name);
   if (assistant === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name.slice(0, 100)}`);
   try {
     const body = { assistant_id: assistant.assistant_id, input: args };

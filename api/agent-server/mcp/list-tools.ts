@@ -10,7 +10,7 @@ import { asOperation } from '../access/as-operation.ts';
 import type { Agents } from '../agent-services.ts';
 import type { McpInput } from './call-tool.ts';
 import { toolInputSchema } from './tool-input-schema.ts';
-import { toolNames } from './tool-names.ts';
+import { type NamedAssistant, toolNames } from './tool-names.ts';
 
 /** The oldest come first, so that names stay when assistants are added. */
 const mostTools = 1_000;
@@ -19,13 +19,19 @@ const toolsOfPage = 100;
 /**
  * Every tool that the caller may use, by its name: the assistants of the graphs, which are for all, and those that a search finds.
  *
- * @throws AUTH_FORBIDDEN and so on, where the caller may not search
+ * @param fields what else of them is needed
+ * @throws ANSWER_TOO_LARGE; AUTH_FORBIDDEN and so on, where the caller may not search
  */
-export async function toolsOf({ services, request }: McpInput): Promise<ReadonlyMap<string, Assistant>> {
-  const { database, organizationId, graphs } = services.agents;
+export async function toolsOf<Field extends keyof Assistant>(
+  { services, request }: McpInput,
+  fields: readonly Field[],
+): Promise<ReadonlyMap<string, Pick<Assistant, Field | keyof NamedAssistant>>> {
+  const { database, organizationId, graphs, config } = services.agents;
   const ofGraphs = Object.keys(graphs).map(systemAssistantId);
-  const search = { sortBy: 'created_at', sortOrder: 'asc', limit: mostTools, offset: 0, besides: ofGraphs } as const;
-  let found: readonly Assistant[] = [];
+  const select = ['assistant_id', 'name', ...fields] as const;
+  const page = { limit: mostTools, offset: 0, select, limitBytes: config.maxPageBytes };
+  const search = { sortBy: 'created_at', sortOrder: 'asc', besides: ofGraphs, ...page } as const;
+  let found: readonly Pick<Assistant, Field | keyof NamedAssistant>[] = [];
   await asOperation(request, 'searchAssistants', { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
     found = (await searchAssistants(database, organizationId, { ...search, ...body })).assistants;
   });
@@ -37,7 +43,7 @@ export async function listTools(input: McpInput, cursor: string | undefined): Pr
   const { agents } = input.services;
   const first = Number(cursor ?? 0);
   if (!Number.isSafeInteger(first) || first < 0) throw new McpError(ErrorCode.InvalidParams, 'Unknown cursor');
-  const all = [...(await toolsOf(input))];
+  const all = [...(await toolsOf(input, ['graph_id', 'config', 'description']))];
   const schemas = new Map<string, Promise<Tool['inputSchema'] | undefined>>();
   const tools: Tool[] = [];
   for (const [name, { graph_id: graphId, config, description }] of all.slice(first, first + toolsOfPage)) {

@@ -1,13 +1,15 @@
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 
+export type NamedAssistant = Pick<Assistant, 'assistant_id' | 'name'>;
+
 const longestName = 64;
 
 /**
  * The assistants by the names of their tools: letters, digits, `_` and `-`, at most 64. Of several with one name the first keeps it;
  * the others get the end of their ids behind it.
  */
-export function toolNames(assistants: readonly Assistant[]): ReadonlyMap<string, Assistant> {
-  const byName = new Map<string, Assistant>();
+export function toolNames<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
+  const byName = new Map<string, Named>();
   for (const assistant of assistants) {
     const { name, assistant_id: id } = assistant;
     const legal = name.replace(/[^\w-]/g, '_').slice(0, longestName) || 'assistant';

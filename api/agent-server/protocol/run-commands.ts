@@ -98,7 +98,8 @@ const askerEndsWithinMs = 5_000;
 /** The thread when the run that is under way on it has ended, or does not end. */
 async function afterRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
   const { database, organizationId } = agents;
-  const [run] = await listRuns(database, organizationId, threadId, { limit: 1, offset: 0, status: 'running' });
+  const page = { limit: 1, offset: 0, status: 'running', select: ['run_id'] } as const;
+  const [run] = await listRuns(database, organizationId, threadId, page);
   if (run !== undefined) {
     const { drainStarted } = request.server;
     const signal = AbortSignal.any([AbortSignal.timeout(askerEndsWithinMs), drainStarted]);

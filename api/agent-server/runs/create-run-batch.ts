@@ -1,5 +1,7 @@
 import { Type } from 'typebox';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
+import { requireBatchWithin } from '../../../pipelines/agents/runs/require-batch-within.ts';
+import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { BatchBody, Run, snakeCased } from './run-body.ts';
@@ -13,14 +15,13 @@ export const createRunBatch = defineAgentOperation({
   summary: 'Start several runs without a thread, in the background',
   description: 'They are made in their order; where one cannot be, those before it run.',
   access: runs,
-  errors: runErrors,
+  errors: [...runErrors, 'ANSWER_TOO_LARGE'],
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
+    const asked = body.map((each) => runRequestOf({ caller, request, body: snakeCased(each) }));
+    await requireBatchWithin(agents.database, agents.organizationId, asked, agents.config.maxPageBytes);
     const made = [];
-    for (const each of body) {
-      const { run } = await requestRun(agents, runRequestOf({ caller, request, body: snakeCased(each) }));
-      made.push(run);
-    }
+    for (const each of asked) made.push(shownRun((await requestRun(agents, each)).run));
     return new Answer({ body: made });
   },
 });

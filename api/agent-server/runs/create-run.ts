@@ -1,4 +1,5 @@
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
+import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Run, RunBody } from './run-body.ts';
@@ -16,7 +17,7 @@ export const createRun = defineAgentOperation({
   schema: { params: ThreadParams, body: RunBody, response: { 200: Run } },
   handler: async (input) => {
     const { run } = await requestRun(input.services.agents, runRequestOf(input));
-    return new Answer({ headers: { 'content-location': runPath(run, false) }, body: run });
+    return new Answer({ headers: { 'content-location': runPath(run, false) }, body: shownRun(run) });
   },
 });
 
@@ -29,6 +30,6 @@ export const createStatelessRun = defineAgentOperation({
   schema: { body: RunBody, response: { 200: Run } },
   handler: async (input) => {
     const { run } = await requestRun(input.services.agents, runRequestOf(input));
-    return new Answer({ headers: { 'content-location': runPath(run, true) }, body: run });
+    return new Answer({ headers: { 'content-location': runPath(run, true) }, body: shownRun(run) });
   },
 });

@@ -1,4 +1,5 @@
 import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
+import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Run } from './run-body.ts';
 import { idsOf, ThreadRunParams } from './run-paths.ts';
@@ -12,5 +13,6 @@ export const getAgentRun = defineAgentOperation({
   access: reads,
   errors: ['RUN_NOT_FOUND'],
   schema: { params: ThreadRunParams, response: { 200: Run } },
-  handler: async ({ params, services: { agents } }) => readRun(agents.database, agents.organizationId, idsOf(params)),
+  handler: async ({ params, services: { agents } }) =>
+    shownRun(await readRun(agents.database, agents.organizationId, idsOf(params))),
 });

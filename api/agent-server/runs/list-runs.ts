@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { listRuns as list } from '../../../pipelines/agents/runs/list-runs.ts';
-import { runStatuses } from '../../../pipelines/agents/runs/run.ts';
+import { type Run, runStatuses } from '../../../pipelines/agents/runs/run.ts';
+import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { chosen, words } from '../agent-schema.ts';
@@ -14,7 +15,7 @@ export const listRuns = defineAgentOperation({
   tag: 'thread runs',
   summary: 'The runs of a thread, newest first',
   access: reads,
-  errors: ['THREAD_NOT_FOUND'],
+  errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE'],
   schema: {
     params: ThreadParams,
     query: Type.Object({
@@ -26,10 +27,12 @@ export const listRuns = defineAgentOperation({
     response: { 200: Type.Array(SelectedRun) },
   },
   handler: async ({ params, query, services: { agents } }) => {
-    const { database, organizationId } = agents;
+    const { database, organizationId, config } = agents;
     const { limit, offset, status, select } = query;
     const { thread_id: threadId } = await readThread(database, organizationId, params.thread_id);
-    const rows = await list(database, organizationId, threadId, { limit, offset, ...(status && { status }) });
-    return rows.map((run) => chosen(run, select));
+    const wanted = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
+    const page = { limit, offset, ...(status && { status }), select: wanted as (keyof Run)[] | undefined };
+    const rows = await list(database, organizationId, threadId, { ...page, limitBytes: config.maxPageBytes });
+    return rows.map((run) => chosen(run.kwargs ? shownRun(run) : run, select));
   },
 });

@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
-import { multitaskStrategies, type RunCommand, type Run as RunRecord } from '../../../pipelines/agents/runs/run.ts';
+import { multitaskStrategies, type RunCommand } from '../../../pipelines/agents/runs/run.ts';
 import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
+import type { ShownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { maxNameLength } from '../../../pipelines/projects/project-name.ts';
 import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
 import { Checkpoint, Closed, JsonValue, words } from '../agent-schema.ts';
@@ -108,8 +109,9 @@ const shownFields = Type.Object({
   metadata: JsonObject(),
   kwargs: JsonObject({ description: 'What was asked for.' }),
   multitask_strategy: nullable(Type.String()),
+  langsmith_session_name: Type.String({ description: 'The project of its trace.' }),
 });
-export const Run = Type.Unsafe<RunRecord>(shownFields);
+export const Run = Type.Unsafe<ShownRun>(shownFields);
 /** With `select` only some fields. */
-export const SelectedRun = Type.Unsafe<Partial<RunRecord>>(Type.Partial(shownFields));
+export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFields));
 export const runFields = Object.keys(shownFields.properties);

@@ -14,6 +14,7 @@ export const searchStoreItems = defineAgentOperation({
   summary: 'Items below a prefix, last changed first, or nearest to a query first',
   access: reads,
   errors: [
+    'ANSWER_TOO_LARGE',
     'STORE_FILTER_INVALID',
     'STORE_WITHOUT_INDEX',
     'STORE_TOO_MANY_VECTORS',
@@ -24,7 +25,11 @@ export const searchStoreItems = defineAgentOperation({
     body: Closed({
       namespace_prefix: optional(Labels('First labels of their namespaces; none: all items.')),
       filter: optional(
-        JsonObject({ description: 'Fields of the value that are equal, or as $eq, $ne, $gt, $gte, $lt, $lte say.' }),
+        JsonObject({
+          description: 'Fields of the value that are equal, or as $eq, $ne, $gt, $gte, $lt, $lte say.',
+          // Each is a condition of the statement: thousands of them keep the database busy for a minute.
+          maxProperties: 100,
+        }),
       ),
       limit: Limit(),
       offset: Offset(),
@@ -43,6 +48,7 @@ export const searchStoreItems = defineAgentOperation({
       limit: body.limit ?? 10,
       offset: body.offset ?? 0,
       refresh: body.refresh_ttl ?? rules.refreshOnRead,
+      limitBytes: agents.config.maxPageBytes,
     });
     return { items };
   },

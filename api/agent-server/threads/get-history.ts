@@ -13,7 +13,7 @@ const described = {
   tag: 'threads',
   access: reads,
   path: '/threads/:thread_id/history',
-  errors: ['THREAD_NOT_FOUND', ...graphErrors],
+  errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE', ...graphErrors],
 } as const;
 const response = { 200: ThreadHistory };
 

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
-import { checkPaths, extractPaths } from '../../../pipelines/agents/threads/extract-paths.ts';
+import { checkPaths, extractPaths, rootsOf } from '../../../pipelines/agents/threads/extract-paths.ts';
 import { searchThreads as search } from '../../../pipelines/agents/threads/search-threads.ts';
-import { threadStatuses } from '../../../pipelines/agents/threads/thread.ts';
+import { type Thread, threadStatuses } from '../../../pipelines/agents/threads/thread.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
-import { SelectedThread, showThread, threadFields } from './thread-schema.ts';
+import { SelectedThread, threadFields } from './thread-schema.ts';
 
 export const threadFilter = {
   metadata: optional(JsonObject({ description: 'Threads whose metadata holds all of it.' })),
@@ -22,6 +22,7 @@ export const searchThreads = defineAgentOperation({
   description:
     'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
   access: reads,
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     body: Closed({
       ...threadFilter,
@@ -46,10 +47,12 @@ export const searchThreads = defineAgentOperation({
       sortOrder: body.sort_order ?? 'desc',
       limit: body.limit ?? 10,
       offset,
+      fields: select ? ([...select, ...rootsOf(extract ?? {})] as (keyof Thread)[]) : undefined,
+      limitBytes: agents.config.maxPageBytes,
     });
     return pageOf(
       threads.map((thread) => ({
-        ...chosen(showThread(thread), select),
+        ...chosen(thread, select),
         ...(extract && { extracted: extractPaths(thread, extract) }),
       })),
       { total, offset },

@@ -18,7 +18,7 @@ const fields = {
   state_updated_at: Timestamp({ description: 'When its state last changed.' }),
   metadata: JsonObject({ description: 'With `graph_id` and `assistant_id` from the first run on.' }),
   status: Status,
-  config: JsonObject(),
+  config: JsonObject({ description: 'Of the last run that was configured, with that of its assistant.' }),
   values: JsonValue({ description: 'State after the last run that ended.' }),
   interrupts: JsonObject({ description: 'What it waits for, by the id of the task that waits.' }),
   error: JsonValue({ description: 'Of the last run, where that failed.' }),

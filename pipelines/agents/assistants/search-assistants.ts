@@ -1,28 +1,35 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { chosenColumns, pageWithin } from '../page-within.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
 import { type AssistantFilter, countAssistants, filterParams, fitting } from './count-assistants.ts';
 
-export interface AssistantSearch extends AssistantFilter {
+export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant> extends AssistantFilter {
   readonly sortBy: 'assistant_id' | 'graph_id' | 'name' | 'created_at' | 'updated_at';
   readonly sortOrder: 'asc' | 'desc';
   readonly limit: number;
   readonly offset: number;
+  /** Default: all fields. */
+  readonly select?: readonly Field[] | null | undefined;
+  /** Default: as many as there are. */
+  readonly limitBytes?: number;
 }
 
-/** Assistants that fit, and how many there are of them on all pages. */
-export async function searchAssistants(
+/** Assistants that fit, and how many there are of them on all pages. @throws ANSWER_TOO_LARGE */
+export async function searchAssistants<Field extends keyof Assistant = keyof Assistant>(
   database: Sql,
   organizationId: string,
-  search: AssistantSearch,
-): Promise<{ readonly assistants: readonly Assistant[]; readonly total: number }> {
-  const { sortBy, sortOrder, limit, offset } = search;
+  search: AssistantSearch<Field>,
+): Promise<{ readonly assistants: readonly Pick<Assistant, Field>[]; readonly total: number }> {
+  const { sortBy, sortOrder, limit, offset, select, limitBytes } = search;
   const order = sortOrder === 'asc' ? 'ASC' : 'DESC';
   const [assistants, total] = await Promise.all([
-    database.query<Assistant>(
-      `SELECT ${assistantColumns} FROM agents.assistants WHERE ${fitting}
+    pageWithin<Pick<Assistant, Field>>(
+      database,
+      `SELECT ${chosenColumns(assistantColumns, select)} FROM agents.assistants WHERE ${fitting}
        ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
       [...filterParams(organizationId, search), limit, offset],
+      limitBytes,
     ),
     countAssistants(database, organizationId, search),
   ]);

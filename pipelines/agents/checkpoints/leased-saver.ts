@@ -17,6 +17,7 @@ import { databaseFault } from '../../../infra/postgres/faults.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { jsonbText } from './jsonb-text.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
+import { PageSizes } from './page-sizes.ts';
 import { type StoredTuple, selectTuples, tupleOf } from './stored-tuples.ts';
 import { splitThreadKey } from './thread-key.ts';
 
@@ -108,15 +109,23 @@ export class LeasedSaver extends PostgresSaver {
     return rows[0] && tupleOf(this.serde, rows[0]);
   }
 
-  /** Newest first. */
+  /** Newest first, so many at a time as fit into memory. */
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
     await this.settled();
-    const { filter, before, limit } = options ?? {};
-    const [where, values] = this._searchWhere(config, filter, before);
-    values.push(limit ?? null);
-    const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
-    const { rows } = await this.#ask<StoredTuple>({ text, values });
-    for (const row of rows) yield await tupleOf(this.serde, row);
+    const { filter, limit = Number.POSITIVE_INFINITY } = options ?? {};
+    const pages = new PageSizes();
+    let before = options?.before;
+    for (let left = limit, wanted = 0; left > 0; left -= wanted) {
+      wanted = Math.min(left, pages.nextRows);
+      const [where, values] = this._searchWhere(config, filter, before);
+      values.push(wanted);
+      const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
+      const { rows } = await this.#ask<StoredTuple>({ text, values });
+      pages.note(rows);
+      for (const row of rows) yield await tupleOf(this.serde, row);
+      if (rows.length < wanted) return;
+      before = { configurable: { checkpoint_id: rows.at(-1)?.checkpoint_id } };
+    }
   }
 
   /** Whether a task has taken an answer that the run gave, in this attempt or an earlier one. */

@@ -2,9 +2,12 @@ import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
+import { endUserId } from '../auth/end-user.ts';
 import { createRun } from '../runs/create-run.ts';
+import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
+import { noteThreadConfig } from '../threads/note-thread-config.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { Cron } from './cron.ts';
 
@@ -48,6 +51,13 @@ export async function makeCronRun(
     stateless,
     threadAccess,
     threadTtl: rules.threadTtl,
+    sender: user && { userId: await endUserId(tx, organizationId, user.identity) },
   });
+  await noteThreadConfig(
+    tx,
+    { organizationId, ...ids },
+    assistant.config,
+    cron.payload.config as GraphConfig | undefined,
+  );
   return ids.runId;
 }

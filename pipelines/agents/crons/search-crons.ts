@@ -1,4 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { chosenColumns, pageWithin } from '../page-within.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns } from './cron.ts';
 
@@ -25,6 +26,10 @@ export interface CronPage {
   readonly sortOrder: 'asc' | 'desc';
   readonly limitRows: number;
   readonly offsetRows: number;
+  /** Default: all fields. */
+  readonly select?: readonly string[] | null | undefined;
+  /** Default: as many as there are. */
+  readonly limitBytes?: number;
 }
 
 const conditions = `organization_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
@@ -35,17 +40,19 @@ function valuesOf(organizationId: string, { assistantId, threadId, enabled, meta
   return [organizationId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
 }
 
-/** Crons that fit, in the order asked for; those without the field come last. */
+/** Crons that fit, in the order asked for; those without the field come last. @throws ANSWER_TOO_LARGE */
 export async function searchCrons(
   sql: Sql,
   organizationId: string,
   filter: CronFilter,
-  { sortBy, sortOrder, limitRows, offsetRows }: CronPage,
-): Promise<readonly Cron[]> {
-  return sql.query<Cron>(
-    `SELECT ${cronColumns} FROM agents.crons WHERE ${conditions}
+  { sortBy, sortOrder, limitRows, offsetRows, select, limitBytes }: CronPage,
+): Promise<readonly Partial<Cron>[]> {
+  return pageWithin<Partial<Cron>>(
+    sql,
+    `SELECT ${chosenColumns(cronColumns, select)} FROM agents.crons WHERE ${conditions}
      ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
     [...valuesOf(organizationId, filter), limitRows, offsetRows],
+    limitBytes,
   );
 }
 

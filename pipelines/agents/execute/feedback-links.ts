@@ -14,9 +14,9 @@ export function feedbackLinks(ports: {
   /** Whose a run's trace is that names nobody. */
   readonly defaultSender: RunSender;
 }): FeedbackLinks {
-  return ({ kwargs, sender = ports.defaultSender, runId, endedAt, removed }) => {
+  return ({ kwargs, sender, runId, endedAt, removed }) => {
     if (removed || kwargs.feedback_keys === undefined) return undefined;
-    const { workspaceId, userId } = sender;
+    const { workspaceId, userId } = { ...ports.defaultSender, ...sender };
     const expiresAtSeconds = Math.floor(Date.parse(endedAt) / 1_000) + ports.validHours * 3_600;
     const linkOf = (key: string) =>
       ports.urlOf(feedbackToken(ports.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));

@@ -56,7 +56,7 @@ export function traceRuns(ports: TracePorts): TraceRun {
   }
 
   return (run, marks) => {
-    const sender = run.sender ?? ports.defaultSender;
+    const sender = { ...ports.defaultSender, ...run.sender };
     const key = senderKey(sender);
     const { records, taken } = gathering.get(key) ?? begin(key, sender);
     records.push(recordOf(run, ports, marks));

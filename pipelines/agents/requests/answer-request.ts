@@ -46,7 +46,7 @@ export async function answerRequest(request: GraphRequest, ports: RequestPorts):
     case 'state':
       return graphJson(await readState(graph, config, request));
     case 'history':
-      return graphJson(await readHistory(graph, config, request));
+      return readHistory(graph, config, request);
     case 'update-state':
       return graphJson(await updateState(graph, config, request));
     case 'schemas':

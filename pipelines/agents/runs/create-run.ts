@@ -50,7 +50,7 @@ export interface NewRun {
   /** Whether a thread made for it goes with it, and is not to be seen until then. */
   readonly temporary: boolean;
   readonly runId?: string;
-  readonly sender?: RunSender | undefined;
+  readonly sender?: Partial<RunSender> | undefined;
   /** Default: any thread. */
   readonly threadAccess?: ThreadAccess | undefined;
   /** Of a thread that is made and stays. Default: it stays for good. */

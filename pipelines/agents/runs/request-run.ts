@@ -2,9 +2,11 @@ import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
+import { endUserId } from '../auth/end-user.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
+import { noteThreadConfig } from '../threads/note-thread-config.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { HeaderRule } from './copied-headers.ts';
 import { createAndClaimRun, type NewRun, type ThreadAccess } from './create-run.ts';
@@ -93,10 +95,14 @@ async function make(
   const { checkpoint } = wanted.kwargs;
   if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
+  const endUser = user && { userId: await endUserId(database, organizationId, user.identity) };
   const run = await makeAndStart(ports, {
     ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
-    ...(workspaceId !== undefined && { sender: { ...sender, workspaceId } }),
+    ...(workspaceId === undefined
+      ? endUser && { sender: endUser }
+      : { sender: { ...sender, workspaceId, ...endUser } }),
   });
+  if (!wanted.temporary) await noteThreadConfig(database, { organizationId, ...ids }, assistant.config, request.config);
   return { organizationId, run, cancelOnDisconnect };
 }
 

@@ -8,7 +8,7 @@ export const runColumns =
 /** A run as it is stored is as it is shown. */
 export type RunRow = Run;
 
-/** Who a run is of, as runs of traces name them. */
+/** Who a run is of, as runs of traces name them; what a run does not say of it is the deployment's. */
 export interface RunSender {
   readonly workspaceId: string;
   readonly userId: string;
@@ -33,7 +33,7 @@ export interface ClaimedRun {
   readonly alone: boolean;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
-  readonly sender?: RunSender;
+  readonly sender?: Partial<RunSender>;
   /** Of the first attempt. */
   readonly startedAt: string;
 }
@@ -62,7 +62,7 @@ export interface EndedRun {
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly multitaskStrategy: MultitaskStrategy;
-  readonly sender?: RunSender;
+  readonly sender?: Partial<RunSender>;
   readonly createdAt: string;
   readonly startedAt: string;
   readonly endedAt: string;
@@ -87,7 +87,7 @@ interface StartedRow {
   readonly thread_start: number;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
-  readonly sender: RunSender | null;
+  readonly sender: Partial<RunSender> | null;
   readonly started_at: string;
 }
 

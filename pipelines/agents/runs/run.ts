@@ -52,6 +52,7 @@ export interface RunKwargs {
   readonly langsmith_tracer?: { readonly project_name?: string; readonly example_id?: string };
 }
 
+/** A run as it is kept. */
 export interface Run {
   readonly run_id: string;
   readonly thread_id: string;

@@ -1,5 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { pageWithin } from '../page-within.ts';
 import { filterItems } from './filter-items.ts';
 import { Conditions, itemColumns, live } from './item-columns.ts';
 import type { FoundItem, StoreRules } from './store-item.ts';
@@ -14,6 +15,8 @@ export interface ItemSearch {
   readonly limit: number;
   readonly offset: number;
   readonly refresh: boolean;
+  /** Default: as many as there are. */
+  readonly limitBytes?: number;
 }
 
 /** Each is compared, so that the answer is exact. */
@@ -22,7 +25,7 @@ const mostVectors = 10_000;
 /**
  * Items below a prefix of labels, last changed first, or by their nearness to a query.
  *
- * @throws STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE
+ * @throws STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE, ANSWER_TOO_LARGE
  */
 export async function searchItems(
   sql: Sql,
@@ -42,7 +45,7 @@ export async function searchItems(
       sql,
       `SELECT ${itemColumns} FROM agents.store_items WHERE ${where} ${inOrder} ${page()}`,
       conditions,
-      search.refresh,
+      search,
     );
   }
   const dims = `array_length(embedding, 1) = ${conditions.bind(vector.length)}`;
@@ -65,23 +68,22 @@ export async function searchItems(
     `SELECT ${itemColumns}, score FROM (${scored}) store_items
      ORDER BY score DESC NULLS LAST, store_items.updated_at DESC, namespace, key ${page()}`,
     conditions,
-    search.refresh,
+    search,
   );
 }
 
-async function answer(sql: Sql, found: string, { values }: Conditions, refresh: boolean): Promise<FoundItem[]> {
-  const rows = await sql.query<FoundItem & { score?: number | null; place: number }>(
-    `WITH found AS MATERIALIZED (${found}),
-     refreshed AS (
+async function answer(
+  sql: Sql,
+  found: string,
+  { values }: Conditions,
+  { refresh, limitBytes }: Pick<ItemSearch, 'refresh' | 'limitBytes'>,
+): Promise<FoundItem[]> {
+  const rows = await pageWithin<FoundItem & { score?: number | null }>(sql, found, [...values, refresh], limitBytes, {
+    beside: `refreshed AS (
        UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
-       WHERE organization_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM found)
-         AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean
-     )
-     SELECT * FROM found`,
-    [...values, refresh],
-  );
-  return rows.map(({ namespace, key, value, created_at, updated_at, score }) => ({
-    ...{ namespace, key, value, created_at, updated_at },
-    ...(typeof score === 'number' && { score }),
-  }));
+       WHERE organization_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM page)
+         AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean AND (SELECT page_fits FROM measured)
+     )`,
+  });
+  return rows.map(({ score, ...item }) => ({ ...item, ...(typeof score === 'number' && { score }) }));
 }

@@ -4,8 +4,16 @@ import type { Thread } from './thread.ts';
 const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
 const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
+/** The fields of a thread that paths lead into. */
+export function rootsOf(paths: Readonly<Record<string, string>>): string[] {
+  return Object.values(paths).flatMap((path) => stepsOf(path)?.slice(0, 1).map(String) ?? []);
+}
+
 /** Parts of a thread by a path such as `values.messages[-1].content`; null where there is nothing. */
-export function extractPaths(thread: Thread, paths: Readonly<Record<string, string>>): Record<string, unknown> {
+export function extractPaths(
+  thread: Partial<Thread>,
+  paths: Readonly<Record<string, string>>,
+): Record<string, unknown> {
   return Object.fromEntries(Object.entries(paths).map(([alias, path]) => [alias, valueAt(thread, path)]));
 }
 
@@ -23,7 +31,7 @@ export function checkPaths(paths: Readonly<Record<string, string>>): void {
   if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields });
 }
 
-function valueAt(thread: Thread, path: string): unknown {
+function valueAt(thread: Partial<Thread>, path: string): unknown {
   let at: unknown = thread;
   for (const key of stepsOf(path) ?? []) {
     if (Array.isArray(at)) at = typeof key === 'number' ? at.at(key) : undefined;

@@ -1,3 +1,4 @@
+import type { Config } from '../../../infra/config/settings.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
 import { readThread } from './read-thread.ts';
 import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
@@ -17,13 +18,14 @@ export interface HistoryQuestion {
 /**
  * States of a thread, newest first, as JSON text; none where no graph ran on it yet.
  *
- * @throws THREAD_NOT_FOUND, and what {@link ThreadPorts.pool} throws.
+ * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE, and what {@link ThreadPorts.pool} throws.
  */
 export async function readThreadHistory(
-  ports: ThreadPorts,
+  ports: ThreadPorts & { readonly config: Pick<Config, 'maxPageBytes'> },
   threadId: string,
   question: HistoryQuestion,
 ): Promise<string> {
   const thread = await threadOfGraph(ports, await readThread(ports.database, ports.organizationId, threadId));
-  return thread === undefined ? '[]' : ports.pool.ask({ kind: 'history', thread, ...question });
+  const limitBytes = ports.config.maxPageBytes;
+  return thread === undefined ? '[]' : ports.pool.ask({ kind: 'history', thread, ...question, limitBytes });
 }

@@ -1,31 +1,38 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { chosenColumns, pageWithin } from '../page-within.ts';
 import { countThreads, filterParams, fitting, type ThreadFilter } from './count-threads.ts';
 import type { Thread } from './thread.ts';
-import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
+import { shownColumns } from './thread-row.ts';
 
-export interface ThreadSearch extends ThreadFilter {
+export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends ThreadFilter {
   readonly sortBy: 'thread_id' | 'status' | 'created_at' | 'updated_at' | 'state_updated_at';
   readonly sortOrder: 'asc' | 'desc';
   readonly limit: number;
   readonly offset: number;
+  /** The fields that are needed. Default: all. */
+  readonly fields?: readonly Field[] | undefined;
+  /** Default: as many as there are. */
+  readonly limitBytes?: number;
 }
 
-/** Threads that fit, and how many there are of them on all pages. */
-export async function searchThreads(
+/** Threads that fit, without their `ttl`, and how many there are of them on all pages. @throws ANSWER_TOO_LARGE */
+export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   database: Sql,
   organizationId: string,
-  search: ThreadSearch,
-): Promise<{ readonly threads: readonly Thread[]; readonly total: number }> {
-  const { sortBy, sortOrder, limit, offset } = search;
+  search: ThreadSearch<Field>,
+): Promise<{ readonly threads: readonly Pick<Thread, Field>[]; readonly total: number }> {
+  const { sortBy, sortOrder, limit, offset, fields, limitBytes } = search;
   const order = sortOrder === 'asc' ? 'ASC' : 'DESC';
   const params = filterParams(organizationId, search);
-  const [rows, total] = await Promise.all([
-    database.query<ThreadRow>(
-      `SELECT ${threadColumns} FROM agents.threads WHERE ${fitting}
+  const [threads, total] = await Promise.all([
+    pageWithin<Pick<Thread, Field>>(
+      database,
+      `SELECT ${chosenColumns(shownColumns, fields)} FROM agents.threads WHERE ${fitting}
        ORDER BY ${sortBy} ${order}, thread_id ${order} LIMIT $6 OFFSET $7`,
       [...params, limit, offset],
+      limitBytes,
     ),
     countThreads(database, organizationId, search),
   ]);
-  return { threads: rows.map(toThread), total };
+  return { threads, total };
 }

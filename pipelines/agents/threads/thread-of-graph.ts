@@ -16,15 +16,16 @@ export interface ThreadPorts {
 
 /**
  * The thread as graph code is asked about it: with the graph of its first run, or of its metadata, and the configuration of its
- * assistant. Undefined where it has no graph yet.
+ * last run, or of its assistant. Undefined where it has no graph yet.
  */
 export async function threadOfGraph(
   { database, organizationId }: ThreadPorts,
-  { thread_id: threadId, metadata }: Thread,
+  { thread_id: threadId, metadata, config: noted }: Thread,
 ): Promise<ThreadOfGraph | undefined> {
   const { graph_id: graphId, assistant_id: assistantId } = metadata;
   if (typeof graphId !== 'string') return undefined;
-  const config = await configOf(typeof assistantId === 'string' ? assistantId : graphId);
+  const config =
+    Object.keys(noted).length > 0 ? noted : await configOf(typeof assistantId === 'string' ? assistantId : graphId);
   return { organizationId, threadId, graphId, config };
 
   /** The assistant may be gone, and metadata is whatever a client says. */

@@ -1,8 +1,11 @@
 import type { Thread, TtlStrategy } from './thread.ts';
 
+/** Columns of `agents.threads` that are shown unasked, named as the fields are. */
+export const shownColumns =
+  'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error';
+
 /** Columns of `agents.threads` that a {@link Thread} is made of. */
-export const threadColumns =
-  'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error, ttl_strategy, ttl_minutes, expires_at';
+export const threadColumns = `${shownColumns}, ttl_strategy, ttl_minutes, expires_at`;
 
 export type ThreadRow = Omit<Thread, 'ttl'> & {
   readonly ttl_strategy: TtlStrategy | null;

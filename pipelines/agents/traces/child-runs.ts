@@ -115,7 +115,7 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
       const values = !kwargs.temporary || tracesStatelessValues;
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);
-      const shared = { sender: run.sender ?? defaultSender, project: projectOf(run) };
+      const shared = { sender: { ...defaultSender, ...run.sender }, project: projectOf(run) };
       /** Places of runs that the worker has not ended. */
       const left = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };

@@ -62,7 +62,6 @@ export function rootMembers(
         thread_id: kwargs.temporary ? undefined : run.threadId,
         graph_id: run.graphId,
         assistant_id: run.assistantId,
-        // Under custom authentication the sender is the operator, for all of them.
         langgraph_auth_user_id: kwargs.config.configurable?.langgraph_auth_user_id,
         run_attempt: run.attempt,
         status: run.status,

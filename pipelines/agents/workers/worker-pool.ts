@@ -77,6 +77,8 @@ export type GraphRequest =
       readonly checkpoint?: CheckpointChoice;
       readonly metadata?: Readonly<Record<string, unknown>>;
       readonly select?: readonly string[];
+      /** Default: as many as there are. */
+      readonly limitBytes?: number;
     }
   | {
       readonly kind: 'update-state';

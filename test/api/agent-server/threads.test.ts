@@ -110,6 +110,26 @@ describe('threads', () => {
     expect((await threads.getState<{ log: string[] }>(id)).values.log).toEqual(['a 1']);
   });
 
+  it('say what their last run was configured with, as which their state is read', async () => {
+    const { client } = agent;
+    const config = { tags: ['base'], configurable: { style: 'dry', node: 'speak' } };
+    const { assistant_id: assistantId } = await client.assistants.create({ graphId: 'tailored', config });
+    const { thread_id: id, config: first } = await threads.create();
+    expect(first).toEqual({});
+    const own = { configurable: { style: 'warm', user_id: 'somebody', langgraph_auth_user_id: 'somebody' } };
+    await client.runs.wait(id, assistantId, { input: { text: 'a' }, config: own });
+    const noted = { tags: ['base'], configurable: { style: 'warm', node: 'speak' } };
+    expect(await threads.get(id)).toMatchObject({ config: noted });
+    // One that says nothing changes nothing.
+    await client.runs.wait(id, 'tailored', { input: { text: 'a' } });
+    const { thread_id: copy } = await threads.copy(id);
+    for (const { config: said } of [await threads.get(id), await threads.get(copy)]) expect(said).toEqual(noted);
+    const asked = { input: { text: 'a' }, config: { configurable: { node: 'other' } }, interruptBefore: ['other'] };
+    await client.runs.wait(id, 'tailored', asked);
+    expect(await threads.getState(id)).toMatchObject({ next: ['other'] });
+    expect((await threads.get(id)).config).toEqual({ configurable: { node: 'other' } });
+  });
+
   it('are pruned: as a whole, or to their latest state', async () => {
     const [a, b] = [await started(), await started()];
     expect(await threads.prune([a.thread_id, nobody])).toEqual({ pruned_count: 1 });
@@ -159,7 +179,7 @@ describe('the state of a thread', () => {
     const selected = { next, values: { log: values.log } };
     const query = select.map((each) => `select=${each}`).join('&');
     expect(await read(`state?${query}`)).toEqual(selected);
-    expect(await read(`state/${checkpoint.checkpoint_id}?${query}&thread=${nobody}`)).toEqual(selected);
+    expect(await read(`state/${checkpoint.checkpoint_id}?${query}`)).toEqual(selected);
     expect(await read('state/checkpoint', { checkpoint, select })).toEqual(selected);
     expect(await read('state/checkpoint?subgraphs=true', { checkpoint })).toMatchObject({ values });
     expect(await read('state/checkpoint', { checkpoint, select: ['values', 'values.log'] })).toEqual({ values });

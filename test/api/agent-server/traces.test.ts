@@ -146,7 +146,11 @@ describe('the trace of a run', () => {
   });
 
   it('is in the project that the run names, with all that is inside', async () => {
-    const { runId } = await runOf('failing', { input: { n: 0 }, _langsmithTracer: { projectName: 'elsewhere' } });
+    const asked = { input: { n: 0 }, _langsmithTracer: { projectName: 'elsewhere' } };
+    const { runId, threadId } = await runOf('failing', asked);
+    const told = { langsmith_session_name: 'elsewhere' };
+    expect(await agent.client.runs.get(threadId, runId)).toMatchObject(told);
+    expect(await agent.client.runs.list(threadId)).toMatchObject([told]);
     const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'bad'));
     const { id } = await langsmith.readProject({ projectName: 'elsewhere' });
     expect(new Set(runs.map(({ session_id }) => session_id))).toEqual(new Set([id]));

@@ -1,0 +1,59 @@
+import { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { operations } from '../../../api/main/operations.ts';
+import { buildServer } from '../../../api/server/build-server.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import type { Cron } from '../../../pipelines/agents/crons/cron.ts';
+import { makeCronRun } from '../../../pipelines/agents/crons/make-cron-run.ts';
+import { searchCrons } from '../../../pipelines/agents/crons/search-crons.ts';
+import { rollUpPass } from '../../../pipelines/usage/roll-up-pass.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Where a project's own authentication says who asks, usage by user counts those users, each by itself. */
+
+let agent: AgentServerUnderTest;
+let main: Awaited<ReturnType<typeof buildServer>>;
+beforeAll(async () => {
+  agent = await startAgentServer({ project: 'auth' });
+  const config = agent.services.agents.config as Config;
+  const logger = createLogger('silent', 'test');
+  main = await buildServer({ config, services: agent.answering, logger, operations });
+}, 120_000);
+afterAll(async () => {
+  await main?.drain();
+  await agent?.close();
+});
+
+const clientOf = (name: string) => {
+  const defaultHeaders = { authorization: `Bearer secret-${name}` };
+  return new Client({ apiUrl: agent.url, apiKey: null as never, defaultHeaders, callerOptions: { maxRetries: 0 } });
+};
+
+async function usageByUser(): Promise<unknown[]> {
+  await rollUpPass(agent.answering);
+  const asked = `start_time=2020-01-01&end_time=2100-01-01&group_by=user&workspace_ids=${agent.owner.workspaceIds[0]}`;
+  const answer = await main.inject({
+    url: `/api/v1/orgs/current/billing/granular-usage?${asked}`,
+    headers: { 'x-api-key': agent.owner.adminKey },
+  });
+  const { usage } = answer.json() as {
+    usage: { traces: number; dimensions: { user_id: string; user_email: string } }[];
+  };
+  return usage.map(({ traces, dimensions }) => [dimensions.user_email, traces]).sort();
+}
+
+it('is told by their identities, for runs of their own and of their crons', async () => {
+  for (const name of ['ada', 'ada', 'ben']) await clientOf(name).runs.wait(null, 'echo', { input: {} });
+  await clientOf('ben').crons.create('echo', { schedule: '0 0 1 1 *', input: {} });
+  const { database, owner } = agent;
+  const page = { sortBy: 'cron_id', sortOrder: 'asc', limitRows: 1, offsetRows: 0 } as const;
+  const [cron] = await searchCrons(database, owner.id, {}, page);
+  await database.transaction((tx) => makeCronRun(tx, owner.id, cron as Cron));
+  agent.services.agents.wake();
+  const counted = [
+    ['ada', 2],
+    ['ben', 2],
+  ];
+  await expect.poll(usageByUser, { timeout: 30_000 }).toEqual(counted);
+});
