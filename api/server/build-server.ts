@@ -29,7 +29,7 @@ import { pathOf, refuseOtherMethods, registerOperation, routedPath, shapeOf } fr
 import { noteError, noteRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
 import { compileWriter } from './schema-writer.ts';
-import { acceptWebSockets } from './web-sockets.ts';
+import { acceptWebSockets, WebSocketOrPlain } from './web-sockets.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -99,6 +99,7 @@ export async function buildServer({
     return503OnClosing: false,
     forceCloseConnections: true,
     http: {
+      IncomingMessage: WebSocketOrPlain,
       maxHeaderSize: limits.maxHeaderBytes,
       headersTimeout: config.requestTimeoutMs,
       connectionsCheckingInterval: Math.min(5_000, config.requestTimeoutMs),

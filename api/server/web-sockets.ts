@@ -1,7 +1,26 @@
+import { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { fault } from '../../infra/errors/runlake-error.ts';
+
+/**
+ * A request that asks for HTTP/2 on the connection (`Upgrade: h2c`), as the HTTP client of Java does by itself, is answered as if it did
+ * not (RFC 9110, 7.8). Where upgrades are listened for, Node would hand over each, without its body. It asks here, when it has read the
+ * headers, whether this is one.
+ */
+export class WebSocketOrPlain extends IncomingMessage {
+  // Without a value of its own: Node sets `upgrade` before fields of this class have one.
+  declare private asks: boolean | null;
+
+  set upgrade(asks: boolean | null) {
+    this.asks = asks;
+  }
+
+  get upgrade(): boolean {
+    return this.asks === true && (this.method === 'CONNECT' || this.headers.upgrade?.toLowerCase() === 'websocket');
+  }
+}
 
 /** Of one message; a longer one closes its socket with 1009. */
 const mostMessageBytes = 1024 * 1024;

@@ -1,0 +1,37 @@
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** What the HTTP client of Java adds to each request until it knows better; also `curl --http2`. */
+const upgrade = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAEAAEAAAAIAAAAB' };
+
+let server: AgentServerUnderTest;
+const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+
+beforeAll(async () => {
+  server = await startAgentServer();
+}, 60_000);
+afterAll(async () => {
+  agent.destroy();
+  await server?.close();
+});
+
+async function ask(method: string, path: string, body?: object) {
+  const headers = { ...upgrade, 'x-api-key': server.owner.adminKey, 'content-type': 'application/json' };
+  const asked = request(server.url + path, { method, headers, agent });
+  asked.end(body && JSON.stringify(body));
+  const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+  return { status: answer.statusCode, body: await json(answer) };
+}
+
+test('requests that offer HTTP/2 are answered as others, with their bodies, on the connection that they came on', async () => {
+  expect(await ask('GET', '/ok')).toEqual({ status: 200, body: { ok: true } });
+  const input = { messages: [{ role: 'user', content: 'hi' }] };
+  expect(await ask('POST', '/runs/wait', { assistant_id: 'echo', input })).toMatchObject({
+    status: 200,
+    body: { messages: [{ content: 'hi' }, { content: 'echo: hi' }] },
+  });
+  expect(await ask('GET', '/info')).toMatchObject({ status: 200 });
+});
