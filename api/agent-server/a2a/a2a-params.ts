@@ -1,6 +1,7 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
+import { hasManyParts } from '../../server/schema-check.ts';
 import { words } from '../agent-schema.ts';
 import { A2aError } from './a2a-error.ts';
 
@@ -37,7 +38,7 @@ export const GetParams = Type.Object({
 /** @throws A2aError with the first place that does not fit. */
 export function readParams<const S extends TSchema>(schema: S, params: unknown): Static<S> {
   if (Value.Check(schema, params)) return params;
-  const [first] = Value.Errors(schema, params);
+  const [first] = hasManyParts(params) ? [] : Value.Errors(schema, params);
   const place = first?.instancePath.slice(1).replaceAll('/', '.');
   throw new A2aError('invalidParams', `params${place ? `.${place}` : ''}: ${first?.message ?? 'does not fit'}`);
 }
