@@ -3,6 +3,9 @@ import { type HeaderChoice, headerPatterns } from '../graphs/http-settings.ts';
 /** Longer ones are nobody's, and patterns may take long over them. */
 const longestName = 200;
 
+/** The library takes them for the place in a thread that a run begins at, which only the body of a request says. */
+const ofLibrary = new Set(['checkpoint_id', 'checkpoint_ns', 'checkpoint_map']);
+
 export type HeaderRule = (name: string) => boolean;
 
 /** They hold keys of the API, or say what those are for. */
@@ -20,6 +23,7 @@ export function headerRule(choice?: HeaderChoice | null): HeaderRule {
   const included = matcherOf(includes.length === 0 ? ['x-*', 'user-agent'] : includes);
   return (name) =>
     name.length <= longestName &&
+    !ofLibrary.has(name) &&
     !excluded(name) &&
     (confidential.has(name) ? includes.includes(name) : included(name));
 }

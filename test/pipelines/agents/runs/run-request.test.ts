@@ -80,7 +80,7 @@ describe('a request for a run', () => {
     [
       { include: ['*'], exclude: ['x-b-*'] },
       ['x-a', 'user-agent', 'accept'],
-      ['x-b-c', 'x-api-key', 'authorization', 'cookie'],
+      ['x-b-c', 'x-api-key', 'authorization', 'cookie', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
     ],
     [{ includes: ['authorization'] }, ['authorization'], ['x-a', 'user-agent']],
     [{ excludes: ['x-a', 'user-*'] }, ['x-b-c'], ['x-a', 'user-agent', 'x-api-key']],
