@@ -12,7 +12,7 @@ export function parseJsonBody(body: Buffer, maxDepth: number): unknown {
   if (body.length === 0) return undefined;
   const limit =
     maxDepth > maxParsedDepth
-      ? { maxDepth: maxParsedDepth, limit: 'for everything but runs' }
+      ? { maxDepth: maxParsedDepth, limit: 'the limit for all but runs that are ingested' }
       : { maxDepth, limit: 'RUNLAKE_MAX_JSON_DEPTH' };
   scanJson(body, 0, body.length, { part: 'body', ...limit });
   return JSON.parse(body.toString('utf8'));

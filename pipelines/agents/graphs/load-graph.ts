@@ -28,6 +28,7 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   const { graphId } = source;
   const unusable = (reason: string, cause?: unknown) =>
     fault('GRAPH_UNUSABLE', { graph: graphId, reason }, cause === undefined ? {} : { cause });
+  if (source.path.endsWith('.py')) throw unusable(`${source.path} is Python: graphs are JavaScript or TypeScript here`);
   let exported: unknown;
   try {
     exported = await importExport(source);

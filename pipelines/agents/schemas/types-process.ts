@@ -62,7 +62,9 @@ async function compilerFor(path: string): Promise<typeof ts> {
   try {
     place = resolve('typescript');
   } catch {
-    throw unreadable("the package 'typescript' is not installed in its project");
+    throw unreadable(
+      "the package 'typescript' is not installed in its project: install it there, or say the state with zod",
+    );
   }
   const compiler = ((await import(pathToFileURL(place).href)) as { default?: typeof ts }).default;
   if (typeof compiler?.createProgram === 'function') return compiler;

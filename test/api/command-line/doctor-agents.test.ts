@@ -37,7 +37,7 @@ async function doctor(agentsFile: string, more: Record<string, string> = {}) {
 test('names each graph that cannot be used, with its error, and those that can', async () => {
   const { code, text } = await doctor(project('faulty'));
   expect(code).toBe(1);
-  expect(text).toMatch(/ok {5}Agents file: .*langgraph\.json names 6 graphs/);
+  expect(text).toMatch(/ok {5}Agents file: .*langgraph\.json names 7 graphs/);
   expect(text).toMatch(/ok {5}Graph good: can be used/);
   expect(text).toMatch(/FAULT {2}Graph missing: .*none\.js cannot be loaded.*\n {7}→ Correct the module/);
   expect(text).toMatch(/FAULT {2}Graph unnamed: .*'nothing'.* does not exist/);

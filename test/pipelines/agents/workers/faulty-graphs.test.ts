@@ -10,6 +10,7 @@ test('graphs that cannot be loaded are faults of their own, and the others serve
       missing: expect.stringContaining('none.js cannot be loaded'),
       unnamed: expect.stringContaining("the export 'nothing'"),
       number: expect.stringContaining("the export 'number'"),
+      python: expect.stringContaining('graph.py is Python'),
     });
     expect(await under.values('good')).toEqual({ seen: 'from the file' });
     expect((await under.run('throwing')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
