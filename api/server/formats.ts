@@ -47,5 +47,5 @@ export const optional = <T extends TSchema>(schema: T, options: TSchemaOptions =
   Type.Optional(nullable(schema, options));
 
 /** A JSON object with any keys, preserved as they are. */
-export const JsonObject = (options: { description?: string } = {}) =>
+export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
