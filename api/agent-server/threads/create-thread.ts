@@ -27,6 +27,7 @@ export const createThread = defineAgentOperation({
     'THREAD_BUSY',
     'THREAD_NOT_FOUND',
     'STATE_UPDATE_INVALID',
+    'GRAPH_NODE_UNKNOWN',
     ...graphErrors,
   ],
   schema: {

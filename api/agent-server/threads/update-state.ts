@@ -19,6 +19,7 @@ export const updateThreadState = defineAgentOperation({
     'THREAD_BUSY',
     'CHECKPOINT_NOT_FOUND',
     'STATE_UPDATE_INVALID',
+    'GRAPH_NODE_UNKNOWN',
     ...graphErrors,
   ],
   schema: {

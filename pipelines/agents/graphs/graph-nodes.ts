@@ -51,6 +51,15 @@ export function requireNodes(graphId: string, { names, targets }: GraphNodes, as
   }
 }
 
+/**
+ * The same of a command that writes state as a node would, which may also say that nothing is to come.
+ *
+ * @throws GRAPH_NODE_UNKNOWN
+ */
+export function requireTargets(graphId: string, nodes: GraphNodes, command: NamedNodes['command']): void {
+  requireNodes(graphId, nodes, { command: { goto: listOf(command?.goto).filter((to) => to !== end) } });
+}
+
 /** Whether a command says that nothing is to come of what waits, and nothing else of where to go. */
 export function goesToEnd(command: NamedNodes['command']): boolean {
   const to = listOf(command?.goto);

@@ -1,6 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import { type NamedNodes, nodesOf, requireTargets } from '../graphs/graph-nodes.ts';
 import { readSnapshot } from '../graphs/read-snapshot.ts';
 import type { RunCommand } from '../runs/run.ts';
 import type { ThreadCheckpoint, ThreadState } from '../threads/thread.ts';
@@ -21,13 +22,17 @@ export interface UpdatedState {
 
 const callersFaults = new Set(['InvalidUpdateError', 'EmptyInputError', 'EmptyChannelError']);
 
-/** Writes super-steps onto a thread, on its head or on a checkpoint. @throws STATE_UPDATE_INVALID */
+/** Writes super-steps onto a thread, on its head or on a checkpoint. @throws STATE_UPDATE_INVALID, GRAPH_NODE_UNKNOWN */
 export async function updateState(
   graph: CompiledGraph,
   config: ReturnType<typeof libraryConfig>,
   { thread, checkpoint, updates }: UpdateRequest,
 ): Promise<UpdatedState> {
   const at = libraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
+  const nodes = nodesOf(graph);
+  for (const { command } of updates.flat()) {
+    if (nodes !== undefined) requireTargets(thread.graphId, nodes, command as NamedNodes['command']);
+  }
   const supersteps = updates.map((step) => ({
     updates: step.map(({ values, command, as_node }) => ({
       values: command === undefined || command === null ? (values ?? null) : libraryCommand(command as RunCommand),

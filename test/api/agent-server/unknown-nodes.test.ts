@@ -89,6 +89,23 @@ describe('nodes that a run names', () => {
     expect(changed).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
   });
 
+  it('are refused where a command writes state as a node', async () => {
+    const threadOf = (goto: unknown) => {
+      const updates = [{ command: { update: { question: 'Well?' }, goto }, as_node: 'prepare' }];
+      return { metadata: { graph_id: 'ask' }, supersteps: [{ updates }] };
+    };
+    for (const goto of ['nowhere', ['finish', { node: 'nowhere', input: {} }]]) {
+      expect(await refusal('POST', '/threads', threadOf(goto))).toMatchObject({
+        ...{ status: 422, code: 'GRAPH_NODE_UNKNOWN', message: expect.stringContaining("no node 'nowhere'") },
+      });
+    }
+    for (const goto of ['finish', ['__end__', 'finish']]) {
+      const made = await server.ask('POST', '/threads', threadOf(goto));
+      const { thread_id: threadId } = (await made.json()) as { thread_id: string };
+      expect((await client.threads.getState(threadId)).next).toContain('finish');
+    }
+  });
+
   it('are refused to a graph that has this one in it', async () => {
     const graph = new RemoteGraph({ graphId: 'ask', url: server.url, apiKey: server.owner.adminKey });
     await expect(graph.invoke(input, { interruptBefore: ['nowhere'] })).rejects.toThrow("no node 'nowhere'");
