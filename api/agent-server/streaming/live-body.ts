@@ -16,6 +16,8 @@ import { Readable } from 'node:stream';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
+  /** What the iteration would give next, where that is there already. */
+  ready?(): Item | undefined;
   /** Ends the iteration. May be called more than once. */
   close(): void;
 }
@@ -87,9 +89,11 @@ class LiveBody<Item> extends Readable {
     const { source, encode, failed } = this.#options;
     try {
       for await (const item of source) {
-        if (this.#ended) return;
-        this.#collect(encode(item));
-        if (this.#bytes >= mostPieceBytes) this.#flush();
+        for (let next: Item | undefined = item; next !== undefined; next = this.#full ? undefined : source.ready?.()) {
+          if (this.#ended) return;
+          this.#collect(encode(next));
+          if (this.#bytes >= mostPieceBytes) this.#flush();
+        }
         if (this.#full) await new Promise<void>((resolve) => (this.#room = resolve));
       }
       this.#end();

@@ -52,6 +52,10 @@ export const streamThread = defineAgentOperation({
       async *[Symbol.asyncIterator]() {
         for await (const event of source) yield { event };
       },
+      ready: () => {
+        const event = source.ready?.();
+        return event && { event };
+      },
       close: () => source.close(),
     };
     const body = eventStream<ThreadEvent>({

@@ -14,9 +14,10 @@ import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import type pg from 'pg';
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { databaseFault } from '../../../infra/postgres/faults.ts';
-import { GatheredWrites } from './gathered-writes.ts';
+import { type GatheredPart, GatheredWrites } from './gathered-writes.ts';
 import { jsonbText } from './jsonb-text.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
+import { OwnHeads } from './own-heads.ts';
 import { PageSizes } from './page-sizes.ts';
 import { type StoredTuple, selectTuples, tupleOf } from './stored-tuples.ts';
 import { splitThreadKey } from './thread-key.ts';
@@ -72,6 +73,7 @@ export class LeasedSaver extends PostgresSaver {
   readonly #early: EarlyAnswers | undefined;
   /** By thread. A lease holds for one; whoever puts into another hears that. */
   readonly #writes = new Map<string, GatheredWrites>();
+  readonly #heads = new OwnHeads();
 
   /** Without a lease it only reads. */
   constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
@@ -99,6 +101,8 @@ export class LeasedSaver extends PostgresSaver {
     await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const exact = Boolean(checkpoint_id);
+    const own = exact ? undefined : this.#heads.row(thread_id, checkpoint_ns);
+    if (own !== undefined) return tupleOf(this.serde, own);
     const { rows } = await this.#ask<StoredTuple>({
       name: exact ? 'agents_checkpoint' : 'agents_latest_checkpoint',
       text: exact
@@ -159,7 +163,8 @@ export class LeasedSaver extends PostgresSaver {
       metadata: await this.#metadata(metadata, lease, threadId),
       blobs,
     };
-    await this.#writesOf(thread_id).add({ checkpoints: [part], writes: [] });
+    await this.#add(thread_id, { checkpoints: [part], writes: [] });
+    this.#heads.put(thread_id, part, stored.channel_versions);
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 
@@ -180,14 +185,26 @@ export class LeasedSaver extends PostgresSaver {
         return { ...place, index, channel: String(channel), type, bytes };
       }),
     );
-    await this.#writesOf(thread_id).add({ checkpoints: [], writes: parts });
+    await this.#add(thread_id, { checkpoints: [], writes: parts });
+    this.#heads.write(thread_id, parts);
   }
 
   /** @throws LEASE_LOST */
   override async deleteThread(key: string): Promise<void> {
     await this.settled();
     const { lease, organizationId, threadId } = this.#under(key);
+    this.#heads.forget();
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [organizationId, threadId, lease.leaseToken]);
+  }
+
+  async #add(key: string, part: GatheredPart): Promise<void> {
+    try {
+      await this.#writesOf(key).add(part);
+    } catch (error) {
+      // Nobody knows how much of it is there.
+      this.#heads.forget();
+      throw error;
+    }
   }
 
   #writesOf(key: string): GatheredWrites {

@@ -61,6 +61,10 @@ export class FollowingReader implements StreamReader {
   readonly #closing = new AbortController();
   #wake: () => void = () => {};
   #nothingFollows = false;
+  /** Gave the end of its run. */
+  #ended = false;
+  /** Whether what it gives next is in the records: not while it gives stored rows. */
+  #isAmongRecords = false;
   /** Where it stands before one. */
   #hole: Hole | undefined;
 
@@ -85,12 +89,18 @@ export class FollowingReader implements StreamReader {
     this.#wake();
   }
 
+  ready(): StreamedEvent | undefined {
+    if (!this.#isAmongRecords || this.#closed || this.#cursor.missed !== 'nothing') return undefined;
+    const event = this.#nextRecorded();
+    return event === 'hole' ? undefined : event;
+  }
+
   async *[Symbol.asyncIterator](): AsyncGenerator<StreamedEvent, void, undefined> {
     try {
       for await (const event of this.#follow()) {
         if (this.#closed) return;
         yield event;
-        if (event.isEnd && this.#stream.runId !== undefined) return;
+        if (this.#ended) return;
       }
     } catch (error) {
       if (!this.#closed) throw error;
@@ -113,28 +123,40 @@ export class FollowingReader implements StreamReader {
         yield* this.#goBack();
         continue;
       }
-      const record = this.#cursor.next;
-      if (record === undefined) {
-        if (this.#nothingFollows) return;
+      const event = this.#nextRecorded();
+      if (event === 'hole') {
+        yield* this.#facingHole();
+      } else if (event !== undefined) {
+        this.#isAmongRecords = true;
+        yield event;
+        this.#isAmongRecords = false;
+        if (this.#ended) return;
+      } else if (this.#nothingFollows) {
+        return;
+      } else {
         await new Promise<void>((wake) => {
           this.#wake = wake;
         });
-        continue;
       }
-      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
-      const verdict = event === undefined ? 'past' : place.judge(event, record.kept);
-      if (event !== undefined && verdict === 'hole') {
-        yield* this.#facing(event, record.kept);
-        continue;
-      }
-      this.#cursor.next = record.next;
-      if (event !== undefined && verdict === 'next') yield this.#taken(event);
     }
+  }
+
+  /** Step 2: what comes next in the records, which it has then; `undefined` at their end. */
+  #nextRecorded(): StreamedEvent | 'hole' | undefined {
+    for (let record = this.#cursor.next; record !== undefined; record = this.#cursor.next) {
+      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
+      const verdict = event === undefined ? 'past' : this.#stream.place.judge(event, record.kept);
+      if (verdict === 'hole') return 'hole';
+      this.#cursor.next = record.next;
+      if (event !== undefined && verdict === 'next') return this.#taken(event);
+    }
+    return undefined;
   }
 
   #taken(event: StreamedEvent): StreamedEvent {
     this.#stream.place.moveTo(event);
     this.#hole = undefined;
+    this.#ended = event.isEnd && this.#stream.runId !== undefined;
     return event;
   }
 
@@ -179,10 +201,13 @@ export class FollowingReader implements StreamReader {
   }
 
   /** Step 3, before a record. Where its attempt is passed over, or more came, the record is judged anew. */
-  async *#facing(behind: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
-    yield* this.#atHole(behind, kept);
+  async *#facingHole(): AsyncGenerator<StreamedEvent, void, undefined> {
+    const record = this.#cursor.next;
+    const behind = record && eventOf(record);
+    if (record === undefined || behind === undefined) return;
+    yield* this.#atHole(behind, record.kept);
     // What is not kept is nowhere but in the records.
-    if (kept && this.#hole !== undefined) yield* this.#goBack();
+    if (record.kept && this.#hole !== undefined) yield* this.#goBack();
   }
 
   /** Gives what fills the hole, or passes the attempt over; or waits a little. */

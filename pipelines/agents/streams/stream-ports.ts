@@ -84,6 +84,11 @@ export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
  */
 export interface StreamReader extends AsyncIterable<StreamedEvent> {
   /**
+   * What the iteration would give next, where that is there already: to be asked between two of its steps, by those who take many
+   * events at a time. `undefined`: ask the iteration.
+   */
+  ready?(): StreamedEvent | undefined;
+  /**
    * Says that nothing more is published than what is in the log now: the reader ends after that. Resolves when it knows where
    * that is; the iteration goes on meanwhile.
    */

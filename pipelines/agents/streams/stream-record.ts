@@ -20,7 +20,11 @@ export function headOf(framed: Buffer): StreamRecordHead | undefined {
   // Zig-zag of a number below 64 is one byte.
   const first = framed[afterFixed] as number;
   const attempt = first < 0x80 ? first >> 1 : new Fields(framed).long();
-  return { runId: uuidAt(framed, runIdAt), attempt, kept: flagAt(framed, keptAt) };
+  return {
+    runId: runIds.read(framed, runIdAt + 1, runIdAt + fixedWidthBytes.uuid),
+    attempt,
+    kept: flagAt(framed, keptAt),
+  };
 }
 
 /**
@@ -105,6 +109,7 @@ class RepeatedText {
   }
 }
 
+const runIds = new RepeatedText();
 const modes = new RepeatedText();
 const events = new RepeatedText();
 const namespaces = new RepeatedText();

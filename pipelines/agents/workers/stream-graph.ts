@@ -1,6 +1,7 @@
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { protocolMode } from '../protocol/protocol-mode.ts';
 import { OldMessages } from './old-messages.ts';
+import { type GraphOptions, runGraph, type Take, takeEach } from './run-graph.ts';
 import { streamProtocol } from './stream-protocol.ts';
 
 /** What a graph streamed, in the modes that were asked for, not yet as text. */
@@ -16,16 +17,13 @@ export interface StreamRequest {
   readonly subgraphs: boolean;
   readonly runId: string;
   /** Config of the run, with its signal, and what else `stream` takes. */
-  readonly options: object;
+  readonly options: GraphOptions;
   /** Hears of all that runs inside. */
   readonly handler?: object | undefined;
 }
 
 /** Modes of a request that are modes of the library, by the same name and with the same events. */
 const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
-
-/** Takes one event. Where it answers with a promise, the next comes after that. */
-export type TakeStreamed = (streamed: Streamed) => Promise<void> | undefined;
 
 /**
  * Runs a graph and hands on its events by the modes of the API: `messages-tuple` is what the library calls `messages`, `messages` is
@@ -40,15 +38,11 @@ export async function streamGraph(
   graph: CompiledGraph,
   input: unknown,
   { modes, subgraphs, runId, options, handler }: StreamRequest,
-  take: TakeStreamed,
+  take: Take<Streamed>,
 ): Promise<void> {
   const wanted = new Set(modes.length > 0 ? modes : ['values']);
   if (wanted.has(protocolMode)) {
-    const protocolOptions = withHandler(graph, options, handler);
-    for await (const streamed of streamProtocol(graph, input, { runId, options: protocolOptions })) {
-      const taking = take(streamed);
-      if (taking !== undefined) await taking;
-    }
+    await streamProtocol(graph, input, { runId, options: withHandler(graph, options, handler) }, take);
     return;
   }
   const library = new Set([...wanted].filter((mode) => sameModes.has(mode)));
@@ -79,18 +73,14 @@ export async function streamGraph(
   };
 
   if (!wanted.has('events')) {
-    for await (const piece of await graph.stream(input, { ...withHandler(graph, options, handler), ...more })) {
-      for (const streamed of translate(piece)) {
-        const taking = take(streamed);
-        if (taking !== undefined) await taking;
-      }
-    }
+    const all = { ...withHandler(graph, options, handler), ...more };
+    await runGraph(graph, input, all, (piece) => takeEach(translate(piece), take));
     return;
   }
   const callbacks = handler && { callbacks: [handler] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
     if (event.event === 'on_chain_stream' && event.run_id === runId && Array.isArray(event.data.chunk)) {
-      for (const streamed of translate(event.data.chunk)) await take(streamed);
+      await takeEach(translate(event.data.chunk), take);
     }
     await take({ mode: 'events', event: 'events', namespace: '', data: event });
   }
@@ -100,7 +90,7 @@ export async function streamGraph(
  * The options of a call in which the handler hears of all that runs. A handler of the call the library sets up anew for each event that
  * is read; one of the graph, which it adds to those of the call, once. So it becomes the graph's, where that has none of its own.
  */
-function withHandler(graph: CompiledGraph, options: object, handler: object | undefined): object {
+function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;
   if (graph.config?.callbacks !== undefined) return { ...options, callbacks: [handler] };
   graph.config = { ...graph.config, callbacks: [handler] };

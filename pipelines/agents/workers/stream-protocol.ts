@@ -1,6 +1,7 @@
 import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { protocolMode } from '../protocol/protocol-mode.ts';
+import { runGraph, type Take, takeEach } from './run-graph.ts';
 import type { Streamed, StreamRequest } from './stream-graph.ts';
 
 type ProtocolEvent = ReturnType<typeof convertToProtocolEvent>[number];
@@ -14,16 +15,17 @@ interface Interruption {
 }
 
 /**
- * Runs a graph and yields what the event-stream protocol tells of it: values, updates, custom, tasks and tools as the modes of that
+ * Runs a graph and hands on what the event-stream protocol tells of it: values, updates, custom, tasks and tools as the modes of that
  * name; messages as content blocks, checkpoints, beginnings and ends of subgraphs and questions under the mode of the protocol, each
  * `{node?, data}`. The states of the root go by mode `''` where the graph keeps none. Beginning and end of the run itself are told by
  * whoever executes it.
  */
-export async function* streamProtocol(
+export async function streamProtocol(
   graph: CompiledGraph,
   input: unknown,
   { runId, options }: Pick<StreamRequest, 'runId' | 'options'>,
-): AsyncGenerator<Streamed> {
+  take: Take<Streamed>,
+): Promise<void> {
   const withStates = !graph.checkpointer;
   const made: ProtocolEvent[] = [];
   const lifecycle = createLifecycleTransformer({ emitRootOnRegister: false });
@@ -34,40 +36,42 @@ export async function* streamProtocol(
   };
   const asked = new Set<string>();
 
+  const translate = function* (piece: unknown): Generator<Streamed> {
+    const [namespace, mode, payload] = piece as [string[], string, unknown];
+    for (const event of convertToProtocolEvent({ namespace, mode: mode as 'values', payload, seq: 0 })) {
+      lifecycle.process(event);
+      yield* told();
+      if (!ofProtocol.has(mode)) yield { mode, event: mode, namespace: namespace.join('|'), data: payload };
+      // Another version of the library may stream the pieces of messages themselves.
+      else if (mode !== 'messages' || 'event' in (event.params.data as object))
+        yield ofMethod(event.method, event.params);
+    }
+    for (const question of questionsOf(mode, payload, asked)) {
+      const data = { event: 'requested', id: question.interrupt_id };
+      lifecycle.process({
+        ...{ type: 'event', seq: 0, method: 'input' },
+        params: { namespace, timestamp: 0, data },
+      } as ProtocolEvent);
+      yield ofMethod('input.requested', { namespace, data: question });
+    }
+    if (withStates && mode === 'values' && namespace.length === 0) {
+      yield { mode: '', event: '', namespace: '', data: payload };
+    }
+  };
+
   const streamOptions = {
     ...{ ...options, runId, subgraphs: true, version: 'v3' },
     streamMode: [...STREAM_EVENTS_V3_MODES],
   };
   try {
-    for await (const piece of await graph.stream(input, streamOptions)) {
-      const [namespace, mode, payload] = piece as [string[], string, unknown];
-      for (const event of convertToProtocolEvent({ namespace, mode: mode as 'values', payload, seq: 0 })) {
-        lifecycle.process(event);
-        yield* told();
-        if (!ofProtocol.has(mode)) yield { mode, event: mode, namespace: namespace.join('|'), data: payload };
-        // Another version of the library may stream the pieces of messages themselves.
-        else if (mode !== 'messages' || 'event' in (event.params.data as object))
-          yield ofMethod(event.method, event.params);
-      }
-      for (const question of questionsOf(mode, payload, asked)) {
-        const data = { event: 'requested', id: question.interrupt_id };
-        lifecycle.process({
-          ...{ type: 'event', seq: 0, method: 'input' },
-          params: { namespace, timestamp: 0, data },
-        } as ProtocolEvent);
-        yield ofMethod('input.requested', { namespace, data: question });
-      }
-      if (withStates && mode === 'values' && namespace.length === 0) {
-        yield { mode: '', event: '', namespace: '', data: payload };
-      }
-    }
+    await runGraph(graph, input, streamOptions, (piece) => takeEach(translate(piece), take));
   } catch (error) {
     lifecycle.fail?.(error);
-    yield* told();
+    await takeEach(told(), take);
     throw error;
   }
   await lifecycle.finalize?.();
-  yield* told();
+  await takeEach(told(), take);
 }
 
 function ofMethod(

@@ -108,6 +108,9 @@ class Pair {
     ]);
     await run.saver.settled();
     expect(results[1].status).toBe(results[0].status);
+    // What a saver knows of its own is what anybody reads.
+    const head = { configurable: { thread_id: this.key, checkpoint_ns: '' } };
+    expect(await run.saver.getTuple(head)).toEqual(await new LeasedSaver(threads.pool).getTuple(head));
   }
 
   /** The first attempt fails in the middle, the second goes on from there. */

@@ -10,6 +10,7 @@ import type {
   RunStreamStart,
   StreamedEvent,
   StreamHub,
+  StreamReader,
   ThreadReadFrom,
 } from '../../../../pipelines/agents/streams/stream-ports.ts';
 import { decodeStreamRecord, headOf } from '../../../../pipelines/agents/streams/stream-record.ts';
@@ -17,7 +18,7 @@ import { streamEvents } from '../../../../schemas/topics.ts';
 import { Random } from '../../../histories/random.ts';
 import { until } from '../../../infra/until.ts';
 import { uuidOf } from '../../runs/run-events.ts';
-import { chunk, endOf, idOf, newRun, type StreamsUnderTest } from './streams-under-test.ts';
+import { chunk, endOf, idOf, newRun, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
 /** What a reader that is there all the time sees of each run. */
 class Model {
@@ -127,12 +128,16 @@ class History {
     return this.#random.pick(this.#hubs);
   }
 
+  #read(reader: StreamReader) {
+    return readingOf(reader, () => this.#random.chance(0.5));
+  }
+
   /** A resumable run: whole, over however many connections. */
   async #followFromStart(run: RunStreamStart, slow: boolean): Promise<void> {
     const seen: StreamedEvent[] = [];
     let from: RunReadFrom = 'start';
     while (!seen.at(-1)?.isEnd) {
-      for await (const event of await this.#hub().readRun(run, from)) {
+      for await (const event of this.#read(await this.#hub().readRun(run, from))) {
         seen.push(event);
         from = { attempt: event.attempt, seq: event.seq };
         if (slow) for (let turns = this.#random.int(20); turns > 0; turns--) await turn();
@@ -156,7 +161,7 @@ class History {
     const attachedAt = this.#clock;
     const seen: string[] = [];
     try {
-      for await (const event of reader) {
+      for await (const event of this.#read(reader)) {
         seen.push(idOf(event));
         for (let turns = this.#random.int(3); turns > 0; turns--) await turn();
       }
@@ -183,7 +188,7 @@ class History {
         const reader = await this.#hub().readThread(thread, from);
         closing = () => reader.close();
         try {
-          for await (const event of reader) {
+          for await (const event of this.#read(reader)) {
             seen.push(event);
             highest = Math.max(highest, event.threadSeq);
             from = { threadSeq: highest };

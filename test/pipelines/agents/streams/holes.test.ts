@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EventLog } from '../../../../infra/event-log/event-log.ts';
 import type { RunStreamStart, StreamReader } from '../../../../pipelines/agents/streams/stream-ports.ts';
 import { until } from '../../../infra/until.ts';
-import { chunk, endOf, idOf, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
+import { chunk, endOf, idOf, newRun, openStreams, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
 /**
  * A process that is killed between a batch that the log lost after it had given it its place, and sending that again, leaves a hole.
@@ -52,7 +52,7 @@ async function writeToEnd(run: RunStreamStart, texts: readonly string[]): Promis
 function reading(reader: StreamReader) {
   const ids: string[] = [];
   const ended = (async () => {
-    for await (const event of reader) ids.push(idOf(event));
+    for await (const event of readingOf(reader)) ids.push(idOf(event));
     return 'end';
   })().catch((error: { code?: string }) => error.code);
   return { ids, ended, close: () => reader.close() };

@@ -122,6 +122,18 @@ export const endOf = (start: RunStreamStart, status = 'success') => ({
 export const idOf = ({ attempt, seq, isEnd }: Pick<StreamedEvent, 'attempt' | 'seq' | 'isEnd'>) =>
   isEnd ? `${attempt}-end` : `${attempt}-${seq}`;
 
+/** What a reader gives, by its iteration and, where `asksReady` says so, by what is ready between two of its steps. */
+export async function* readingOf(reader: StreamReader, asksReady = () => true): AsyncGenerator<StreamedEvent> {
+  for await (const event of reader) {
+    yield event;
+    while (asksReady()) {
+      const next = reader.ready?.();
+      if (next === undefined) break;
+      yield next;
+    }
+  }
+}
+
 /** All that a reader gives until it ends. */
 export async function all(reader: StreamReader): Promise<StreamedEvent[]> {
   const events: StreamedEvent[] = [];

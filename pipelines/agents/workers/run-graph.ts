@@ -1,0 +1,70 @@
+import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+
+/** Takes one of several. Where it answers with a promise, the next comes after that. */
+export type Take<Value> = (value: Value) => Promise<void> | undefined;
+
+/** What `stream` takes beside the input. */
+export interface GraphOptions {
+  readonly signal?: AbortSignal;
+  readonly [name: string]: unknown;
+}
+
+type Source = (input: unknown, config: object) => AsyncIterable<unknown>;
+
+/**
+ * Runs a graph by its `stream` and hands each piece that it streams to `take`, in their order.
+ *
+ * `stream` leads what comes out of a graph through three streams of its own, which costs a small piece more than all that the graph
+ * and those behind it do with it. So pieces are taken where they begin, from the generator that each Runnable of LangChain brings;
+ * `stream` still sets up its config and its context and races with its signal.
+ *
+ * Resolves when the graph has ended, and rejects as soon as the signal of the options aborts: what the graph still streams then
+ * nobody takes. @throws what the graph throws, and what `take` throws, which aborts the graph.
+ */
+export async function runGraph(
+  graph: CompiledGraph,
+  input: unknown,
+  { signal, ...options }: GraphOptions,
+  take: Take<unknown>,
+): Promise<void> {
+  const stop = new AbortController();
+  const abort = () => stop.abort(signal?.reason);
+  signal?.addEventListener('abort', abort, { once: true });
+  if (signal?.aborted) abort();
+  const { _streamIterator: source } = graph as CompiledGraph & { readonly _streamIterator: Source };
+  const takeAll = async (...args: Parameters<Source>) => {
+    for await (const piece of source.apply(graph, args)) {
+      if (stop.signal.aborted) return;
+      try {
+        const taking = take(piece);
+        if (taking !== undefined) await taking;
+      } catch (error) {
+        stop.abort(error);
+        throw error;
+      }
+    }
+  };
+  // It ends without a piece once all are taken; it begins in the context of whoever asks.
+  const atItsSource: CompiledGraph = Object.create(graph, {
+    _streamIterator: {
+      value: (...args: Parameters<Source>) => ({
+        next: () => takeAll(...args).then(() => ({ done: true, value: undefined })),
+        return: async () => ({ done: true, value: undefined }),
+      }),
+    },
+  });
+  try {
+    for await (const piece of await atItsSource.stream(input, { ...options, signal: stop.signal })) await take(piece);
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+/** Hands all to `take`, one after the other; without a promise where none is needed. */
+export function takeEach<Value>(values: Iterator<Value>, take: Take<Value>): Promise<void> | undefined {
+  for (let next = values.next(); !next.done; next = values.next()) {
+    const taking = take(next.value);
+    if (taking !== undefined) return taking.then(() => takeEach(values, take));
+  }
+  return undefined;
+}
