@@ -93,6 +93,7 @@ test('kill -9 of the process that runs graphs: its runs begin another attempt an
 });
 
 test('kill -9 while a graph within another is where it is to stop: it stops there in the next attempt, too', async () => {
+  const since = await instance.since();
   const gate = await Gate.closed();
   const run = await begin('resting', {
     input: { gate: gate.url },
@@ -114,6 +115,7 @@ test('kill -9 while a graph within another is where it is to stop: it stops ther
   expect(await statusOf(run)).toBe('success');
   expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'interrupted' });
   expect(await nextInside()).toEqual(['second']);
+  await counted(since, 1);
 });
 
 test('kill -9 in the middle of runs: they are taken up again in their order, what was asked before holds, each counts once', async () => {

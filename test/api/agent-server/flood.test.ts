@@ -83,6 +83,17 @@ it.each([false, true])(
   },
 );
 
+it('many at once, without a turn for anybody else, all reach the reader where that takes less than the limit', async () => {
+  const { response } = await stream('misbehave', { how: 'flood', ms: 100 });
+  const numbers: number[] = [];
+  for await (const frame of framesOf(response)) {
+    const [, number] = /data: {"i":(\d+)}/.exec(frame) ?? [];
+    if (number !== undefined) numbers.push(Number(number));
+  }
+  expect(numbers.length).toBeGreaterThan(100);
+  expect(numbers).toEqual(numbers.map((_, place) => place));
+});
+
 it('one that holds the event loop ends by its limit, and its reader is told why', { timeout: 60_000 }, async () => {
   const { threadId, response } = await stream('misbehave', { how: 'flood' });
   let last = '';
