@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { type Checkpoint, emptyCheckpoint } from '@langchain/langgraph-checkpoint';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { beginEarly, checkpointOf, configOf, metadata, put } from './put-checkpoints.ts';
 import { type GoingRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;
@@ -13,22 +13,6 @@ beforeAll(async () => {
 afterAll(() => threads?.close());
 
 const begin = async () => threads.startRun(await threads.newThread());
-const configOf = (run: { key: string }, checkpoint_id?: string) => ({
-  configurable: { thread_id: run.key, checkpoint_ns: '', ...(checkpoint_id !== undefined && { checkpoint_id }) },
-});
-/** Who was not there when something was written. */
-const reader = () => new LeasedSaver(threads.pool);
-const metadata = { source: 'loop' as const, step: 1, parents: {} };
-
-function checkpointOf(saver: LeasedSaver, values: Record<string, unknown>): Checkpoint {
-  const channel_versions = Object.fromEntries(
-    Object.keys(values).map((name) => [name, saver.getNextVersion(undefined)]),
-  );
-  return { ...emptyCheckpoint(), channel_values: values, channel_versions };
-}
-const put = (run: Pick<GoingRun, 'key' | 'saver'>, checkpoint: Checkpoint, more: object = {}) =>
-  run.saver.put(configOf(run), checkpoint, { ...metadata, ...more }, checkpoint.channel_versions);
-
 test('the tables hold what the library would have made', async () => {
   await new PostgresSaver(threads.pool, undefined, { schema: 'theirs' }).setup();
   const columnsOf = (schema: string) =>
@@ -68,7 +52,10 @@ test('a checkpoint says whose it is, and nobody else whose metadata was carried 
   const holder = await threads.holdThread(run.threadId);
   const edited = checkpointOf(holder, { a: 2 });
   await put({ key: run.key, saver: holder }, edited, known);
-  expect((await reader().getTuple(configOf(run)))?.metadata).toEqual({ ...metadata, thread_id: run.threadId });
+  expect((await new LeasedSaver(threads.pool).getTuple(configOf(run)))?.metadata).toEqual({
+    ...metadata,
+    thread_id: run.threadId,
+  });
 });
 
 test('text that jsonb refuses is kept in values and left out of metadata', async () => {
@@ -271,106 +258,9 @@ test('a connection that is lost under a write costs it nothing but time', async 
   expect(await run.saver.getTuple(configOf(run))).toMatchObject({ checkpoint: { id: checkpoint.id } });
 });
 
-const never = 2 ** 31 - 1;
-/** With the statements that it sends, by their names. */
-async function beginEarly(gatherMs = never, threadId?: string) {
-  const run = await threads.startRun(threadId ?? (await threads.newThread()));
-  const sent: (string | undefined)[] = [];
-  const pool = {
-    query: (query: { readonly name?: string }) => {
-      sent.push(query.name);
-      return threads.pool.query(query as never);
-    },
-  };
-  const failures: unknown[] = [];
-  const { leaseToken, runId } = run;
-  const early = { gatherMs, onFailure: (error: unknown) => failures.push(error) };
-  const saver = new LeasedSaver(pool as never, { leaseToken, runId }, early);
-  return { ...run, saver, sent, failures };
-}
-
-describe('what a saver put last it knows itself, as others read it', () => {
-  const same = async (run: Awaited<ReturnType<typeof beginEarly>>, isKnown: boolean) => {
-    await run.saver.settled();
-    const before = run.sent.length;
-    expect(await run.saver.getTuple(configOf(run))).toEqual(await reader().getTuple(configOf(run)));
-    expect(run.sent.length - before).toBe(isKnown ? 0 : 1);
-  };
-
-  test.each([
-    [
-      'values of several kinds',
-      { a: 1, text: 'two', bytes: new Uint8Array([1, 2]), none: null, odd: 'nul \u0000' },
-      true,
-    ],
-    ['none', {}, true],
-    ['larger than is kept', { large: 'x'.repeat(300_000) }, false],
-  ])('%s', async (_, values, isKnown) => {
-    const run = await beginEarly();
-    await put(run, checkpointOf(run.saver, values));
-    await same(run, isKnown);
-  });
-
-  test('values put earlier, writes in their order, and empty channels', async () => {
-    const run = await beginEarly();
-    const first = checkpointOf(run.saver, { a: 1, b: { deep: [2] } });
-    const config = await put(run, first);
-    await run.saver.putWrites(
-      config,
-      [
-        ['b', 'of b'],
-        ['a', 'of a'],
-      ],
-      'task 2',
-    );
-    await run.saver.putWrites(config, [['a', 'of the first']], 'task 1');
-    await run.saver.putWrites(config, [['a', 'not again']], 'task 1');
-    await run.saver.putWrites(config, [['__error__', 'once']], 'task 1');
-    await run.saver.putWrites(config, [['__error__', 'twice']], 'task 1');
-    await same(run, true);
-    const version = run.saver.getNextVersion(first.channel_versions.a as number);
-    const second = { ...checkpointOf(run.saver, {}), channel_values: { b: { deep: [2] } } };
-    second.channel_versions = { ...first.channel_versions, a: version };
-    await run.saver.put(config, second, metadata, { a: version });
-    await same(run, true);
-  });
-
-  test('not where something of it was put by others', async () => {
-    const earlier = await beginEarly();
-    const first = checkpointOf(earlier.saver, { a: 1, b: 2 });
-    const config = await put(earlier, first);
-    await earlier.saver.settled();
-    await threads.database.execute(`UPDATE agents.runs SET status = 'success' WHERE run_id = $1`, [earlier.runId]);
-    const run = await beginEarly(never, earlier.threadId);
-    const second = checkpointOf(run.saver, { a: 3 });
-    second.channel_versions = { ...first.channel_versions, ...second.channel_versions };
-    const at = await run.saver.put(config, second, metadata, { a: second.channel_versions.a! });
-    await same(run, false);
-    await run.saver.putWrites(at, [['a', 1]], 'task');
-    await same(run, false);
-    await run.saver.putWrites(config, [['a', 1]], 'task');
-    await same(run, false);
-  });
-
-  test('not what was not written, nor what is deleted', async () => {
-    const run = await begin();
-    await put(run, checkpointOf(run.saver, { a: 1 }));
-    await threads.database.execute('UPDATE agents.runs SET lease_token = $2 WHERE run_id = $1', [
-      run.runId,
-      randomUUID(),
-    ]);
-    await expect(put(run, checkpointOf(run.saver, { a: 2 }))).rejects.toSatisfy(isLeaseLost);
-    expect(await run.saver.getTuple(configOf(run))).toMatchObject({ checkpoint: { channel_values: { a: 1 } } });
-    const other = await begin();
-    await put(other, checkpointOf(other.saver, { a: 1 }));
-    await other.saver.deleteThread(other.key);
-    expect(await other.saver.getTuple(configOf(other))).toBeUndefined();
-  });
-});
-
 describe('a saver that answers early', () => {
   test('writes what comes together in one statement, of which who reads sees all', async () => {
-    const run = await beginEarly();
+    const run = await beginEarly(threads);
     const first = checkpointOf(run.saver, { a: 1, b: 'two' });
     const config = await put(run, first);
     await run.saver.putWrites(
@@ -404,16 +294,16 @@ describe('a saver that answers early', () => {
   });
 
   test('writes by itself after a while, and at once where much waits', async () => {
-    const soon = await beginEarly(1);
+    const soon = await beginEarly(threads, { gatherMs: 1 });
     await put(soon, checkpointOf(soon.saver, { a: 1 }));
     await expect.poll(async () => (await threads.rowsOf(soon.key)).checkpoints).toBe(1);
-    const much = await beginEarly();
+    const much = await beginEarly(threads);
     await put(much, checkpointOf(much.saver, { a: 'x'.repeat(5_000_000) }));
     expect(await threads.rowsOf(much.key)).toMatchObject({ checkpoints: 1, blobs: 1 });
   });
 
   test('tells whoever comes next that the lease was lost, and writes nothing more', async () => {
-    const run = await beginEarly();
+    const run = await beginEarly(threads);
     await put(run, checkpointOf(run.saver, { a: 1 }));
     await threads.startAgain(run);
     await expect(run.saver.settled()).rejects.toSatisfy(isLeaseLost);
