@@ -16,6 +16,9 @@ import type { SettlingSaver } from './saver-for.ts';
 /** Under which the library keeps what is said to no task, such as an answer that says not to which question. */
 const noTask = '00000000-0000-0000-0000-000000000000';
 
+/** What a graph within throws where it waits, by which the library knows; it is no error. */
+const waitsHere = () => new GraphInterrupt();
+
 /** The library waits for writes only at the end, so that the failure of one may be taken for nobody's. */
 const failedWrites = new WeakSet<object>();
 
@@ -76,7 +79,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     if (this.#blank) return undefined;
     const { checkpoint_ns, checkpoint_id } = config.configurable ?? {};
-    if (this.#held.has(checkpoint_ns) && checkpoint_id === undefined) throw new GraphInterrupt();
+    if (this.#held.has(checkpoint_ns) && checkpoint_id === undefined) throw waitsHere();
     const tuple = await this.#saver.getTuple(this.#inside(config));
     if (tuple === undefined) return undefined;
     const { pendingWrites } = tuple;
