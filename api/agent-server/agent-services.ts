@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { RecentAssistants } from '../../pipelines/agents/assistants/recent-assistants.ts';
 import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
 import type { HeaderRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import type { Seat } from '../../pipelines/agents/runs/request-run.ts';
@@ -51,6 +52,8 @@ export interface Agents {
   readonly wake: () => void;
   /** A seat in the executor of this process, for a run that need not wait. */
   readonly takeSeat?: () => Seat | undefined;
+  /** Spare a run that its assistant is read first. Unset: it is read. */
+  readonly recentAssistants?: RecentAssistants;
   /** Protocols that `http` of the langgraph.json has switched off are false. */
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
   /** Which webhooks runs may have. Unset: nothing calls them, so that they are refused. */

@@ -5,12 +5,14 @@
  * notices of Postgres. At the end nothing new is fired first, then HTTP refuses new requests; runs under way get the time for draining,
  * and go back to be taken up elsewhere.
  */
+
 import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/ensure-system-assistants.ts';
+import { RecentAssistants } from '../../pipelines/agents/assistants/recent-assistants.ts';
 import { openAuthDesk } from '../../pipelines/agents/auth/auth-desk.ts';
 import { makeCronRun } from '../../pipelines/agents/crons/make-cron-run.ts';
 import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
@@ -165,6 +167,7 @@ export async function openAgents(
       threadTtl: usualTtl(file.checkpointer),
       wake,
       takeSeat: () => executor.takeSeat(),
+      recentAssistants: new RecentAssistants(),
     },
     executor,
     http: file.http,

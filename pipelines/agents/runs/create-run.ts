@@ -83,10 +83,26 @@ export async function createAndClaimRun(
   run: NewRun,
   leaseMs: number | undefined,
 ): Promise<CreatedRun> {
+  return (await createAsSeen(sql, organizationId, run, leaseMs, undefined)) as CreatedRun;
+}
+
+/**
+ * The same for an assistant that was read some time ago, when its `updated_at` was `seenAt`. Undefined: it was read just now.
+ *
+ * @returns undefined where it is not that any more; nothing was made.
+ * @throws as {@link createRun} does
+ */
+export async function createAsSeen(
+  sql: Database | Sql,
+  organizationId: string,
+  run: NewRun,
+  leaseMs: number | undefined,
+  seenAt: string | undefined,
+): Promise<CreatedRun | undefined> {
   requireStorableJson(run.metadata, ['body', 'metadata']);
   const strategy = run.multitaskStrategy;
   const ids = { organizationId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
-  const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', leaseMs });
+  const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', leaseMs, seenAt });
   if (made !== 'going') return made;
   if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
@@ -109,13 +125,27 @@ interface AddedRow {
   readonly base: string | null;
 }
 
-/** `going`: others wait or run, and it was not to be beside them. */
+interface Adding {
+  readonly besideOthers: boolean;
+  readonly leaseMs: number | undefined;
+  readonly seenAt?: string | undefined;
+}
+
+const addSql = (assistant: string) =>
+  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20)`;
+const addRunSql = `SELECT * FROM ${addSql('$11')}`;
+/** The function is given what was looked up, so that it is called where something was. */
+const addRunAsSeenSql = `
+SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
+WHERE seen.organization_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $21`;
+
+/** `going`: others wait or run, and it was not to be beside them. `undefined`: its assistant is not as it was seen. */
 async function addRun(
   sql: Sql,
   ids: NewIds,
   run: NewRun,
-  { besideOthers, leaseMs }: { readonly besideOthers: boolean; readonly leaseMs: number | undefined },
-): Promise<CreatedRun | 'going'> {
+  { besideOthers, leaseMs, seenAt }: Adding,
+): Promise<CreatedRun | 'going' | undefined> {
   const { organizationId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
   const own = run.stateless ?? run.threadId === undefined;
@@ -123,7 +153,7 @@ async function addRun(
   const kwargsText = JSON.stringify(kwargs);
   const leaseToken = leaseMs === undefined ? undefined : randomUUID();
   const [added] = await sql.query<AddedRow>(
-    `SELECT * FROM agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+    seenAt === undefined ? addRunSql : addRunAsSeenSql,
     [
       organizationId,
       threadId,
@@ -146,10 +176,12 @@ async function addRun(
       sender === undefined ? null : JSON.stringify(sender),
       leaseToken,
       leaseMs,
+      ...(seenAt === undefined ? [] : [seenAt]),
     ],
-    { name: 'agents_add_run' },
+    { name: seenAt === undefined ? 'agents_add_run' : 'agents_add_run_as_seen' },
   );
-  const { outcome, made_at, start_number, base } = added!;
+  if (added === undefined) return undefined;
+  const { outcome, made_at, start_number, base } = added;
   if (outcome === 'going') return outcome;
   if (outcome === 'thread-exists') throw fault('THREAD_EXISTS', { thread: threadId });
   if (outcome === 'no-thread') throw fault('THREAD_NOT_FOUND', { thread: threadId });

@@ -18,7 +18,7 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import { searchableText } from '../threads/searchable-text.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import { noteWebhook } from '../webhooks/note-webhook.ts';
-import { type ClaimedRun, type EndedRow, type EndedRun, endedColumns, type RunFailure, toEndedRun } from './run-row.ts';
+import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
 
 export interface RunResult {
   readonly status: EndedRun['status'];
@@ -41,10 +41,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
     const row = await writeEnd(sql, run, result, resting);
     if (row === undefined) return undefined;
     if (rollback) await rollbackCheckpoints(sql, threadKey(organizationId, threadId), runId);
-    const ended = {
-      ...toEndedRun(row, rollback ? undefined : result.values),
-      ...(!rollback && resting === 'interrupted' && { interrupted: true, interrupts: result.interrupts ?? {} }),
-    };
+    const ended = endedOf(run, row, result, resting);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
     await noteWebhook(sql, { organizationId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
@@ -53,14 +50,38 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
   return rollback || run.kwargs.webhook !== undefined ? database.transaction(end) : end(database);
 }
 
+/** What whoever holds a run does not know of its end. */
+type NewOfEnd = Pick<EndedRow, 'multitask_strategy' | 'created_at' | 'ended_at'>;
+
+function endedOf(
+  { leaseToken: _, baseCheckpointId: __, alone: ___, ...run }: ClaimedRun,
+  row: NewOfEnd,
+  { status, error, values, interrupts = {}, rollback = false, eventsMissing = false }: RunResult,
+  resting: string,
+): EndedRun {
+  return {
+    ...run,
+    status,
+    ...(error && { error }),
+    ...(!rollback && values !== undefined && { values }),
+    multitaskStrategy: row.multitask_strategy,
+    createdAt: row.created_at,
+    endedAt: row.ended_at,
+    removed: rollback,
+    eventsMissing,
+    ...(!rollback && resting === 'interrupted' && { interrupted: true, interrupts }),
+  };
+}
+
 async function writeEnd(
   sql: Sql,
   { organizationId, threadId, runId, leaseToken }: ClaimedRun,
   { status, error, rollback = false, values, interrupts, eventsMissing = false }: RunResult,
   resting: string,
-): Promise<EndedRow | undefined> {
-  const [row] = await sql.query<EndedRow>(
-    `SELECT ${endedColumns} FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) run`,
+): Promise<NewOfEnd | undefined> {
+  const [row] = await sql.query<NewOfEnd>(
+    `SELECT multitask_strategy, created_at, ended_at
+     FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
       organizationId,
       threadId,

@@ -1,5 +1,7 @@
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import type { Assistant } from '../assistants/assistant.ts';
+import type { RecentAssistants } from '../assistants/recent-assistants.ts';
 import { resolveAssistant } from '../assistants/resolve-assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import { endUserId } from '../auth/end-user.ts';
@@ -9,7 +11,7 @@ import type { ThreadTtl } from '../threads/create-thread.ts';
 import { noteThreadConfig } from '../threads/note-thread-config.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { HeaderRule } from './copied-headers.ts';
-import { createAndClaimRun, type NewRun, type ThreadAccess } from './create-run.ts';
+import { createAsSeen, type NewRun, type ThreadAccess } from './create-run.ts';
 import { requireCheckpoint } from './require-checkpoint.ts';
 import type { Run } from './run.ts';
 import { type RunRequest, readRunRequest } from './run-request.ts';
@@ -31,6 +33,8 @@ export interface RequestPorts {
   readonly wake: () => void;
   /** A seat in the executor of this process, for a run that need not wait. Undefined: it has none. */
   readonly takeSeat?: () => Seat | undefined;
+  /** Spare a run that its assistant is read first. */
+  readonly recentAssistants?: RecentAssistants;
   /** Undefined: nothing calls webhooks, so that they are refused. */
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
@@ -79,13 +83,36 @@ export async function requestFollowedRun(
   }
 }
 
-async function make(
+interface NewIds {
+  readonly runId: string;
+  readonly threadId: string;
+}
+
+async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
+  const { database, organizationId, recentAssistants } = ports;
+  const readAssistant = () => resolveAssistant(database, organizationId, requested.request.assistant_id);
+  const recent = recentAssistants?.get(organizationId, requested.request.assistant_id);
+  if (recent !== undefined) {
+    const made = await makeOf(ports, requested, ids, recent, recent.updated_at).catch(async (error: unknown) => {
+      // What is wrong with the assistant as it was may be right by now.
+      if ((await readAssistant()).updated_at === recent.updated_at) throw error;
+    });
+    if (made !== undefined) return made;
+  }
+  const assistant = await readAssistant();
+  recentAssistants?.note(organizationId, assistant);
+  return (await makeOf(ports, requested, ids, assistant)) as MadeRun;
+}
+
+/** @returns undefined where the assistant, as it was read when it was updated at `seenAt`, is another one now. */
+async function makeOf(
   ports: RequestPorts,
   { request, threadId, sender, headers, user, threadAccess }: RequestedRun,
-  ids: { readonly runId: string; readonly threadId: string },
-): Promise<MadeRun> {
+  ids: NewIds,
+  assistant: Assistant,
+  seenAt?: string,
+): Promise<MadeRun | undefined> {
   const { database, organizationId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
-  const assistant = await resolveAssistant(database, organizationId, request.assistant_id);
   const nodes = ports.nodesOf?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request);
   const stateless = threadId === undefined;
@@ -96,24 +123,30 @@ async function make(
   if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
   const endUser = user && { userId: await endUserId(database, organizationId, user.identity) };
-  const run = await makeAndStart(ports, {
+  const newRun = {
     ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
     ...(workspaceId === undefined
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
-  });
+  };
+  const run = await makeAndStart(ports, newRun, seenAt);
+  if (run === undefined) return undefined;
   if (!wanted.temporary) await noteThreadConfig(database, { organizationId, ...ids }, assistant.config, request.config);
   return { organizationId, run, cancelOnDisconnect };
 }
 
 /** In this process at once, where it has room and the run need not wait. */
-async function makeAndStart({ database, organizationId, takeSeat, wake }: RequestPorts, wanted: NewRun): Promise<Run> {
+async function makeAndStart(
+  { database, organizationId, takeSeat, wake }: RequestPorts,
+  wanted: NewRun,
+  seenAt: string | undefined,
+): Promise<Run | undefined> {
   const seat = wanted.afterSeconds > 0 ? undefined : takeSeat?.();
   let claimed: ClaimedRun | undefined;
   try {
-    const created = await createAndClaimRun(database, organizationId, wanted, seat?.leaseMs);
-    claimed = created.claimed;
-    return created.run;
+    const created = await createAsSeen(database, organizationId, wanted, seat?.leaseMs, seenAt);
+    claimed = created?.claimed;
+    return created?.run;
   } finally {
     seat?.use(claimed);
     if (claimed === undefined) wake();

@@ -87,7 +87,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       faults: { ...faults },
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
-      maxConnections: Math.max(4, Math.min(runsPerWorker, 16)),
+      // A run writes once or twice; each connection is a process of Postgres with caches of its own.
+      maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
       maxEventBytes: options.maxEventBytes,
       creditBytes,
       beatMs: Math.min(beatMs, options.silentMs / 4),
