@@ -4,7 +4,7 @@
  * Invariant: nothing here keeps a run of a graph waiting or ends it. What waits is bounded; beyond, it is dropped and counted.
  *
  *   1. A batch comes from a worker. The first that comes while its run goes on brings the root with it, so that the trace is seen.
- *   2. Twice a second what waits goes into the log, together for each sender (`take-into-traces.ts`).
+ *   2. Once a second what waits goes into the log, together for each sender (`take-into-traces.ts`).
  *   3. A log that is away is tried again.
  *   4. When an attempt is over, the runs that its worker left open, because it has gone, end with that as their error.
  *

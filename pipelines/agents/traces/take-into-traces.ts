@@ -96,4 +96,4 @@ export function untilNextTakeMs(): number {
   return takeEveryMs - (performance.now() % takeEveryMs);
 }
 
-const takeEveryMs = 500;
+const takeEveryMs = 1_000;
