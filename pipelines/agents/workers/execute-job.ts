@@ -57,6 +57,7 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
       subgraphs: job.kwargs.subgraphs,
       runId,
       options: { ...begun.options, signal },
+      turn: () => ports.turn.ifLong(),
       handler: ports.tracer,
     };
     const send = (chunk: Chunk) => {

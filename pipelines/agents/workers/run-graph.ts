@@ -18,30 +18,36 @@ type Source = (input: unknown, config: object) => AsyncIterable<unknown>;
  * and those behind it do with it. So pieces are taken where they begin, from the generator that each Runnable of LangChain brings;
  * `stream` still sets up its config and its context and races with its signal.
  *
- * Resolves when the graph has ended, and rejects as soon as the signal of the options aborts: what the graph still streams then
- * nobody takes. @throws what the graph throws, and what `take` throws, which aborts the graph.
+ * What `take` has no room for waits here and not in the library, whose queue takes the longer for a piece the more wait in it. `turn`,
+ * where it answers with a promise, lets others have the event loop.
+ *
+ * Resolves when the graph has ended and all is taken, and rejects as soon as the signal of the options aborts: what the graph still
+ * streams then nobody takes. @throws what the graph throws, and what `take` throws, which aborts the graph.
  */
 export async function runGraph(
   graph: CompiledGraph,
   input: unknown,
   { signal, ...options }: GraphOptions,
   take: Take<unknown>,
+  turn: () => Promise<void> | undefined = () => undefined,
 ): Promise<void> {
   const stop = new AbortController();
   const abort = () => stop.abort(signal?.reason);
   signal?.addEventListener('abort', abort, { once: true });
   if (signal?.aborted) abort();
+  const orderly = new InOrder(take, stop);
   const { _streamIterator: source } = graph as CompiledGraph & { readonly _streamIterator: Source };
   const takeAll = async (...args: Parameters<Source>) => {
-    for await (const piece of source.apply(graph, args)) {
-      if (stop.signal.aborted) return;
-      try {
-        const taking = take(piece);
-        if (taking !== undefined) await taking;
-      } catch (error) {
-        stop.abort(error);
-        throw error;
+    try {
+      for await (const piece of source.apply(graph, args)) {
+        if (stop.signal.aborted) return;
+        orderly.put(piece);
+        const turning = turn();
+        if (turning !== undefined) await turning;
       }
+    } finally {
+      // What it streamed before it failed comes before its failure.
+      await orderly.taken();
     }
   };
   // It ends without a piece once all are taken; it begins in the context of whoever asks.
@@ -54,9 +60,61 @@ export async function runGraph(
     },
   });
   try {
-    for await (const piece of await atItsSource.stream(input, { ...options, signal: stop.signal })) await take(piece);
+    for await (const piece of await atItsSource.stream(input, { ...options, signal: stop.signal })) orderly.put(piece);
+    await orderly.taken();
   } finally {
     signal?.removeEventListener('abort', abort);
+  }
+}
+
+/** Pieces on their way to who takes them, one after the other. One that cannot be taken aborts `stop`. */
+class InOrder {
+  readonly #take: Take<unknown>;
+  readonly #stop: AbortController;
+  #waiting: unknown[] = [];
+  #taking: Promise<void> | undefined;
+
+  constructor(take: Take<unknown>, stop: AbortController) {
+    this.#take = take;
+    this.#stop = stop;
+  }
+
+  put(piece: unknown): void {
+    if (this.#taking !== undefined) {
+      this.#waiting.push(piece);
+      return;
+    }
+    try {
+      const taking = this.#take(piece);
+      if (taking !== undefined) this.#goOnAfter(taking);
+    } catch (error) {
+      this.#stop.abort(error);
+      throw error;
+    }
+  }
+
+  /** Resolves when all that was put is taken. @throws what it could not be taken for. */
+  async taken(): Promise<void> {
+    await this.#taking;
+  }
+
+  #goOnAfter(taking: Promise<void>): void {
+    this.#taking = this.#takeWaiting(taking);
+    this.#taking.catch((error: unknown) => this.#stop.abort(error));
+  }
+
+  async #takeWaiting(first: Promise<void>): Promise<void> {
+    await first;
+    while (this.#waiting.length > 0 && !this.#stop.signal.aborted) {
+      const pieces = this.#waiting;
+      this.#waiting = [];
+      for (const piece of pieces) {
+        if (this.#stop.signal.aborted) return;
+        const taking = this.#take(piece);
+        if (taking !== undefined) await taking;
+      }
+    }
+    this.#taking = undefined;
   }
 }
 

@@ -18,6 +18,8 @@ export interface StreamRequest {
   readonly runId: string;
   /** Config of the run, with its signal, and what else `stream` takes. */
   readonly options: GraphOptions;
+  /** Lets others have the event loop, now and then. */
+  readonly turn?: (() => Promise<void> | undefined) | undefined;
   /** Hears of all that runs inside. */
   readonly handler?: object | undefined;
 }
@@ -37,12 +39,12 @@ const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'che
 export async function streamGraph(
   graph: CompiledGraph,
   input: unknown,
-  { modes, subgraphs, runId, options, handler }: StreamRequest,
+  { modes, subgraphs, runId, options, turn, handler }: StreamRequest,
   take: Take<Streamed>,
 ): Promise<void> {
   const wanted = new Set(modes.length > 0 ? modes : ['values']);
   if (wanted.has(protocolMode)) {
-    await streamProtocol(graph, input, { runId, options: withHandler(graph, options, handler) }, take);
+    await streamProtocol(graph, input, { runId, options: withHandler(graph, options, handler), turn }, take);
     return;
   }
   const library = new Set([...wanted].filter((mode) => sameModes.has(mode)));
@@ -74,7 +76,7 @@ export async function streamGraph(
 
   if (!wanted.has('events')) {
     const all = { ...withHandler(graph, options, handler), ...more };
-    await runGraph(graph, input, all, (piece) => takeEach(translate(piece), take));
+    await runGraph(graph, input, all, (piece) => takeEach(translate(piece), take), turn);
     return;
   }
   const callbacks = handler && { callbacks: [handler] };

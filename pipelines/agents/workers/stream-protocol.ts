@@ -23,7 +23,7 @@ interface Interruption {
 export async function streamProtocol(
   graph: CompiledGraph,
   input: unknown,
-  { runId, options }: Pick<StreamRequest, 'runId' | 'options'>,
+  { runId, options, turn }: Pick<StreamRequest, 'runId' | 'options' | 'turn'>,
   take: Take<Streamed>,
 ): Promise<void> {
   const withStates = !graph.checkpointer;
@@ -64,7 +64,7 @@ export async function streamProtocol(
     streamMode: [...STREAM_EVENTS_V3_MODES],
   };
   try {
-    await runGraph(graph, input, streamOptions, (piece) => takeEach(translate(piece), take));
+    await runGraph(graph, input, streamOptions, (piece) => takeEach(translate(piece), take), turn);
   } catch (error) {
     lifecycle.fail?.(error);
     await takeEach(told(), take);

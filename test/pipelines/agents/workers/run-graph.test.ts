@@ -74,6 +74,32 @@ test('a piece comes after the one before it was taken', async () => {
   );
 });
 
+test('what nobody has room for waits, however much it is, and the graph goes on', async () => {
+  const many = 600_000;
+  const State = Annotation.Root({ done: Annotation<number> });
+  let hasEnded = (): void => undefined;
+  const ended = new Promise<void>((resolve) => {
+    hasEnded = resolve;
+  });
+  const busy = new StateGraph(State)
+    .addNode('busy', async (_, config) => {
+      for (let number = 0; number < many; number += 1) {
+        config.writer?.(number);
+        if (number % 1_000 === 999) await new Promise<void>((resolve) => setImmediate(resolve));
+      }
+      hasEnded();
+      return { done: many };
+    })
+    .addEdge(START, 'busy')
+    .compile() as unknown as CompiledGraph;
+  let next = 0;
+  await runGraph(busy, {}, customOnly, (piece) => {
+    expect((piece as unknown[])[1] === next++).toBe(true);
+    return next === 1 ? ended : undefined;
+  });
+  expect(next).toBe(many);
+});
+
 test('an abort ends it at once, whatever the graph does, and nothing is taken any more', async () => {
   const stop = new AbortController();
   let goOn = (): void => undefined;
