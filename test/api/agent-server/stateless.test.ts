@@ -5,6 +5,9 @@ import { expireThreads } from '../../../pipelines/agents/threads/expire-threads.
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all } from './stream-parts.ts';
 
+/** Rows of a run go when its trace is taken, which is once a second. */
+const patiently = { timeout: 20_000 };
+
 /** Runs without a thread, through the stock client. */
 
 let server: DeployedAgents;
@@ -28,7 +31,7 @@ it('are waited for and leave nothing behind', async () => {
   });
   await expect(client.runs.wait(null, 'misbehave', { input: { how: 'fail' } })).rejects.toThrow('TypeError');
   const rows = () => server.database.query('SELECT FROM agents.threads WHERE hidden');
-  await expect.poll(async () => (await rows()).length).toBe(0);
+  await expect.poll(async () => (await rows()).length, patiently).toBe(0);
   expect(await server.database.query('SELECT FROM agents.checkpoints')).toEqual([]);
 });
 
@@ -64,7 +67,7 @@ it('in the background can be joined on the thread that is theirs, which is kept 
 
   const gone = await client.runs.create(null, 'steps', { input: { steps: 1 } });
   await client.runs.join(gone.thread_id, gone.run_id).catch(() => undefined);
-  await expect.poll(() => rowsOf('threads', gone.thread_id)).toBe(0);
+  await expect.poll(() => rowsOf('threads', gone.thread_id), patiently).toBe(0);
   await expect(client.threads.get(gone.thread_id)).rejects.toThrow('404');
 });
 
@@ -92,9 +95,9 @@ it('are stopped when their client goes, where that is asked for', async () => {
     ]);
     return row!.status;
   };
-  await expect.poll(() => statusOf(cancelled)).toBe('interrupted');
+  await expect.poll(() => statusOf(cancelled), patiently).toBe('interrupted');
   for (const runId of [continued, unsaid]) {
-    await expect.poll(() => statusOf(runId), { timeout: 5_000 }).toBe('success');
+    await expect.poll(() => statusOf(runId), patiently).toBe('success');
   }
 });
 
@@ -126,7 +129,7 @@ it('that are resumable can be come back to for two minutes after their end, then
     );
     return row;
   };
-  await expect.poll(async () => (await thread())?.due).toBe(true);
+  await expect.poll(async () => (await thread())?.due, patiently).toBe(true);
   const frames = (text: string) =>
     text
       .replaceAll(/^:.*\r?\n/gm, '')
