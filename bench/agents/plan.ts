@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 
 const full = {
   /** Runs before the first turn, of each server and of the floor. */
-  warmUp: 1_000,
+  warmUp: 2_000,
   rounds: 3,
   /** Runs in a turn, by who runs them, so that turns are of about the same length. */
   atOnce: { product: 320, reference: 128 },
