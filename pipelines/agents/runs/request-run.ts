@@ -90,16 +90,19 @@ interface NewIds {
 
 async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
   const { database, organizationId, recentAssistants } = ports;
-  const readAssistant = () => resolveAssistant(database, organizationId, requested.request.assistant_id);
   const recent = recentAssistants?.get(organizationId, requested.request.assistant_id);
+  let refusal: { readonly reason: unknown } | undefined;
   if (recent !== undefined) {
-    const made = await makeOf(ports, requested, ids, recent, recent.updated_at).catch(async (error: unknown) => {
-      // What is wrong with the assistant as it was may be right by now.
-      if ((await readAssistant()).updated_at === recent.updated_at) throw error;
-    });
-    if (made !== undefined) return made;
+    try {
+      const made = await makeOf(ports, requested, ids, recent, recent.updated_at);
+      if (made !== undefined) return made;
+    } catch (reason) {
+      refusal = { reason };
+    }
   }
-  const assistant = await readAssistant();
+  const assistant = await resolveAssistant(database, organizationId, requested.request.assistant_id);
+  // What is wrong with the assistant as it was may be right by now.
+  if (refusal !== undefined && assistant.updated_at === recent?.updated_at) throw refusal.reason;
   recentAssistants?.note(organizationId, assistant);
   return (await makeOf(ports, requested, ids, assistant)) as MadeRun;
 }

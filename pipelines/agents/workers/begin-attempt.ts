@@ -2,6 +2,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { goesToEnd, nodesOf, requireNodes } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
+import type { CheckpointChoice } from '../runs/run.ts';
 import { goToEnd } from './go-to-end.ts';
 import { libraryCommand, libraryConfig } from './run-config.ts';
 import { stoppedAtHead, stoppedWithin } from './stopped-at-head.ts';
@@ -46,7 +47,7 @@ export async function beginAttempt(
 
 /** The config of a run, as the library takes it. */
 export function configOf({ kwargs, start, threadId, runId, graphId, assistantId, attempt }: Job) {
-  const from = start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
+  const from = checkpointOf(start);
   const ids = { run_id: runId, graph_id: graphId, assistant_id: assistantId };
   const config = libraryConfig(kwargs.config, {
     threadId,
@@ -95,15 +96,20 @@ async function isAnswered({ attempt, start, kwargs, threadId }: Job, saver: Thre
   return saver.leaveOutAnswer(threadId);
 }
 
+/** That is begun on where it is not the head, nor nothing. */
+function checkpointOf(start: Job['start']): CheckpointChoice | undefined {
+  return start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
+}
+
 /** Where the attempt begins. */
 function placeOf({ start, threadId }: Job) {
-  const { checkpoint_id } = start.kind === 'input' && typeof start.checkpoint === 'object' ? start.checkpoint : {};
+  const { checkpoint_id } = checkpointOf(start) ?? {};
   return { configurable: { thread_id: threadId, ...(checkpoint_id !== undefined && { checkpoint_id }) } };
 }
 
 /** The library starts from nothing, without a word, where the checkpoint that it is given does not exist. */
 async function checkPlace({ start, threadId }: Job, saver: ThreadSaver): Promise<void> {
-  const from = start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
+  const from = checkpointOf(start);
   if (from?.checkpoint_id === undefined) return;
   const { checkpoint_id, checkpoint_ns = '' } = from;
   const found = await saver.getTuple({ configurable: { thread_id: threadId, checkpoint_ns, checkpoint_id } });
