@@ -23,7 +23,7 @@ export interface FeedbackText {
 }
 
 /**
- * A `feedback.…` part of a multipart body, as a message for the log. What it is about stands in its JSON, not in the name of the
+ * A `feedback.…` part of a multipart body, as a message for the log, and the run that it is about. What it is about stands in its JSON, not in the name of the
  * part: clients disagree on that name. The id has to be there, so that a repeat of the request is not a second feedback.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
@@ -36,9 +36,9 @@ export function readFeedbackPart(
     readonly log: Pick<EventLog, 'schemaId'>;
     readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
   },
-): LogMessage {
+): { readonly runId: string; readonly message: LogMessage } {
   const event = readFeedback(sender, { bytes, part: ports.part }, ports.config);
-  return feedbackMessage(event, ports.log, ports.config);
+  return { runId: event.runId, message: feedbackMessage(event, ports.log, ports.config) };
 }
 
 /**

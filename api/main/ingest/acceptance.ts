@@ -6,15 +6,17 @@ import { Answer } from '../../server/operation.ts';
 /** The answer of every ingest operation: nothing more to say where all runs were taken. */
 export const acceptanceSchema = Type.Object(
   {
-    message: Type.Optional(Type.String({ description: 'How many runs were taken, where not all were.' })),
+    message: Type.Optional(
+      Type.String({ description: 'How many items (runs, attachments, feedback) were taken, if not all were.' }),
+    ),
     rejected: Type.Optional(
       Type.Array(
         Type.Object({
-          run: Type.String({ description: 'The id of the run, or its part where it has none.' }),
+          run: Type.String({ description: 'The id of the run, or the name of the part that is not a run.' }),
           code: Type.String({ description: 'Code of the error catalogue.' }),
           reason: Type.String(),
         }),
-        { description: `The runs that were not taken and why; at most ${listedRejections}.` },
+        { description: `The items that were not taken and why; at most ${listedRejections}.` },
       ),
     ),
   },
@@ -28,7 +30,7 @@ export function answerAccepted({ accepted, rejected }: Acceptance): Answer {
   return new Answer({
     status: 202,
     body: {
-      message: `${accepted} of ${total} runs were taken. ${rejected[0]?.error.message ?? ''}`,
+      message: `${accepted} of ${total} items were taken. ${rejected[0]?.error.message ?? ''}`,
       rejected: rejected
         .slice(0, listedRejections)
         .map(({ run, error }) => ({ run, code: error.code, reason: error.message })),

@@ -7,7 +7,7 @@ import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { assignProjects } from './assign-projects.ts';
 import { type TimeLimits, timesFault } from './check-times.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
-import { encodeRuns, type Sender } from './publish-runs.ts';
+import { type EncodedRun, encodeRuns, type Sender } from './publish-runs.ts';
 import { inconsistent, nothingTaken } from './rejection.ts';
 import type { RunPlaces } from './run-places.ts';
 
@@ -24,15 +24,18 @@ export interface AcceptPorts {
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }
 
-/** Events of other topics that came with the runs; the answer waits for them too. */
-export interface Companions {
+/** An attachment or a feedback of the same request. It is refused when the request's events of its run are refused. */
+export interface Companion {
   readonly topic: Topic;
-  readonly messages: readonly LogMessage[];
+  readonly runId: string;
+  /** The name of its part, for rejections. */
+  readonly part: string;
+  readonly message: LogMessage;
 }
 
 /**
- * Takes drafts of one request to the log. Resolves when all that was taken is durable; inconsistent runs do not keep
- * the others back.
+ * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable; a refused run
+ * does not keep the others back.
  *
  * @throws the fault of `refusal`, {@link nothingTaken} unless the request says otherwise, where nothing of the request could be taken; EVENT_LOG_UNAVAILABLE, OVERLOADED
  *   or DRAINING where the log did not take it, in which case nothing is acknowledged.
@@ -42,20 +45,25 @@ export async function acceptDrafts(
   drafts: readonly RunDraft[],
   rejected: Rejection[],
   ports: AcceptPorts,
-  companions: readonly Companions[] = [],
+  companions: readonly Companion[] = [],
   refusal: (rejected: readonly Rejection[]) => RunlakeError = nothingTaken,
 ): Promise<Acceptance> {
   const timely = await inSlices(timelyDrafts(drafts, rejected, ports.config));
   const placed = await assignProjects(sender.workspaceId, timely, ports.projects, rejected);
   const messages = await inSlices(encodeRuns(sender, placed, ports.log, ports.config, rejected));
-  const accompanying = companions.filter((companion) => companion.messages.length > 0);
-  if (messages.length === 0 && accompanying.length === 0 && rejected.length > 0) {
+  const accompanying = refuseWithTheirRuns(companions, messages, rejected);
+  const accepted = messages.length + accompanying.length;
+  if (accepted === 0 && rejected.length > 0) {
     ports.count(0, rejected);
     throw refusal(rejected);
   }
-  const published = [{ topic: runEvents, messages }, ...accompanying].map(({ topic, messages: events }) =>
-    ports.log.publish(topic, events),
-  );
+  const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
+  for (const { topic, message } of accompanying) {
+    const ofTopic = topics.get(topic);
+    if (ofTopic === undefined) topics.set(topic, [message]);
+    else ofTopic.push(message);
+  }
+  const published = [...topics].map(([topic, events]) => ports.log.publish(topic, events));
   // A failure is answered only when nothing of the request is under way any more.
   const ends = await Promise.allSettled(published);
   for (const end of ends) {
@@ -63,12 +71,31 @@ export async function acceptDrafts(
     const error: unknown = end.reason;
     ports.count(
       0,
-      isRunlakeError(error) ? [...rejected, ...messages.map(({ key: run }) => ({ run, error }))] : rejected,
+      isRunlakeError(error) ? [...rejected, ...messages.map(({ runId: run }) => ({ run, error }))] : rejected,
     );
     throw error;
   }
   ports.count(messages.length, rejected);
-  return { accepted: messages.length, rejected };
+  return { accepted, rejected };
+}
+
+/**
+ * Adds the companions of refused runs to `rejected`, each with the error of its run, and returns the others. A run counts as
+ * accepted when any of its events was: the companions of a run whose patch alone was refused are accepted.
+ */
+function refuseWithTheirRuns(
+  companions: readonly Companion[],
+  accepted: readonly EncodedRun[],
+  rejected: Rejection[],
+): readonly Companion[] {
+  if (companions.length === 0 || rejected.length === 0) return companions;
+  const errors = new Map(rejected.map(({ run, error }) => [run, error]));
+  for (const { runId } of accepted) errors.delete(runId);
+  return companions.filter(({ runId, part }) => {
+    const error = errors.get(runId);
+    if (error !== undefined) rejected.push({ run: part, error });
+    return error === undefined;
+  });
 }
 
 function* timelyDrafts(

@@ -1,6 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import type { LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import { readFeedbackPart } from '../../feedback/read-feedback.ts';
@@ -8,7 +7,7 @@ import { type Part, parseMultipart } from '../body/multipart.ts';
 import { inSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { type AcceptPorts, acceptDrafts } from './accept-drafts.ts';
+import { type AcceptPorts, acceptDrafts, type Companion } from './accept-drafts.ts';
 import type { Acceptance, Rejection, RunDraft } from './draft.ts';
 import type { Sender } from './publish-runs.ts';
 import { runMembers } from './read-json-run.ts';
@@ -41,11 +40,8 @@ export async function acceptMultipart(
   ports: AcceptPorts,
 ): Promise<Acceptance> {
   const rejected: Rejection[] = [];
-  const { drafts, feedback, attachments } = await inSlices(readParts(sender, body, contentType, ports, rejected));
-  return acceptDrafts(sender, drafts, rejected, ports, [
-    { topic: feedbackEvents, messages: feedback },
-    { topic: attachmentEvents, messages: attachments },
-  ]);
+  const { drafts, companions } = await inSlices(readParts(sender, body, contentType, ports, rejected));
+  return acceptDrafts(sender, drafts, rejected, ports, companions);
 }
 
 /** What the parts of a body say, run by run. */
@@ -55,7 +51,7 @@ function* readParts(
   contentType: string,
   { config, log }: AcceptPorts,
   rejected: Rejection[],
-): StepwiseWork<{ drafts: RunDraft[]; feedback: LogMessage[]; attachments: LogMessage[] }> {
+): StepwiseWork<{ drafts: RunDraft[]; companions: Companion[] }> {
   const sorted = sortParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
   const drafts = yield* collect(
     sorted.runs,
@@ -67,20 +63,28 @@ function* readParts(
     sorted.feedback,
     rejected,
     ({ name }) => name,
-    (part) => readFeedbackPart(sender, body.subarray(part.start, part.end), { part: part.name, log, config }),
+    (part) => ({
+      topic: feedbackEvents,
+      part: part.name,
+      ...readFeedbackPart(sender, body.subarray(part.start, part.end), { part: part.name, log, config }),
+    }),
   );
   const attachments = yield* collect(
     sorted.attachments,
     rejected,
     ({ part }) => part.name,
-    ({ part, runId, name }) =>
-      readAttachment(
+    ({ part, runId, name }) => ({
+      topic: attachmentEvents,
+      part: part.name,
+      runId,
+      message: readAttachment(
         sender,
         { runId, name, mimeType: part.contentType, content: body.subarray(part.start, part.end) },
         { log, config },
       ),
+    }),
   );
-  return { drafts, feedback, attachments };
+  return { drafts, companions: [...feedback, ...attachments] };
 }
 
 /** What `read` makes of each item; items with a fault of the caller's are rejected by name. */

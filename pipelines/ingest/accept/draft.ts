@@ -25,6 +25,7 @@ export interface Rejection {
 
 /** What became of a request. */
 export interface Acceptance {
+  /** Events of runs, attachments and feedback. */
   readonly accepted: number;
   readonly rejected: readonly Rejection[];
 }

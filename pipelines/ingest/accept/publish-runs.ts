@@ -16,6 +16,10 @@ export interface Sender {
   readonly keyId: string;
 }
 
+export interface EncodedRun extends LogMessage {
+  readonly runId: string;
+}
+
 /**
  * Encodes runs for the log. Those above the largest size are rejected, the others come back as messages, keyed by
  * workspace and trace so that all events of a trace meet one sink in one order.
@@ -26,11 +30,11 @@ export function* encodeRuns(
   log: EventLog,
   { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
   rejected: Rejection[],
-): StepwiseWork<LogMessage[]> {
+): StepwiseWork<EncodedRun[]> {
   const prefix = wirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
   const writer = new AvroWriter(estimateBytes(placed));
-  const messages: LogMessage[] = [];
+  const messages: EncodedRun[] = [];
   for (const { draft, projectId } of placed) {
     const start = writer.position;
     writer.raw(prefix);
@@ -48,7 +52,7 @@ export function* encodeRuns(
       rejected.push({ run: draft.runId, error: runTooLarge(draft.runId, maxRunBytes) });
       continue;
     }
-    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value });
+    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value, runId: draft.runId });
     yield;
   }
   return messages;

@@ -30,8 +30,9 @@ export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
   const fields = rejected
     .slice(0, listedRejections)
     .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
-  const reason = rejected.slice(0, 3).map(({ error }) => error.message);
-  return fault('ALL_RUNS_INVALID', { reason: reason.join(' ') }, { fields });
+  // Companions carry the error of their run.
+  const reasons = new Set(rejected.slice(0, listedRejections).map(({ error }) => error.message));
+  return fault('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
 }
 
 export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {

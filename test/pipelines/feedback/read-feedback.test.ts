@@ -17,7 +17,7 @@ const log = { schemaId: () => 7 };
 const type = avsc.Type.forSchema(JSON.parse(feedbackEvents.schema));
 
 const read = (json: string | Buffer) =>
-  readFeedbackPart(sender, Buffer.from(json), { part: 'feedback.x', log, config });
+  readFeedbackPart(sender, Buffer.from(json), { part: 'feedback.x', log, config }).message;
 const decode = (value: Buffer) => {
   expect(value.subarray(0, 5)).toEqual(Buffer.from([0, 0, 0, 0, 7]));
   return type.fromBuffer(value.subarray(5)) as Record<string, unknown>;

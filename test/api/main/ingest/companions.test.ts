@@ -1,0 +1,110 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { attachmentEvents, feedbackEvents } from '../../../../schemas/topics.ts';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { multipart, postParts, rootRun, Wire } from './wire.ts';
+
+let api: ApiUnderTest;
+let wire: Wire;
+/** Topic and run of every companion that was published. */
+const published: string[] = [];
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxRunBytes: 1024 * 1024 } });
+  const { log } = api.services.accept;
+  const publish = log.publish.bind(log);
+  log.publish = (topic, messages) => {
+    if (topic === attachmentEvents || topic === feedbackEvents) {
+      published.push(...messages.map(({ key }) => `${topic.table} ${key.split(':')[1]}`));
+    }
+    return publish(topic, messages);
+  };
+  const { adminKey } = await addOrganization(api.database, 'companions');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  wire = new Wire(api.server, adminKey);
+});
+afterAll(() => api.close());
+
+type Parts = [string, string, string?][];
+const attachment = (runId: string, name = 'notes'): Parts[number] => [
+  `attachment.${runId}.${name}`,
+  'text',
+  'text/plain',
+];
+const feedback = (about: object): Parts[number] => {
+  const id = randomUUID();
+  return [`feedback.${id}`, JSON.stringify({ id, key: 'correctness', score: 1, ...about })];
+};
+const send = async (...parts: Parts) => {
+  const { status, text } = await wire.multipart(multipart(parts));
+  return { status, body: JSON.parse(text) as { code?: string; message?: string; rejected?: { run: string }[] } };
+};
+const refusedRun = (overrides: object = {}) => rootRun({ dotted_order: undefined, ...overrides });
+
+describe('attachments and feedback of a run that is refused', () => {
+  test('are refused with it: 400, and nothing is published', async () => {
+    const run = refusedRun();
+    const { status, body } = await send(
+      ...postParts(run),
+      attachment(run.id),
+      feedback({ run_id: run.id }),
+      feedback({ trace_id: run.id }),
+    );
+    expect([status, body.code]).toEqual([400, 'ALL_RUNS_INVALID']);
+    expect(published.filter((each) => each.includes(run.id))).toEqual([]);
+  });
+
+  test.each<[string, number, string, () => Parts]>([
+    ['whose project does not exist', 422, 'PROJECT_UNKNOWN', () => postParts(rootRun({ session_id: randomUUID() }))],
+    [
+      'that is larger than the limit',
+      413,
+      'RUN_TOO_LARGE',
+      () => postParts(rootRun({ inputs: { x: 'x'.repeat(1024 * 1024) } })),
+    ],
+    ['of ten years ago', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun({ start_time: '2012-01-01T00:00:00Z' }))],
+    ['of which only fields came', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun()).slice(1)],
+  ])('do not change how a run %s is answered', async (_name, status, code, make) => {
+    const parts = make();
+    const runId = (parts[0]?.[0] ?? '').split('.')[1] ?? '';
+    const answer = await send(...parts, attachment(runId), feedback({ run_id: runId }));
+    expect([answer.status, answer.body.code]).toEqual([status, code]);
+    expect(published.filter((each) => each.includes(runId))).toEqual([]);
+  });
+
+  test('are named in the answer beside runs that were taken', async () => {
+    const [bad, good] = [refusedRun(), rootRun()];
+    const { status, body } = await send(
+      ...postParts(bad),
+      attachment(bad.id),
+      ...postParts(good),
+      attachment(good.id),
+      feedback({ run_id: good.id }),
+    );
+    expect(status).toBe(202);
+    expect(body.rejected?.map(({ run }) => run)).toEqual([bad.id, `attachment.${bad.id}.notes`]);
+    expect(body.message).toContain('3 of 5 items were taken');
+    expect(published.filter((each) => each.includes(bad.id))).toEqual([]);
+    expect(published.filter((each) => each.includes(good.id)).sort()).toEqual([
+      `attachments ${good.id}`,
+      `feedback ${good.id}`,
+    ]);
+  });
+});
+
+describe('attachments and feedback are taken', () => {
+  test('with a run of which one event was taken and another was not', async () => {
+    const run = rootRun();
+    const patch = { id: run.id, trace_id: run.id, dotted_order: 'yesterday' };
+    const { status } = await send(...postParts(run), [`patch.${run.id}`, JSON.stringify(patch)], attachment(run.id));
+    expect(status).toBe(202);
+    expect(published).toContain(`attachments ${run.id}`);
+  });
+
+  test('without their run, which may have come before or come later', async () => {
+    const [run, other] = [randomUUID(), refusedRun()];
+    const { status, body } = await send(...postParts(other), attachment(run), feedback({ run_id: run }));
+    expect([status, body.message]).toEqual([202, expect.stringContaining('2 of 3 items were taken')]);
+    expect(published.filter((each) => each.includes(run)).sort()).toEqual([`attachments ${run}`, `feedback ${run}`]);
+  });
+});
