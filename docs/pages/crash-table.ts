@@ -20,6 +20,8 @@ const stalls = proofs('test/crash/stalls.test.ts');
 const servers = proofs('test/crash/servers.test.ts');
 const embedded = proofs('test/crash/kill.test.ts');
 const engines = proofs('test/crash/engines.test.ts');
+const clickhouse = proofs('test/infra/embedded/clickhouse/start-clickhouse.test.ts');
+const postgres = proofs('test/infra/embedded/postgres/start-postgres.test.ts');
 const backlog = proofs('test/crash/backlog.test.ts');
 const members = proofs('test/crash/members.test.ts');
 const onKafka = proofs('test/infra/event-log/kafka/sink-on-kafka.test.ts');
@@ -302,6 +304,16 @@ export const embeddedRows: readonly CrashRow[] = [
     what: 'Dies under load',
     happens: 'It is started again on its data; requests meanwhile get 503 with `Retry-After`.',
     proofs: engines('kill -9 of %s under load: clients are told to wait, nothing is lost or doubled'),
+  },
+  {
+    where: 'Embedded ClickHouse, embedded Postgres',
+    what: 'Stops answering, while its process runs',
+    happens:
+      'After three liveness probes in a row without an answer (15 to 45 s) it is stopped and started again on its data.',
+    proofs: [
+      ...clickhouse('a server that does not answer is started again, on the same address with its data'),
+      ...postgres('a server that does not answer is ended, another comes up'),
+    ],
   },
 ];
 

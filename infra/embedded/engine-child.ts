@@ -8,6 +8,8 @@ export interface EngineChild {
   readonly child: ChildProcess;
   /** Asks the server whether it can work: `ready`, or why not yet. A throw means that it never will. */
   readonly ask: () => Promise<string>;
+  /** Liveness probe, see {@link EngineProcess.isAlive}. */
+  readonly isAlive?: () => Promise<boolean>;
   /** The last error that the engine wrote about itself, if any. */
   readonly explain: () => string | undefined;
   /** Asks the server to end in good order. Must not throw. */
@@ -63,5 +65,5 @@ export async function untilReady(options: EngineChild): Promise<EngineProcess> {
     await stop(() => child.kill('SIGTERM'));
     throw error;
   }
-  return { exited, stop: () => stop(endGently) };
+  return { exited, stop: () => stop(endGently), ...(options.isAlive && { isAlive: options.isAlive }) };
 }

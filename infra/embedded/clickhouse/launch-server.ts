@@ -55,6 +55,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
     engine: 'ClickHouse',
     child,
     ask: () => ensureDatabase(launch),
+    isAlive: async () => (await ask(launch, 'SELECT 1')).answered,
     explain: () => output.last(/Exception/) ?? lastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
     endGently: () => ask(launch, `KILL QUERY WHERE query LIKE '${keeper}%' ASYNC`),
     readyWithinMs,

@@ -59,13 +59,16 @@ export function serverConfig(folder: string, memoryLimitBytes: number, displayNa
 }
 
 /**
- * Two users. `runlake` has the password and everything but access to other systems and to files of this machine. `default`
- * is the start-up session, which cannot have a password: it may do only what that session needs, one query at a time.
+ * Two users. `runlake` has the password and everything but access to other systems and to files of this machine.
+ *
+ * `default` is the account of the start-up session and cannot have a password. It may have one session at a time, and only
+ * what that session needs. The start-up session exists before the server listens and lasts until the server ends, so
+ * ClickHouse refuses every session that somebody else opens as `default`.
  */
 export function usersConfig(user: string, password: string): string {
   const hash = createHash('sha256').update(password).digest('hex');
   return `<clickhouse>
-  <profiles><default/><startup><max_concurrent_queries_for_user>1</max_concurrent_queries_for_user></startup></profiles>
+  <profiles><default/><startup><max_sessions_for_user>1</max_sessions_for_user><max_concurrent_queries_for_user>1</max_concurrent_queries_for_user></startup></profiles>
   <quotas><default/></quotas>
   <users>
     <default>

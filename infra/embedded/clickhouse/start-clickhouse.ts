@@ -38,6 +38,8 @@ export async function startClickhouse(options: {
   readonly port?: number;
   readonly password?: string;
   readonly logger?: Logger;
+  /** Pause between two liveness probes; default: 5 s. */
+  readonly probeEveryMs?: number;
 }): Promise<EmbeddedClickhouse> {
   const library = await findLibrary();
   const folder = join(options.folder, 'clickhouse');
@@ -61,7 +63,7 @@ export async function startClickhouse(options: {
       return server;
     });
   };
-  const engine = await superviseEngine('ClickHouse', launch, options.logger);
+  const engine = await superviseEngine('ClickHouse', launch, options.logger, options.probeEveryMs);
   return {
     url: `http://${user}:${password}@127.0.0.1:${port}/${database}`,
     database,

@@ -78,11 +78,36 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
     engine: 'Postgres',
     child,
     ask: () => ensureDatabase(launch),
+    isAlive: () => answers(launch),
     explain: () => output.last(/FATAL|PANIC|ERROR/),
     endGently: () => child.kill('SIGTERM'),
     readyWithinMs,
     stopWithinMs,
   });
+}
+
+/** Whether the server answers, with a result or with an error of its own, as while it recovers. Never rejects. */
+async function answers({ port, password, database }: ServerLaunch): Promise<boolean> {
+  const client = new pg.Client({
+    host: '127.0.0.1',
+    port,
+    user,
+    password,
+    database,
+    connectionTimeoutMillis: 10_000,
+    query_timeout: 10_000,
+  });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('SELECT 1');
+    return true;
+  } catch (error) {
+    return error instanceof pg.DatabaseError;
+  } finally {
+    // A server that is stopped does not close the connection.
+    client.end().catch(() => {});
+  }
 }
 
 /** `ready`, or why not yet, in words. @throws ENGINE_START_FAILED where the password is not the cluster's. */

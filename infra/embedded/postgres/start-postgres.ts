@@ -27,6 +27,8 @@ export interface PostgresOptions {
   /** Default: a free one. */
   readonly port?: number;
   readonly logger?: Logger;
+  /** Pause between two liveness probes; default: 5 s. */
+  readonly probeEveryMs?: number;
   /** Default: the npm package. */
   readonly build?: PostgresBinaries;
   /** What is committed need not outlive the machine, only the engine: nothing waits for the disk. Default: false. */
@@ -65,7 +67,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
       return server;
     });
   };
-  const engine = await superviseEngine('Postgres', launch, logger);
+  const engine = await superviseEngine('Postgres', launch, logger, options.probeEveryMs);
   return {
     url: `postgres://${user}:${password}@127.0.0.1:${port}/${database}`,
     exited: engine.exited,

@@ -34,6 +34,31 @@ it('starts it again each time it ends by itself, until it is told to stop', asyn
   expect(started.filter((child) => child.signalCode === null)).toEqual([]);
 });
 
+it('stops an engine that fails three probes in a row, and starts it again', async () => {
+  const { started, launch } = sleepers();
+  const answers = [false, true, false, false, true, false, false, false];
+  const probed: number[] = [];
+  const engine = await superviseEngine(
+    'Sleep',
+    async () => ({
+      ...(await launch()),
+      isAlive: async () => {
+        probed.push(started.length);
+        return answers.shift() ?? true;
+      },
+    }),
+    undefined,
+    1,
+  );
+  await expect.poll(() => started.length, { timeout: 20_000 }).toBe(2);
+  expect(probed.filter((incarnation) => incarnation === 1)).toHaveLength(8);
+  expect(started[0]?.signalCode).toBe('SIGKILL');
+  await expect.poll(() => probed.length, { timeout: 20_000 }).toBeGreaterThan(12);
+  expect(started).toHaveLength(2);
+  await engine.stop();
+  expect(started[1]?.signalCode).toBe('SIGKILL');
+});
+
 it('a first start that fails is the fault of the caller', async () => {
   await expect(superviseEngine('Sleep', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
 });

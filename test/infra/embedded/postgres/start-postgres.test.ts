@@ -66,6 +66,19 @@ describe('a crash', () => {
     expect(postmasterPid(join(folder, 'postgres', 'data'))).not.toBe(crashed);
   });
 
+  it('a server that does not answer is ended, another comes up', async () => {
+    const folder = temporaryFolder();
+    const data = join(folder, 'postgres', 'data');
+    const { url } = await start({ folder, probeEveryMs: 100 });
+    await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
+    const suspended = postmasterPid(data);
+    process.kill(suspended, 'SIGSTOP');
+    await expect
+      .poll(() => askPostgres(url, 'SELECT n FROM t').catch(() => 'down'), { timeout: 80_000, interval: 500 })
+      .toEqual([1]);
+    expect(postmasterPid(data)).not.toBe(suspended);
+  });
+
   it('of the watchdog: its server is ended, another comes up', async () => {
     const folder = temporaryFolder();
     const data = join(folder, 'postgres', 'data');
