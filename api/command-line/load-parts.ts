@@ -19,11 +19,11 @@ export async function loadParts(role: Role, config: Config) {
 }
 
 async function loadMainApi() {
-  const [{ serveHttp }, { operations }] = await Promise.all([
+  const [{ listenHttp }, { operations }] = await Promise.all([
     import('./serve-http.ts'),
     import('../main/operations.ts'),
   ]);
-  return { serveHttp, operations };
+  return { listenHttp, operations };
 }
 
 async function loadStoring() {

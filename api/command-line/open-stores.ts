@@ -2,6 +2,7 @@ import { openWarehouse } from '../../infra/clickhouse/client.ts';
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/run-file.ts';
+import { endsWithin } from '../../infra/event-log/kafka/pause.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -11,6 +12,8 @@ export interface Stores {
   readonly database: Database;
   close(): Promise<void>;
 }
+
+const closeWithinMs = 1_000;
 
 export interface StoreAddresses {
   readonly clickhouseUrl: string;
@@ -26,8 +29,8 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
     warehouse,
     database,
     close: async () => {
-      await warehouse.close();
-      await database.close();
+      // Whoever used them has ended. What is left are connections to a server that does not answer.
+      await endsWithin(Promise.all([warehouse.close(), database.close()]), closeWithinMs);
     },
   };
 }

@@ -1,8 +1,8 @@
 /**
  * Runs one role until it is told to stop.
  *
- * Order, and the reverse of it at the end: data folder and engines, where any is embedded → stores → the parts of the role
- * (`serve-role.ts`).
+ * Order, and the reverse of it at the end: data folder and engines, where any is embedded → stores → listener, servers that are
+ * away, the parts of the role (`start-role.ts`).
  * On SIGTERM or SIGINT:
  *   1. new requests get 503; those under way are finished;
  *   2. the log finishes what it accepted, and the sink with it;
@@ -40,14 +40,14 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
     // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
-    const [{ addresses, enginesGone }, { serveRole }, loaded] = await Promise.all([
+    const [{ addresses, enginesGone }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, ends),
-      import('./serve-role.ts'),
+      import('./start-role.ts'),
       import('./load-parts.ts').then(({ loadParts }) => loadParts(role, config)),
     ]);
     const stores = openStores(addresses, config, logger);
     ends.add('stores', () => stores.close());
-    const started = serveRole({ role, part, loaded, config, logger, folder, addresses, stores, ends });
+    const started = startRole({ role, part, loaded, config, logger, folder, addresses, stores, ends });
     const served = await Promise.race([started, stopped]);
     if (typeof served === 'string') {
       interruptedBy = served;

@@ -3,20 +3,32 @@ import { buildServer, type ServerOptions } from '../server/build-server.ts';
 import { type ListenAddress, listenFault } from './check-port.ts';
 import type { Ends } from './ends.ts';
 
-/** Answers an API. At the end it refuses new requests and finishes those under way. @returns where it answers. @throws PORT_IN_USE, HOST_UNUSABLE */
-export async function serveHttp(parts: {
+export interface HttpListener {
+  readonly url: string;
+  /** Refuses new requests, finishes those under way and closes. */
+  drain(): Promise<void>;
+}
+
+/** Answers an API. @throws PORT_IN_USE, HOST_UNUSABLE */
+export async function listenHttp(parts: {
   readonly server: ServerOptions;
   readonly at: ListenAddress;
-  readonly ends: Ends;
-}): Promise<string> {
+}): Promise<HttpListener> {
   const server = await buildServer(parts.server);
-  parts.ends.add('HTTP', () => server.drain());
   try {
     await server.listen({ host: parts.at.host, port: parts.at.port });
   } catch (error) {
+    await server.close();
     throw listenFault(error, parts.at);
   }
   const address = server.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return `http://${name}:${address.port}`;
+  return { url: `http://${name}:${address.port}`, drain: async () => void (await server.drain()) };
+}
+
+/** As {@link listenHttp}; drains at the end. @returns where it answers. @throws PORT_IN_USE, HOST_UNUSABLE */
+export async function serveHttp(parts: Parameters<typeof listenHttp>[0] & { readonly ends: Ends }): Promise<string> {
+  const { url, drain } = await listenHttp(parts);
+  parts.ends.add('HTTP', drain);
+  return url;
 }

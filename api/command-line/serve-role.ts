@@ -3,7 +3,7 @@
  *
  * Order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink → jobs and
  * their workers → bulk exports → HTTP → agents. `api` leaves out sink, roll-up and all workers; `ingest` leaves out exports and the
- * API, `exports` and `agents` everything but them; these three answer for their health beside.
+ * API, `exports` and `agents` everything but them. HTTP listens already, and takes requests when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { DataFolder } from '../../infra/embedded/data-folder.ts';
@@ -11,11 +11,10 @@ import { keepSecretKey } from '../../infra/embedded/secret-key.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { startTelemetryServer, type TelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
-import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
-import { apiAddress } from './check-port.ts';
+import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
+import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
 import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
 import type { LoadedParts } from './load-parts.ts';
@@ -25,6 +24,7 @@ import type { StoreAddresses, Stores } from './open-stores.ts';
 import { prepareStores } from './prepare-stores.ts';
 import { printFirstKey } from './print-first-key.ts';
 import type { AgentsPart, Role } from './role.ts';
+import type { RoleListener } from './role-listener.ts';
 
 /** What a role without the main API says that it does. */
 const work = {
@@ -45,25 +45,27 @@ export interface RoleParts {
   readonly addresses: StoreAddresses;
   readonly stores: Stores;
   readonly ends: Ends;
+  readonly listener: RoleListener;
+  readonly bootstrap: () => Promise<BootstrapOutcome>;
+}
+
+export interface ServedRole {
+  /** Resolves when this process must stop because another one has taken its place; with Kafka that cannot happen. */
+  readonly replaced: Promise<void>;
+  /** Takes requests, and prints where. */
+  open(): void;
 }
 
 /**
- * Brings the role up.
- *
- * @returns what resolves when this process must stop because another one has taken its place; with Kafka that cannot happen.
- * @throws LOG_IN_USE, and what the parts throw.
+ * Brings the parts of the role up. @throws LOG_IN_USE, and what the parts throw.
  */
-export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: Promise<void> }> {
-  const { role, part, loaded, config, logger, addresses, stores, ends } = parts;
+export async function serveRole(parts: RoleParts): Promise<ServedRole> {
+  const { role, part, loaded, config, logger, addresses, stores, ends, listener } = parts;
   const { database, warehouse } = stores;
   const lock =
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
   if (lock !== undefined) ends.add('lock', () => lock.release());
   await prepareStores(stores, logger);
-  // Readiness is told until everything else has ended.
-  let telemetry: TelemetryServer | undefined;
-  ends.add('telemetry', () => telemetry?.close());
-
   const { log, healthChecks: ofLog } = await openEventLog({ config, logger, stores }, ends);
   const { mainApi, storing, exporting, agents } = loaded;
   const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, ends) : [];
@@ -85,16 +87,12 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
     ...storingChecks,
     { name: 'jobs', check: () => jobs.check() },
   ];
-  if (role !== 'all' && role !== 'api') {
-    const { metricsHost: host, metricsPort: port } = config;
-    const opened = await startTelemetryServer({ host, port, healthChecks, logger });
-    telemetry = opened;
-    ends.add('readiness', () => opened.startDraining());
-    console.log(`Runlake ${work[role]}  (metrics and readiness: ${opened.url})`);
-  }
+  const lines: string[] = [];
+  let services: Services | undefined;
+  let firstKey: BootstrapOutcome | undefined;
   if (loaded.answering) {
     const enqueueDeletion = enqueueProjectDeletion(jobs);
-    const services = loaded.answering.answeringServices(
+    services = loaded.answering.answeringServices(
       {
         config,
         logger,
@@ -108,30 +106,35 @@ export async function serveRole(parts: RoleParts): Promise<{ readonly replaced: 
       },
       ends,
     );
-    const firstKey = await bootstrap(database, config);
-    if (mainApi) {
-      const { operations } = mainApi;
-      const url = await mainApi.serveHttp({
-        server: { config, services, logger, operations },
-        at: apiAddress(config),
-        ends,
-      });
-      parts.folder?.writeRunFile({ url, ...addresses });
-      printFirstKey(firstKey, url);
-    }
-    const { agentsFile } = config;
-    if (agents && agentsFile !== undefined) {
-      const { databaseUrl } = addresses;
-      const { accept, authenticator } = services;
-      const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
-      if (part === 'work') {
-        await agents.startAgentWork(forAgents, ends);
-        console.log('Runlake executes runs of agents');
-      } else {
-        const url = await agents.startAgents({ ...forAgents, authenticator }, part, ends);
-        console.log(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
-      }
+    firstKey = await parts.bootstrap();
+  }
+  // Before the agents: the main API ends after them.
+  if (mainApi) ends.add('HTTP', () => listener.drain());
+  const { agentsFile } = config;
+  if (services && agents && agentsFile !== undefined) {
+    const { databaseUrl } = addresses;
+    const { accept, authenticator } = services;
+    const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
+    if (part === 'work') {
+      await agents.startAgentWork(forAgents, ends);
+      lines.push('Runlake executes runs of agents');
+    } else {
+      const url = await agents.startAgents({ ...forAgents, authenticator }, part, ends);
+      lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
     }
   }
-  return { replaced: lock?.lost ?? new Promise(() => undefined) };
+  if (!mainApi) ends.add('readiness', () => listener.drain());
+  return {
+    replaced: lock?.lost ?? new Promise(() => undefined),
+    open: () => {
+      const { url } = listener;
+      listener.open(healthChecks, services);
+      if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
+      if (mainApi && firstKey) {
+        parts.folder?.writeRunFile({ url, ...addresses });
+        printFirstKey(firstKey, url);
+      }
+      for (const line of lines) console.log(line);
+    },
+  };
 }

@@ -58,10 +58,15 @@ export interface ServerOptions {
   readonly operations: readonly Operation[];
   /** Default: that of the main API. */
   readonly form?: ApiForm;
+  /** What the process waits for before it takes requests; undefined from then on. Health operations answer meanwhile. */
+  readonly waitsFor?: () => string | undefined;
 }
 
 /** No browser may guess another type than an answer has, or show it inside a foreign page. */
 const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
+
+/** `Retry-After` of STARTING. */
+const startingRetrySeconds = 2;
 
 /** A path that no operation has. */
 const ownRoute = '/own-route';
@@ -79,6 +84,7 @@ export async function buildServer({
   logger,
   operations,
   form = mainApi(config),
+  waitsFor = () => undefined,
 }: ServerOptions): Promise<FastifyInstance> {
   acceptTimesOfClients();
   collectProcessMetrics();
@@ -163,6 +169,8 @@ export async function buildServer({
     reply.header('x-request-id', request.id).headers(securityHeaders);
     const shared = openPaths.has(shapeOf(request.routeOptions.url ?? '')) ? everyOrigin : form.crossOrigin;
     const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
+    const what = counted ? waitsFor() : undefined;
+    if (what !== undefined) throw fault('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });
     if (counted) drain.enter();
     if (operation && counted && !operation.untraced) request.span = spanOf(request, operation);
     finished(reply.raw, (error) => {

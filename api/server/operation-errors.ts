@@ -29,7 +29,7 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
   const readsJson = schema.body !== undefined && rawBody === undefined;
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
-    [whileDraining !== true, ['DRAINING']],
+    [whileDraining !== true, ['STARTING', 'DRAINING']],
     [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'ORGANIZATION_FORBIDDEN', 'WORKSPACE_FORBIDDEN']],
     [!isPublic, databaseErrors],
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],

@@ -16,8 +16,9 @@
 //   runlake api       answers HTTP and publishes; 202 once Kafka has the batch on all in-sync replicas
 //   runlake ingest    stores what Kafka has, and counts usage; tells metrics and readiness on RUNLAKE_METRICS_PORT (9464)
 //
-// They may start at the same moment: one brings the stores to the schema of the release, the others wait for it. Topics and
-// schemas are made where they are missing. Nothing needs a disk: the data folder is for embedded engines only.
+// They may start at the same moment, also before the servers: a role listens at once, waits, and names on /ready the servers that are
+// down. One role brings the stores to the schema of the release, the others wait for it. Topics and schemas are made where they are
+// missing. Nothing needs a disk: the data folder is for embedded engines only.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand } from '../../test/built-program.ts';

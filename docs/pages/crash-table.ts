@@ -143,6 +143,19 @@ export const stepRows: readonly CrashRow[] = [
 /** What becomes of each server, and of the way to it. */
 export const serverRows: readonly CrashRow[] = [
   {
+    where: 'any role',
+    what: 'Starts while servers are away, or a server goes away during the start',
+    happens:
+      'The role waits and logs which server it waits for. Its port listens: `/ok` answers 200, `/ready` 503 with the servers that are ' +
+      'down, other requests 503 `STARTING`. SIGTERM ends the wait. A refused password or schema ends the process with that error.',
+    proofs: [
+      'all servers are down; they come up one after the other, and every role becomes ready and works',
+      '%s: SIGTERM ends the wait for servers that accept connections and never answer',
+      '%s: a wrong password ends the start, also while another server is away',
+      'a schema that the registry refuses ends the start',
+    ].map((name) => ({ file: 'test/crash/servers-away.test.ts', name })),
+  },
+  {
     where: 'Kafka',
     what: 'Dies and is started again',
     happens:

@@ -147,6 +147,11 @@ export const catalogue = {
     'The server is shutting down.',
     'Send the request again; another process or the next start takes it.',
   ),
+  STARTING: transient(
+    503,
+    'The server is starting: it waits for {what}.',
+    'Send the request again after the time in Retry-After; `/ready` says which server is away.',
+  ),
   OVERLOADED: transient(503, 'Too much is waiting ({what}).', 'Send the request again after the time in Retry-After.'),
   EVENT_LOG_UNAVAILABLE: transient(
     503,

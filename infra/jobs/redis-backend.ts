@@ -9,14 +9,14 @@ export const redisStore = { store: 'Redis', variable: 'RUNLAKE_REDIS_URL' } as c
 /**
  * Queues in Redis. Nothing in it is beyond being rebuilt from the database. `onLoss` hears of connections that fail later.
  *
- * @throws JOBS_UNAVAILABLE within 10 s where Redis cannot be reached or does not answer.
+ * @throws JOBS_UNAVAILABLE within 10 s if Redis does not answer, ACCESS_DENIED_BY_STORE if it refuses the account.
  */
 export async function openRedisBackend(
   { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
   onLoss: (err: Error) => void,
 ): Promise<JobBackend> {
   const tls = redisTls(url, authorities);
-  await requireAnswer(url, tls);
+  await askRedis(url, authorities);
   // Who enqueues hears of a Redis that is gone; workers wait for it without end, as BullMQ demands.
   const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
   const forWorkers = new Redis(url, {
@@ -55,13 +55,19 @@ export function redisTls(url: string, authorities: readonly string[] | undefined
   return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
 }
 
-/** The connections below try for ever, so whether Redis is there at all is found out with one that tries once. */
-async function requireAnswer(url: string, tls: ReturnType<typeof redisTls>): Promise<void> {
+/** Errors of Redis that name the account. */
+const accessErrors = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|without any password configured/;
+
+/**
+ * Asks Redis once; the connections of the queues retry without end.
+ * @throws JOBS_UNAVAILABLE within 10 s if Redis does not answer, ACCESS_DENIED_BY_STORE if it refuses the account.
+ */
+export async function askRedis(url: string, authorities: readonly string[] | undefined): Promise<void> {
   const probe = new Redis(url, {
     lazyConnect: true,
     retryStrategy: () => null,
     connectTimeout: connectTimeoutMs,
-    ...tls,
+    ...redisTls(url, authorities),
   });
   let reason: unknown;
   probe.on('error', (err) => {
@@ -72,7 +78,12 @@ async function requireAnswer(url: string, tls: ReturnType<typeof redisTls>): Pro
     await probe.connect();
     await probe.ping();
   } catch (error) {
-    throw fault('JOBS_UNAVAILABLE', redisStore, { cause: reason ?? error });
+    const cause = reason ?? error;
+    const words = cause instanceof Error ? cause.message : '';
+    if (accessErrors.test(words)) {
+      throw fault('ACCESS_DENIED_BY_STORE', { store: 'Redis', reason: words.slice(0, 200) }, { cause });
+    }
+    throw fault('JOBS_UNAVAILABLE', redisStore, { cause });
   } finally {
     clearTimeout(timer);
     probe.disconnect();

@@ -10,8 +10,8 @@ export interface TelemetryServerOptions {
   /** `metricsHost` and `metricsPort` of the configuration; port 0 takes a free one. */
   readonly host: string;
   readonly port: number;
-  /** Parts that have to be up for this process to do its work. */
-  readonly healthChecks: readonly HealthCheck[];
+  /** Parts that have to be up for this process to do its work, read at each request: they change when the role has started. */
+  readonly healthChecks: () => readonly HealthCheck[];
   readonly logger: Logger;
 }
 
@@ -46,7 +46,7 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
     },
     '/ok': async (response) => sendJson(response, 200, { ok: true }),
     '/ready': async (response) => {
-      const parts = await checkHealth(healthChecks);
+      const parts = await checkHealth(healthChecks());
       const up = Object.values(parts).every((part) => part.up);
       const status = draining ? 'draining' : up ? 'ready' : 'not_ready';
       sendJson(response, status === 'ready' ? 200 : 503, { status, parts });

@@ -6,7 +6,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { kindsOf } from './client-fault.ts';
 import { pause } from './pause.ts';
 
-export type TopicWishes = Pick<Config, 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
+export type TopicWishes = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
 
 /** What surrounds the value of a record: key, headers, framing of the batch. */
 export const recordSlackBytes = 64 * 1024;
@@ -25,7 +25,7 @@ export interface TopicToHave {
  * Creates those of `topics` that do not exist. One that exists is left as it is.
  *
  * @returns partitions of each, by name.
- * @throws TOPIC_UNFIT where a run of the largest size would not fit, and what Kafka throws.
+ * @throws TOPIC_UNFIT if a run of the maximum size would not fit, and what Kafka throws.
  */
 export async function ensureTopics(
   admin: Admin,
@@ -39,6 +39,7 @@ export async function ensureTopics(
   const shapes = await shapesOf(
     admin,
     topics.map(({ name }) => name),
+    wishes.kafkaBrokers,
   );
   await compare(admin, topics, shapes, wishes, logger);
   return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
@@ -83,7 +84,11 @@ interface Shape {
 }
 
 /** A topic that was created is known to every broker a little later. */
-async function shapesOf(admin: Admin, names: readonly string[]): Promise<Map<string, Shape>> {
+async function shapesOf(
+  admin: Admin,
+  names: readonly string[],
+  brokers: string | undefined,
+): Promise<Map<string, Shape>> {
   for (let attempt = 0; ; attempt++) {
     try {
       const { topics } = await admin.fetchTopicMetadata({ topics: [...names] });
@@ -99,13 +104,9 @@ async function shapesOf(admin: Admin, names: readonly string[]): Promise<Map<str
       if (attempt >= metadataAttempts || !kindsOf(error).includes('UNKNOWN_TOPIC_OR_PARTITION')) throw error;
     }
     if (attempt >= metadataAttempts) {
-      throw fault('TOPIC_UNFIT', {
-        topic: names.join(', '),
-        property: 'number of partitions',
-        found: 'not known to the brokers',
-        needed: 'at least 1',
-        variable: 'RUNLAKE_KAFKA_PARTITIONS',
-      });
+      // Passes: brokers that restart or elect leaders learn of a topic later.
+      const reason = `the brokers do not know the topics yet: ${names.join(', ')}`;
+      throw fault('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason });
     }
     await pause(100);
   }

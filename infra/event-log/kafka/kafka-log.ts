@@ -25,6 +25,7 @@ import { ensureTopics, type TopicToHave } from './ensure-topics.ts';
 import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
 import type { KafkaAddress } from './kafka-client.ts';
+import { kafkaHealthChecks } from './kafka-probe.ts';
 import { backoffMs, pause } from './pause.ts';
 import { Publisher } from './publisher.ts';
 import { registryAddress } from './registry-request.ts';
@@ -54,7 +55,7 @@ export interface KafkaLogOptions {
   readonly logger: Logger;
 }
 
-/** How long the start waits for servers that come up at the same time. */
+/** How long opening retries; a role then closes what is open and waits for the servers (`api/command-line/start-role.ts`). */
 const startPatienceMs = 10_000;
 /** Bytes of a batch: enough to be worth a request, little enough that a request is short. One larger event goes alone. */
 const batchBytes = 1024 * 1024;
@@ -246,10 +247,7 @@ export class KafkaLog implements EventLog {
   /** Kafka and the registry as parts of their own. */
   healthChecks(): HealthCheck[] {
     const { admin, schemas } = this.#opened;
-    return [
-      { name: 'kafka', check: () => admin.ask(async (asked) => void (await asked.describeCluster())) },
-      { name: 'schema_registry', check: () => schemas.check() },
-    ];
+    return kafkaHealthChecks(admin, schemas);
   }
 
   /** Takes nothing more, finishes within the drain timeout what was taken and what is being handled, and leaves the groups. */

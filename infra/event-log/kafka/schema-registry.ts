@@ -10,6 +10,8 @@ const timeoutMs = 5_000;
 /** Ids are asked for by what stands in records, so strangers decide how many there are. */
 const mostSchemas = 1_000;
 
+/** Incompatible, invalid, read-only: answers of the registry that a retry does not change. */
+const refusals = new Set([403, 405, 409, 422]);
 /** Registering takes several requests; of processes that start together on an empty registry some are refused, once. */
 const registerAttempts = 4;
 
@@ -81,7 +83,7 @@ export class Schemas {
     throw registryFault(this.#address, `it answered ${status} to a request for its subjects`);
   }
 
-  /** The package reports a lost connection like an answer with status 400, so the registry is asked once more. */
+  /** The package reports a lost connection like an answer with status 400, which the registry itself never sends here. */
   async #refusal(subject: string, error: unknown): Promise<Error> {
     try {
       await this.check();
@@ -89,7 +91,8 @@ export class Schemas {
       if (isRunlakeError(down)) return down;
     }
     const { status, message } = error as { status?: number; message?: string };
-    if (status !== undefined && status >= 500) return registryFault(this.#address, `it answered ${status}`, error);
-    return fault('SCHEMA_REFUSED', { subject, reason: String(message).slice(0, 300) }, { cause: error });
+    const reason = String(message).slice(0, 300);
+    if (status === undefined || !refusals.has(status)) return registryFault(this.#address, reason, error);
+    return fault('SCHEMA_REFUSED', { subject, reason }, { cause: error });
   }
 }

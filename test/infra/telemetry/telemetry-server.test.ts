@@ -13,7 +13,7 @@ afterEach(async () => {
 });
 
 async function start(healthChecks: readonly HealthCheck[] = []): Promise<TelemetryServer> {
-  server = await startTelemetryServer({ host: '127.0.0.1', port: 0, healthChecks, logger });
+  server = await startTelemetryServer({ host: '127.0.0.1', port: 0, healthChecks: () => healthChecks, logger });
   return server;
 }
 
@@ -66,7 +66,9 @@ it('a port that is taken is a fault that names its settings', async () => {
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
   const { port } = other.address() as { port: number };
   try {
-    await expect(startTelemetryServer({ host: '127.0.0.1', port, healthChecks: [], logger })).rejects.toMatchObject({
+    await expect(
+      startTelemetryServer({ host: '127.0.0.1', port, healthChecks: () => [], logger }),
+    ).rejects.toMatchObject({
       code: 'METRICS_PORT_UNUSABLE',
       message: expect.stringContaining('EADDRINUSE'),
       remedy: expect.stringContaining('RUNLAKE_METRICS_PORT'),

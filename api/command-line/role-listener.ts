@@ -1,0 +1,78 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
+import type { Services } from '../server/services.ts';
+import { apiAddress } from './check-port.ts';
+import type { LoadedParts } from './load-parts.ts';
+
+/**
+ * Where a role answers from the beginning of its start: the main API, or metrics and readiness of a role without it.
+ * Until {@link RoleListener.open}, `/ready` answers 503 with the state of the servers, and the main API takes no other request.
+ */
+export interface RoleListener {
+  readonly url: string;
+  /** Says for what the start waits. */
+  waitFor(what: string): void;
+  /** Takes requests: `/ready` asks `healthChecks` now. `services` belong to the main API. */
+  open(healthChecks: readonly HealthCheck[], services?: Services): void;
+  /** Before the parts of the role end: `/ready` says `draining`. The main API finishes its requests and closes. */
+  drain(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** @throws PORT_IN_USE, HOST_UNUSABLE, METRICS_PORT_UNUSABLE */
+export async function listenForRole(
+  { config, logger, mainApi }: { config: Config; logger: Logger; mainApi: LoadedParts['mainApi'] },
+  servers: readonly HealthCheck[],
+): Promise<RoleListener> {
+  let what: string | undefined = 'its servers';
+  const start: HealthCheck = {
+    name: 'start',
+    check: async () => {
+      if (what !== undefined) throw fault('STARTING', { what });
+    },
+  };
+  let healthChecks: readonly HealthCheck[] = [start, ...servers];
+  const shared = {
+    waitFor: (awaited: string) => {
+      what = awaited;
+    },
+  };
+  const opened = (checks: readonly HealthCheck[]) => {
+    healthChecks = checks;
+    what = undefined;
+  };
+
+  if (mainApi === undefined) {
+    const { metricsHost: host, metricsPort: port } = config;
+    const telemetry = await startTelemetryServer({ host, port, healthChecks: () => healthChecks, logger });
+    return {
+      ...shared,
+      url: telemetry.url,
+      open: opened,
+      drain: async () => telemetry.startDraining(),
+      close: () => telemetry.close(),
+    };
+  }
+
+  // Operations read the services at each request, and none but those of health is reached before they are complete.
+  const services = { config, healthChecks } as Services;
+  const api = await mainApi.listenHttp({
+    server: { config, services, logger, operations: mainApi.operations, waitsFor: () => what },
+    at: apiAddress(config),
+  });
+  return {
+    ...shared,
+    url: api.url,
+    open: (checks, complete) => {
+      Object.assign(services, complete);
+      opened(checks);
+    },
+    drain: async () => {
+      if (what === undefined) await api.drain();
+    },
+    close: () => api.drain(),
+  };
+}

@@ -1,0 +1,100 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { ErrorCode } from '../../infra/errors/catalogue.ts';
+import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { backoffMs, endsWithin, pause } from '../../infra/event-log/kafka/pause.ts';
+import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import type { Stores } from './open-stores.ts';
+
+/** Errors of a server that is away. Every other error of a start is the operator's to correct, and ends the process. */
+const awayCodes: ReadonlySet<ErrorCode> = new Set([
+  'WAREHOUSE_UNAVAILABLE',
+  'DATABASE_UNAVAILABLE',
+  'KAFKA_UNAVAILABLE',
+  'REGISTRY_UNAVAILABLE',
+  'EVENT_LOG_UNAVAILABLE',
+  'JOBS_UNAVAILABLE',
+  'PART_SILENT',
+]);
+
+const answerWithinMs = 10_000;
+const firstPauseMs = 100;
+const maxPauseMs = 2_000;
+/** A server that stays away is logged again after this long. */
+const logAgainMs = 30_000;
+
+export function isAway(error: unknown): error is RunlakeError {
+  return isRunlakeError(error) && awayCodes.has(error.code);
+}
+
+/** Asks each server that the role has an address of; embedded engines are there already. Each connects at the first question. */
+export async function openServerProbes(
+  config: Config,
+  { warehouse, database }: Stores,
+  logger: Logger,
+): Promise<{ readonly healthChecks: readonly HealthCheck[]; close(): Promise<void> }> {
+  const { kafkaBrokers, redisUrl } = config;
+  const kafka =
+    kafkaBrokers === undefined
+      ? undefined
+      : (await import('../../infra/event-log/kafka/kafka-probe.ts')).openKafkaProbe(config, logger);
+  const redis = redisUrl === undefined ? undefined : (await import('../../infra/jobs/redis-backend.ts')).askRedis;
+  return {
+    healthChecks: [
+      { name: 'postgres', check: () => database.ping() },
+      { name: 'clickhouse', check: () => warehouse.ping() },
+      ...(kafka?.healthChecks ?? []),
+      ...(redis ? [{ name: 'redis', check: () => redis(redisUrl as string, trustedAuthorities(config)) }] : []),
+    ],
+    close: async () => kafka?.close(),
+  };
+}
+
+/**
+ * Resolves when all servers answered in one round, or when `signal` is aborted.
+ * @param onWaiting gets the names of those that are away, after each round.
+ * @throws the first error that is not one of a server that is away.
+ */
+export async function waitForServers(
+  checks: readonly HealthCheck[],
+  options: {
+    readonly logger: Logger;
+    readonly signal: AbortSignal;
+    readonly onWaiting: (servers: readonly string[]) => void;
+  },
+): Promise<void> {
+  const { logger, signal, onWaiting } = options;
+  const loggedAtMs = new Map<string, number>();
+  for (let round = 0; !signal.aborted; round++) {
+    const away = (await Promise.all(checks.map(askServer))).filter((each) => each !== undefined);
+    if (signal.aborted) return;
+    onWaiting(away.map(({ name }) => name));
+    for (const { name, err } of away) {
+      if (performance.now() - (loggedAtMs.get(name) ?? Number.NEGATIVE_INFINITY) < logAgainMs) continue;
+      loggedAtMs.set(name, performance.now());
+      logger.warn({ server: name, err, remedy: err.remedy }, 'waiting for a server');
+    }
+    for (const name of loggedAtMs.keys()) {
+      if (away.some((each) => each.name === name)) continue;
+      loggedAtMs.delete(name);
+      logger.info({ server: name }, 'server answers');
+    }
+    if (away.length === 0) return;
+    await pause(backoffMs(round, firstPauseMs, maxPauseMs), signal);
+  }
+}
+
+/** @returns undefined if the server answers. */
+async function askServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
+  const answer = check();
+  try {
+    if (!(await endsWithin(answer, answerWithinMs)))
+      throw fault('PART_SILENT', { part: name, limitMs: answerWithinMs });
+    await answer;
+    return undefined;
+  } catch (err) {
+    if (!isAway(err)) throw err;
+    return { name, err };
+  }
+}
