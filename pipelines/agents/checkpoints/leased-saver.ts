@@ -30,6 +30,8 @@ export interface Lease {
   readonly attempt?: number;
   readonly graphId?: string;
   readonly assistantId?: string;
+  /** Of every checkpoint. What the library says of one, and {@link Owner}, goes over it. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
 /** What a client finds in the metadata of a checkpoint about who wrote it. */
@@ -232,13 +234,20 @@ export class LeasedSaver extends PostgresSaver {
   /** Of what an earlier run left in metadata that is carried on, nothing says whose it was. */
   async #metadata(metadata: CheckpointMetadata, lease: Lease, threadId: string): Promise<string> {
     const { run_id, run_attempt, graph_id, assistant_id, ...rest } = metadata as CheckpointMetadata<Owner>;
+    const { source, step, parents } = rest;
     const owner: Owner = {
       ...(lease.runId !== undefined && { run_id: lease.runId }),
       ...(lease.attempt !== undefined && { run_attempt: lease.attempt }),
       ...(lease.graphId !== undefined && { graph_id: lease.graphId }),
       ...(lease.assistantId !== undefined && { assistant_id: lease.assistantId }),
     };
-    const [, bytes] = await this.serde.dumpsTyped({ ...rest, ...owner, thread_id: threadId });
+    const [, bytes] = await this.serde.dumpsTyped({
+      ...rest,
+      ...lease.metadata,
+      ...{ source, step, parents },
+      ...owner,
+      thread_id: threadId,
+    });
     return jsonbText(new TextDecoder().decode(bytes));
   }
 

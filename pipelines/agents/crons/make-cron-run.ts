@@ -8,6 +8,7 @@ import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
 import { noteThreadConfig } from '../threads/note-thread-config.ts';
+import { findThread } from '../threads/read-thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { Cron } from './cron.ts';
 
@@ -31,6 +32,7 @@ export async function makeCronRun(
   // Only the server writes this: under custom authentication the cron acts for whoever made it, whose metadata it has.
   const user = cron.payload.on_behalf_of as AgentUser | undefined;
   const threadAccess = user && { required: undefined, metadata: cron.metadata };
+  const thread = cron.thread_id === null ? undefined : await findThread(tx, organizationId, cron.thread_id);
   const ids = { runId: uuidv7(), threadId: cron.thread_id ?? uuidv7() };
   const { cancelOnDisconnect: _, ...wanted } = readRunRequest(
     {
@@ -40,7 +42,7 @@ export async function makeCronRun(
       on_completion: cron.on_run_completed,
     },
     {
-      ...{ assistant, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, user },
+      ...{ assistant, thread, ...ids, stateless, userId: cron.user_id ?? 'cron', headers: {}, user },
       ...{ webhooks: rules.webhooks, takesFeedback: rules.takesFeedback },
     },
   );
@@ -58,6 +60,7 @@ export async function makeCronRun(
     { organizationId, ...ids },
     assistant.config,
     cron.payload.config as GraphConfig | undefined,
+    thread?.config,
   );
   return ids.runId;
 }

@@ -31,7 +31,7 @@ import { type ClaimedRun, type RunSender, toClaimedRun } from './run-row.ts';
 export interface ThreadAccess {
   /** What the metadata of a thread that there is has to hold. */
   readonly required: RequiredMetadata | undefined;
-  /** Metadata of a thread that is made. */
+  /** Metadata of a thread that is made, over {@link NewRun.threadMetadata}. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
@@ -45,6 +45,8 @@ export interface NewRun {
   readonly ifNotExists: 'create' | 'reject';
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
+  /** Metadata of a thread that is made for the run. Default: none but the ids of graph and assistant. */
+  readonly threadMetadata?: Readonly<Record<string, unknown>>;
   readonly multitaskStrategy: MultitaskStrategy;
   readonly afterSeconds: number;
   /** Whether a thread made for it goes with it, and is not to be seen until then. */
@@ -159,7 +161,7 @@ async function addRun(
       threadId,
       own ? 'own' : run.ifNotExists === 'create' ? 'where-missing' : 'never',
       threadAccess?.required,
-      threadAccess?.metadata ?? {},
+      { ...run.threadMetadata, ...threadAccess?.metadata },
       // What the metadata of a thread says of its last run.
       { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id },
       ttl?.minutes,

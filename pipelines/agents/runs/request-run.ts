@@ -9,6 +9,8 @@ import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-ports.ts';
 import type { ThreadTtl } from '../threads/create-thread.ts';
 import { noteThreadConfig } from '../threads/note-thread-config.ts';
+import { findThread } from '../threads/read-thread.ts';
+import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { HeaderRule } from './copied-headers.ts';
 import { createAsSeen, type NewRun, type ThreadAccess } from './create-run.ts';
@@ -91,10 +93,12 @@ interface NewIds {
 async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
   const { database, organizationId, recentAssistants } = ports;
   const recent = recentAssistants?.get(organizationId, requested.request.assistant_id);
+  const thread = requested.threadId && (await findThread(database, organizationId, requested.threadId));
+  const from = { ...requested, ...(thread && { thread }) };
   let refusal: { readonly reason: unknown } | undefined;
   if (recent !== undefined) {
     try {
-      const made = await makeOf(ports, requested, ids, recent, recent.updated_at);
+      const made = await makeOf(ports, from, ids, recent, recent.updated_at);
       if (made !== undefined) return made;
     } catch (reason) {
       refusal = { reason };
@@ -104,13 +108,13 @@ async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): 
   // What is wrong with the assistant as it was may be right by now.
   if (refusal !== undefined && assistant.updated_at === recent?.updated_at) throw refusal.reason;
   recentAssistants?.note(organizationId, assistant);
-  return (await makeOf(ports, requested, ids, assistant)) as MadeRun;
+  return (await makeOf(ports, from, ids, assistant)) as MadeRun;
 }
 
 /** @returns undefined where the assistant, as it was read when it was updated at `seenAt`, is another one now. */
 async function makeOf(
   ports: RequestPorts,
-  { request, threadId, sender, headers, user, threadAccess }: RequestedRun,
+  { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: Thread },
   ids: NewIds,
   assistant: Assistant,
   seenAt?: string,
@@ -120,7 +124,7 @@ async function makeOf(
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request);
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
-  const origin = { assistant, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
+  const origin = { assistant, thread, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
   const { cancelOnDisconnect, ...wanted } = readRunRequest(request, origin);
   const { checkpoint } = wanted.kwargs;
   if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
@@ -134,7 +138,8 @@ async function makeOf(
   };
   const run = await makeAndStart(ports, newRun, seenAt);
   if (run === undefined) return undefined;
-  if (!wanted.temporary) await noteThreadConfig(database, { organizationId, ...ids }, assistant.config, request.config);
+  if (!wanted.temporary)
+    await noteThreadConfig(database, { organizationId, ...ids }, assistant.config, request.config, thread?.config);
   return { organizationId, run, cancelOnDisconnect };
 }
 

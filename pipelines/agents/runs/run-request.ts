@@ -1,11 +1,13 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
+import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import { copiedHeaders, type HeaderRule, headerRule } from './copied-headers.ts';
 import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
 
 type Given<T> = T | null | undefined;
+type RunMetadata = Readonly<Record<string, unknown>>;
 
 /** A run as a client asks for it, with the names on the wire; null and left out mean the same, but for `input`. */
 export interface RunRequest {
@@ -37,6 +39,8 @@ export interface RunRequest {
 /** Who and what a run is of, beside what is asked. */
 export interface RunOrigin {
   readonly assistant: Assistant;
+  /** The thread as it is before the run. Undefined: it is made for the run. */
+  readonly thread?: Pick<Thread, 'metadata' | 'config'> | undefined;
   readonly runId: string;
   readonly threadId: string;
   /** Whether the thread is made for this run alone. */
@@ -78,9 +82,11 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   if (webhooks === undefined) refuse('webhook', request.webhook);
   else if (request.webhook) webhooks.check(request.webhook);
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
+  const metadata = mergeMetadata(request, origin);
   return {
-    kwargs: kwargsOf(request, origin, temporary),
-    metadata: request.metadata ?? {},
+    kwargs: kwargsOf(request, origin, metadata, temporary),
+    metadata,
+    threadMetadata: request.metadata ?? {},
     multitaskStrategy: request.multitask_strategy ?? 'enqueue',
     ifNotExists: request.if_not_exists ?? 'reject',
     cancelOnDisconnect: request.on_disconnect === 'cancel',
@@ -89,9 +95,15 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   } as const;
 }
 
-function kwargsOf(request: RunRequest, origin: RunOrigin, temporary: boolean): RunKwargs {
+/** Metadata of a run: that of its assistant, with that of its thread over it, with that of the request over both. */
+function mergeMetadata({ metadata }: RunRequest, { assistant, thread }: RunOrigin): RunMetadata {
+  const { graph_id, assistant_id } = assistant;
+  return { ...assistant.metadata, ...thread?.metadata, ...metadata, graph_id, assistant_id };
+}
+
+function kwargsOf(request: RunRequest, origin: RunOrigin, metadata: RunMetadata, temporary: boolean): RunKwargs {
   const { command, interrupt_before: before, interrupt_after: after, langsmith_tracer: tracer } = request;
-  const { config, checkpoint: configured } = configOf(request, origin);
+  const { config, checkpoint: configured } = configOf(request, origin, metadata);
   const checkpoint = {
     ...configured,
     ...given(request.checkpoint),
@@ -119,22 +131,22 @@ function kwargsOf(request: RunRequest, origin: RunOrigin, temporary: boolean): R
 
 /**
  * The assistant's config with the request's over it. A checkpoint named there is taken out: it is one field like that of the body,
- * and the rest of its place in a thread is the server's to say.
+ * and the server sets the rest of it. `user_id` is the client's to choose, for graphs that key memory by it; who sent the run is in
+ * `langgraph_auth_user_id`, which no request can set. Order of precedence: request, thread, assistant, caller.
  */
-function configOf({ config: asked }: RunRequest, origin: RunOrigin) {
-  const { assistant, runId, threadId, userId, headers } = origin;
+function configOf({ config: asked }: RunRequest, origin: RunOrigin, metadata: RunMetadata) {
+  const { assistant, thread, runId, threadId, userId, headers } = origin;
   const user = origin.user ?? { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
   const { checkpoint_id, checkpoint_ns, checkpoint_map, ...configurable } = {
     ...assistant.config.configurable,
     ...asked?.configurable,
   };
   const tags = [...new Set([...(assistant.config.tags ?? []), ...(asked?.tags ?? [])])];
-  const metadata = { ...recordOf(assistant.config.metadata), ...recordOf(asked?.metadata) };
   const config: GraphConfig = {
     ...assistant.config,
     ...given(asked),
     ...(tags.length > 0 && { tags }),
-    ...(Object.keys(metadata).length > 0 && { metadata }),
+    metadata: { ...recordOf(assistant.config.metadata), ...recordOf(asked?.metadata), ...metadata },
     configurable: {
       ...configurable,
       ...copiedHeaders(headers, origin.copiesHeader ?? copiesUnlessTold),
@@ -142,7 +154,7 @@ function configOf({ config: asked }: RunRequest, origin: RunOrigin) {
       thread_id: threadId,
       graph_id: assistant.graph_id,
       assistant_id: assistant.assistant_id,
-      user_id: user.identity,
+      user_id: chosenUserId(asked, thread?.config, assistant.config) ?? user.identity,
       langgraph_auth_user_id: user.identity,
       langgraph_auth_user: user,
       langgraph_auth_permissions: user.permissions,
@@ -150,6 +162,15 @@ function configOf({ config: asked }: RunRequest, origin: RunOrigin) {
   };
   const checkpoint = typeof checkpoint_id === 'string' ? given({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
   return { config, checkpoint: checkpoint as CheckpointChoice };
+}
+
+/** The first `user_id` that one of `configs` chooses. */
+export function chosenUserId(...configs: readonly Given<Readonly<Record<string, unknown>>>[]): unknown {
+  for (const config of configs) {
+    const { user_id } = recordOf(config?.configurable);
+    if (user_id !== undefined && user_id !== null) return user_id;
+  }
+  return undefined;
 }
 
 /** Two objects are merged; anything else that is asked for replaces the assistant's. */

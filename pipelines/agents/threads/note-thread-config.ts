@@ -1,25 +1,35 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { GraphConfig } from '../runs/run.ts';
+import { chosenUserId } from '../runs/run-request.ts';
+import type { Thread } from './thread.ts';
 
 /** What only the server says of a run, or is no configuration but a place. */
 const notItsOwn = new Set([
   ...['run_id', 'thread_id', 'graph_id', 'assistant_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
-  ...['user_id', 'langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
+  ...['langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
 ]);
 
 /**
  * Notes on a thread what a run on it is configured with: its assistant's configuration with the request's over it, without what the
- * server adds. Where neither says anything, what the thread says of an earlier run stays.
+ * server adds; `before` is what the thread says of an earlier run, whose `user_id` stays unless the request chooses another. Where neither
+ * assistant nor request says anything, nothing changes.
  */
 export async function noteThreadConfig(
   sql: Sql,
   { organizationId, threadId }: { readonly organizationId: string; readonly threadId: string },
   ofAssistant: GraphConfig,
   asked: GraphConfig | null | undefined,
+  before: Thread['config'] | undefined,
 ): Promise<void> {
-  const all = Object.entries({ ...ofAssistant.configurable, ...asked?.configurable });
-  const configurable = Object.fromEntries(all.filter(([name]) => !notItsOwn.has(name)));
   const { configurable: _, ...rest } = { ...ofAssistant, ...asked };
+  if (Object.keys({ ...ofAssistant, ...asked }).length === 0) return;
+  const user_id = chosenUserId(asked, before, ofAssistant);
+  const all = Object.entries({
+    ...ofAssistant.configurable,
+    ...asked?.configurable,
+    ...(user_id !== undefined && { user_id }),
+  });
+  const configurable = Object.fromEntries(all.filter(([name]) => !notItsOwn.has(name)));
   const config = { ...rest, ...(Object.keys(configurable).length > 0 && { configurable }) };
   if (Object.keys(config).length === 0) return;
   await sql.execute(

@@ -61,6 +61,19 @@ export function configOf({ kwargs, start, threadId, runId, graphId, assistantId,
   };
 }
 
+/** Of the library alone, of one checkpoint alone, or what handlers of custom authentication may have put credentials into. */
+const notInCheckpoints = new Set([
+  ...['run_id', 'thread_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
+  'langgraph_auth_user',
+]);
+
+/** What each checkpoint of a run says of it: its metadata and its configurable values, by which a history can be filtered. */
+export function checkpointMetadata({ kwargs }: Job): Record<string, unknown> {
+  const { configurable = {}, metadata } = kwargs.config;
+  const shown = Object.entries(configurable).filter(([name]) => !name.startsWith('__') && !notInCheckpoints.has(name));
+  return { ...Object.fromEntries(shown), ...(metadata as object | undefined) };
+}
+
 function inputOf({ kwargs, start }: Job): unknown {
   if (start.kind === 'continue') return null;
   if (kwargs.command !== undefined && kwargs.command !== null) return libraryCommand(kwargs.command);

@@ -2,7 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
-import { beginAttempt, configOf, type Job } from './begin-attempt.ts';
+import { beginAttempt, checkpointMetadata, configOf, type Job } from './begin-attempt.ts';
 import { eventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { RunCredit } from './run-credit.ts';
@@ -40,7 +40,7 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
   };
   // With any other durability the library goes on before its state is written.
   const early = job.kwargs.durability === 'sync' ? undefined : { gatherMs, onFailure };
-  const kept = saverFor({ leaseToken, runId, attempt, graphId, assistantId }, early);
+  const kept = saverFor({ leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) }, early);
   const blank = start.kind === 'input' && start.checkpoint === 'none';
   const saver = new ThreadSaver(kept, organizationId, { blank, onFailure });
   let graph: CompiledGraph | undefined;

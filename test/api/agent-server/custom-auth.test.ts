@@ -74,13 +74,13 @@ describe('who asks', () => {
     await expect.poll(async () => (await as('ada', 'GET', '/info')).status, { timeout: 20_000 }).toBe(200);
   });
 
-  it('is whom the graph runs for, whatever the request says', async () => {
+  it('is whom the graph runs for, whatever the request says; its user id is the client’s to choose', async () => {
     const thread = await ada.threads.create();
     const config = { configurable: { langgraph_auth_user_id: 'ben', user_id: 'ben' } };
     const identity = { identity: 'ada', display_name: 'ADA', plan: 'free', permissions: ['is:ada'] };
     for (const id of [thread.thread_id, null]) {
       const { user } = (await ada.runs.wait(id as string, 'echo', { input: {}, config })) as { user: object };
-      expect(user).toMatchObject({ user: identity, id: 'ada', user_id: 'ada', permissions: ['is:ada'] });
+      expect(user).toMatchObject({ user: identity, id: 'ada', user_id: 'ben', permissions: ['is:ada'] });
     }
   });
 });

@@ -118,7 +118,7 @@ describe('threads', () => {
     expect(first).toEqual({});
     const own = { configurable: { style: 'warm', user_id: 'somebody', langgraph_auth_user_id: 'somebody' } };
     await client.runs.wait(id, assistantId, { input: { text: 'a' }, config: own });
-    const noted = { tags: ['base'], configurable: { style: 'warm', node: 'speak' } };
+    const noted = { tags: ['base'], configurable: { style: 'warm', node: 'speak', user_id: 'somebody' } };
     expect(await threads.get(id)).toMatchObject({ config: noted });
     // One that says nothing changes nothing.
     await client.runs.wait(id, 'tailored', { input: { text: 'a' } });
@@ -127,7 +127,7 @@ describe('threads', () => {
     const asked = { input: { text: 'a' }, config: { configurable: { node: 'other' } }, interruptBefore: ['other'] };
     await client.runs.wait(id, 'tailored', asked);
     expect(await threads.getState(id)).toMatchObject({ next: ['other'] });
-    expect((await threads.get(id)).config).toEqual({ configurable: { node: 'other' } });
+    expect((await threads.get(id)).config).toEqual({ configurable: { node: 'other', user_id: 'somebody' } });
   });
 
   it('are pruned: as a whole, or to their latest state', async () => {

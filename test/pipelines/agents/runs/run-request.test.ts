@@ -24,7 +24,8 @@ describe('a request for a run', () => {
   it('has defaults', () => {
     const { kwargs, ...rest } = read({});
     expect(rest).toEqual({
-      metadata: {},
+      metadata: { graph_id: 'graph-1', assistant_id: 'assistant-1' },
+      threadMetadata: {},
       multitaskStrategy: 'enqueue',
       ifNotExists: 'reject',
       cancelOnDisconnect: false,
@@ -46,7 +47,7 @@ describe('a request for a run', () => {
     const { kwargs } = read({
       config: {
         tags: ['b', 'a'],
-        configurable: { changed: 2, thread_id: 'forged', user_id: 'forged' },
+        configurable: { changed: 2, thread_id: 'forged', langgraph_auth_user_id: 'forged', user_id: 'ada' },
         metadata: { by: 'me' },
       },
       context: { tone: 'warm' },
@@ -55,7 +56,10 @@ describe('a request for a run', () => {
       tags: ['a', 'b'],
       recursion_limit: 5,
       metadata: { of: 'assistant', by: 'me' },
-      configurable: { kept: 1, changed: 2, thread_id: 'thread-1', run_id: 'run-1', user_id: 'user-1' },
+      configurable: {
+        ...{ kept: 1, changed: 2, thread_id: 'thread-1', run_id: 'run-1' },
+        ...{ user_id: 'ada', langgraph_auth_user_id: 'user-1' },
+      },
     });
     expect(kwargs.context).toEqual({ tone: 'warm', length: 1 });
   });
