@@ -26,8 +26,12 @@ export function guaranteesPage(): Page {
         'Without Kafka: after ClickHouse has them, or Postgres has those that wait for their trace.',
       '- **Nothing is counted twice.** A trace counts once: however often it is sent, accepted, read from the log, inserted or ' +
         'counted, by however many processes.',
-      '- **Values are those of the newest event.** Of one run, in the order in which its events were accepted. A repeat never undoes ' +
-        'a later patch.',
+      '- **Values are those of the newest event.** Of one run, in the order in which its events were accepted. A request that is sent ' +
+        'again, by a client that lost the answer for example, does not undo a later patch: an event that repeats a stored one byte for ' +
+        'byte, under the same API key, is dropped. That holds if it is accepted within ten minutes of the first, while the same sink ' +
+        'process has the partition (without Kafka: until Runlake is started again) and has stored fewer than 100,000 events since. ' +
+        'Otherwise the repeat is the newest event, and so is one that was deferred and released meanwhile by another process. A patch ' +
+        'that is meant to bring old values back has to differ in anything, `end_time` for example.',
       '- **Nothing is acknowledged that is not durable.** An answer that never came, or a 503, promises nothing: the runs may be ' +
         'there or not. Whoever sends them again, under the same ids, gets each of them once.',
       '- **Nobody waits for ever.** Each request is answered: taken, refused for what it is (4xx), or told to come back (503 with ' +

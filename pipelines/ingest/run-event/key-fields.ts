@@ -43,6 +43,26 @@ export function receivedAtMicrosOf(framed: Buffer): number | undefined {
   return timeMicrosAt(framed, receivedAt);
 }
 
+const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
+
+/**
+ * Calls `read` with the event as a client sent it: the project and the time of acceptance, which two API processes may set differently
+ * for one request, are overwritten with `mark` during the call.
+ */
+export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
+  framed.copy(scratch, 0, projectAt, projectAt + fixedWidthBytes.uuid);
+  framed.copy(scratch, fixedWidthBytes.uuid, receivedAt, receivedAt + fixedWidthBytes.key_time);
+  framed.fill(0, projectAt, projectAt + fixedWidthBytes.uuid);
+  framed.fill(0, receivedAt, receivedAt + fixedWidthBytes.key_time);
+  framed.writeUInt32BE(mark, projectAt);
+  try {
+    return read(framed);
+  } finally {
+    scratch.copy(framed, projectAt, 0, fixedWidthBytes.uuid);
+    scratch.copy(framed, receivedAt, fixedWidthBytes.uuid);
+  }
+}
+
 /** A copy of the event that lies in `projectId` at `traceTimeMicros`; the original stays as it came. */
 export function placedAt(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
   const copy = Buffer.from(framed);

@@ -41,6 +41,12 @@ export const newestVisibleAge = scrapedGauge(
   [],
 );
 
+export const repeatedEvents = counter(
+  'runlake_sink_repeated_events_total',
+  'Run events that were dropped because the same event was stored before: requests that a client sent again.',
+  [],
+);
+
 export const movedEvents = counter(
   'runlake_sink_moved_events_total',
   'Run events whose project or trace time was written over with that of their trace.',

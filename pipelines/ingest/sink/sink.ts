@@ -7,7 +7,8 @@
  *   1. Each record is inspected without decoding; what can never be stored is put aside. What is not to be kept is left
  *      out, and what stays gets its place in the log where its table stores that (`settle-in-log.ts`).
  *   2. Run events take the project and time of their trace. Those of unknown traces are parked in Postgres.
- *   3. Parked events of traces that this batch made known are inserted, before the batch's own: they are older.
+ *   3. Parked events of traces that this batch made known are inserted, before the batch's own: they are older. Events that repeat
+ *      stored ones are dropped, of both (`recent-events.ts`).
  *   4. The batch is split into cuts, and each is inserted in its turn (`insert-cut.ts`).
  *   5. The places of new traces are remembered, and the usage roll-up is woken.
  *   6. What was put aside goes to the dead letters: last, so that a batch that comes again while ClickHouse is away does
@@ -18,7 +19,13 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type Cut, type EventLog, type LogBatch, storingGroup } from '../../../infra/event-log/event-log.ts';
+import {
+  type Cut,
+  type EventLog,
+  type LogBatch,
+  type LogRecord,
+  storingGroup,
+} from '../../../infra/event-log/event-log.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -30,10 +37,11 @@ import { acceptedTimes, inspectRecord, type Poison } from './inspect-record.ts';
 import { KnownTraces, type TracePlace } from './known-traces.ts';
 import { claimParkedEvents, countParked, parkEvents, unparkEvents } from './parked-events.ts';
 import { moveTo, placeByTrace } from './place-by-trace.ts';
+import { RecentEvents } from './recent-events.ts';
 import { type RecordSchema, RecordSchemas } from './record-schemas.ts';
 import { recoverCuts } from './recover-cuts.ts';
 import { settleInLog } from './settle-in-log.ts';
-import { deadLetters, movedEvents, newestVisibleAge, parkedEvents, parkedNow } from './sink-metrics.ts';
+import { deadLetters, movedEvents, newestVisibleAge, parkedEvents, parkedNow, repeatedEvents } from './sink-metrics.ts';
 import { SomeParked } from './some-parked.ts';
 import { type GoodRecord, splitIntoCuts } from './split-into-cuts.ts';
 import { ageOfNewestVisible } from './visible-runs.ts';
@@ -51,6 +59,7 @@ export interface SinkOptions {
 export class Sink {
   readonly #options: SinkOptions;
   readonly #known: KnownTraces;
+  readonly #recent = new RecentEvents();
   readonly #schemas: RecordSchemas;
   readonly #underWay = new Set<string>();
   readonly #someParked: SomeParked;
@@ -154,7 +163,7 @@ export class Sink {
       this.#someParked.expect(batch.topic.name);
     }
     await this.#joinParked(batch, placed, places);
-    await this.#insert(batch, placed);
+    await this.#insertOnce(placed, (fresh) => this.#insert(batch, fresh));
     for (const key of newTraces) this.#known.remember(key, places.get(key) as TracePlace);
     onHoursNoted();
   }
@@ -186,16 +195,31 @@ export class Sink {
       batch.topic,
       joined.map(({ record }) => record),
     );
-    await this.#insert(batch, joined, (transaction) => unparkEvents(transaction, events));
+    await this.#insertOnce(joined, async (fresh) => {
+      if (fresh.length === 0) await unparkEvents(database, events);
+      return this.#insert(batch, fresh, (transaction) => unparkEvents(transaction, events));
+    });
     await this.#someParked.askAgain(topic);
   }
 
-  /** Step 4. `also` runs in the transaction that follows the last cut. */
+  /** Leaves out events that repeat stored ones, and remembers the others once they are stored. */
+  async #insertOnce(
+    events: readonly GoodRecord[],
+    insert: (fresh: readonly GoodRecord[]) => Promise<readonly LogRecord[]>,
+  ): Promise<void> {
+    const { fresh, repeats, remember } = this.#recent.withoutRepeats(events);
+    const refused = await insert(fresh);
+    remember(new Set(refused));
+    repeatedEvents.inc(repeats);
+  }
+
+  /** Step 4. `also` runs in the transaction that follows the last cut. @returns the records that ClickHouse refused, as they came. */
   async #insert(
     batch: LogBatch,
     records: readonly GoodRecord[],
     also?: (transaction: Sql) => Promise<void>,
-  ): Promise<void> {
+  ): Promise<readonly LogRecord[]> {
+    const allRefused: LogRecord[] = [];
     const { config, logger } = this.#options;
     const limits = { rows: config.cutRows, bytes: config.cutBytes };
     const cuts = splitIntoCuts(batch.topic, records, limits);
@@ -214,7 +238,9 @@ export class Sink {
       const refused = await traceCut(insert, () => insertCut(insert, ports));
       for (const { offset } of refused)
         logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
+      allRefused.push(...refused);
     }
+    return allRefused;
   }
 
   async #recover(): Promise<void> {
