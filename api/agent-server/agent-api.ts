@@ -15,8 +15,8 @@ export interface AgentApiParts {
   readonly authenticator: Authenticator;
 }
 
-/** The agent server, for {@link buildServer}: its own limit, its one organisation, and what its langgraph.json says of HTTP. */
-export function agentApi(config: Config, organizationId: string, parts?: AgentApiParts): ApiForm {
+/** The agent server, for {@link buildServer}: its own limit, the workspace of its deployment, and `http` of its langgraph.json. */
+export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiForm {
   const { ownAccess, app, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
@@ -25,10 +25,10 @@ export function agentApi(config: Config, organizationId: string, parts?: AgentAp
     description:
       'Assistants, threads, runs, crons and stored items. Wherever an assistant is named, the id of its graph will do. Times are ISO 8601 in UTC.',
     bodyLimit,
-    organizationId,
+    workspaceId,
     ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { ownAccess }),
-    ...(parts && app && { ownRoutes: appRoutes({ ...parts, app, organizationId, bodyLimit }) }),
+    ...(parts && app && { ownRoutes: appRoutes({ ...parts, app, workspaceId, bodyLimit }) }),
     ...(crossOrigin && { crossOrigin }),
   };
 }

@@ -3,11 +3,11 @@ import { unknownFields } from '../server/unknown-fields.ts';
 import type { AgentServices } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
 
-/** Who may read, and who may also change and run. Keys of a workspace may, too: the agent server belongs to the organisation. */
-export const reads = { permission: 'agents:read', tenantScope: 'organization' } as const;
-export const runs = { permission: 'agents:run', tenantScope: 'organization' } as const;
+/** Permissions to read, and to change and run. The workspace is that of the deployment, whichever one a key has by default. */
+export const reads = { permission: 'agents:read', tenantScope: 'workspace' } as const;
+export const runs = { permission: 'agents:run', tenantScope: 'workspace' } as const;
 
-/** Another organisation's deployment, or custom authentication. */
+/** A deployment of another workspace, or custom authentication. */
 const turnedAwayBy = [
   'DEPLOYMENT_FORBIDDEN',
   'AUTH_REJECTED',
@@ -18,7 +18,7 @@ const turnedAwayBy = [
 
 /**
  * Declares an operation of the agent server, as `defineOperation` does for the main API. Its paths have no prefix, and the
- * caller's organisation is the deployment's.
+ * caller's workspace is the deployment's.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<OperationOf<A, S, AgentServices>, 'mount'>,

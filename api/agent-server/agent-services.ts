@@ -28,8 +28,12 @@ export interface AgentServices {
 }
 
 export interface Agents {
-  /** Whose deployment this is; callers of other organisations are turned away before any handler. */
+  /** The deployment that this server is a process of; callers who do not reach its workspace get 403 before any handler. */
+  readonly deploymentId: string;
+  /** Of the deployment. */
   readonly organizationId: string;
+  /** Of the deployment. */
+  readonly workspaceId: string;
   readonly config: Config;
   readonly database: Database;
   /** Answers questions that need graph code. */

@@ -9,13 +9,13 @@ import { markEndsTogether } from '../../pipelines/agents/execute/end-marks.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
 import { traceRuns } from '../../pipelines/agents/execute/trace-run.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import type { ServedDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
-import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
 import { feedbackLinksOf } from './feedback-links-of.ts';
@@ -65,15 +65,15 @@ export async function openGraphPool(
   return pool;
 }
 
-/** Takes runs up for the processes of `pool`; where there are none it only looks after runs that others left. */
+/** Claims runs for the processes of `pool`; if there are none it only requeues and publishes runs that other processes left. */
 export function startWork(
   { config, logger, stores, log, secretKey, accept }: AgentParts,
-  { operator, file }: { readonly operator: Caller; readonly file: GraphsFile },
+  { served: { deploymentId, operator }, file }: { readonly served: ServedDeployment; readonly file: GraphsFile },
   pool: OpenWorkerPool,
   ends: Ends,
 ): { readonly executor: Executor; readonly publisher: StreamPublisher } {
   const defaultSender = {
-    workspaceId: operator.workspaceId as string,
+    workspaceId: operator.workspaceId,
     userId: operator.userId,
     keyId: operator.keyId,
   };
@@ -99,7 +99,7 @@ export function startWork(
     database: stores.database,
     pool,
     publisher,
-    organizationId: operator.organizationId,
+    deploymentId,
     traceRun: traceRuns(tracing),
     childRuns,
     markEndPublished: markEndsTogether(stores.database, config.agentsResumeSeconds * 1_000),
@@ -109,8 +109,7 @@ export function startWork(
     runTimeoutMs: config.agentsRunTimeoutMs,
   });
   ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
-  const { organizationId } = operator;
-  const hide = showAgentMetrics({ database: stores.database, organizationId, executor, pool });
+  const hide = showAgentMetrics({ database: stores.database, deploymentId, executor, pool });
   ends.add('metrics of runs of graphs', async () => hide());
   return { executor, publisher };
 }

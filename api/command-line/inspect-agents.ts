@@ -127,8 +127,9 @@ export async function inspectAgentDatabase(
   const file = await readGraphsFile(config.agentsFile).catch(() => undefined);
   const dims = file?.store.index?.dims;
   if (dims === undefined) return;
-  const { organizationId } = await operatorOf(database, config.agentsOrganization);
-  const numbers = await misfitVectors(database, organizationId, dims);
+  const deploymentId =
+    config.agentsDeployment ?? (await operatorOf(database, config.agentsOrganization)).organizationId;
+  const numbers = await misfitVectors(database, deploymentId, dims);
   if (numbers === undefined) return say(true, 'Stored vectors', `are of ${dims} numbers, as store.index.dims says`);
   const words = `some are of ${numbers} numbers, and store.index.dims says ${dims}: searches pass over their items`;
   say(false, 'Stored vectors', words, 'Put those items once more, or set the former embedder again.');

@@ -19,6 +19,7 @@ import { startCrons } from '../../pipelines/agents/crons/start-crons.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { libraryVersion } from '../../pipelines/agents/graphs/untested-library.ts';
+import { openDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { headerRule } from '../../pipelines/agents/runs/copied-headers.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
@@ -31,7 +32,6 @@ import { usualTtl } from '../../pipelines/agents/threads/usual-ttl.ts';
 import { webhookSecret } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../pipelines/agents/webhooks/start-webhooks.ts';
 import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
-import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { customAccess } from '../agent-server/access/custom-access.ts';
 import { agentApi } from '../agent-server/agent-api.ts';
 import type { Agents } from '../agent-server/agent-services.ts';
@@ -55,7 +55,7 @@ export async function startAgents(
   const { config, logger, authenticator } = parts;
   const opened = await openAgents(parts, ends, part);
   const { agents } = opened;
-  const form = agentApi(config, agents.organizationId, { ...opened, authenticator });
+  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator });
   const services = { authenticator, agents };
   const url = await serveHttp({
     server: { config, services, logger, operations: opened.operations, form },
@@ -70,10 +70,11 @@ export async function startAgents(
 export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<void> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
-  const operator = await operatorOf(stores.database, config.agentsOrganization);
+  const served = await openDeployment(stores.database, config);
   const pool = await openGraphPool(parts, file, 'work', ends);
-  const { executor } = startWork(parts, { operator, file }, pool, ends);
-  await hearNotices({ databaseUrl, config, logger, wakes: wakesOf(executor) }, ends);
+  const { executor } = startWork(parts, { served, file }, pool, ends);
+  const { deploymentId } = served;
+  await hearNotices({ databaseUrl, config, logger, deploymentId, wakes: wakesOf(executor) }, ends);
 }
 
 export interface OpenedAgents {
@@ -96,8 +97,9 @@ export async function openAgents(
   const { config, logger, log } = parts;
   const { database, warehouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile);
-  const operator = await operatorOf(database, config.agentsOrganization);
-  const { organizationId } = operator;
+  const deployment = await openDeployment(database, config);
+  const { deploymentId, operator } = deployment;
+  const { organizationId, workspaceId } = operator;
 
   const desk =
     file.auth &&
@@ -109,15 +111,15 @@ export async function openAgents(
     ...{ graphId, name: graphId, description },
     ...file.defaults.get(graphId),
   }));
-  await ensureSystemAssistants(database, organizationId, served);
+  await ensureSystemAssistants(database, deploymentId, served);
 
   const hub = await openStreamHub({ log, warehouse, holePatienceMs: config.agentsLeaseMs + 10_000 });
   ends.add('streams', () => hub.close());
-  const { executor, publisher } = startWork(parts, { operator, file }, pool, ends);
+  const { executor, publisher } = startWork(parts, { served: deployment, file }, pool, ends);
   const expiries = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
-  ].map((each) => startExpiry({ database, organizationId, logger, ...each }));
+  ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
   ends.add('what has run out', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
 
   const graphs = Object.fromEntries(
@@ -146,10 +148,12 @@ export async function openAgents(
   const wake = () => executor.wake();
   const copiesHeader = headerRule(file.http.configurable_headers);
   const takesFeedback = config.publicUrl !== undefined;
-  const ownAccess = desk && customAccess({ desk, database, operator, graphIds: Object.keys(graphs) });
+  const ownAccess = desk && customAccess({ desk, database, deploymentId, operator, graphIds: Object.keys(graphs) });
   return {
     agents: {
+      deploymentId,
       organizationId,
+      workspaceId,
       config,
       database,
       pool,
@@ -185,21 +189,22 @@ export async function followAgents(
   ends: Ends,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
-  const { database, organizationId, webhooks: rules, takesFeedback, threadTtl } = agents;
+  const { database, deploymentId, organizationId, webhooks: rules, takesFeedback, threadTtl } = agents;
   const authorities = trustedAuthorities(config);
   const crons = startCrons({
     database,
-    organizationId,
-    makeRun: (tx, cron) => makeCronRun(tx, organizationId, cron, { webhooks: rules, takesFeedback, threadTtl }),
+    deploymentId,
+    makeRun: (tx, cron) =>
+      makeCronRun(tx, deploymentId, cron, { webhooks: rules, takesFeedback, threadTtl, organizationId }),
     logger,
     now: () => new Date(),
   });
   ends.add('crons', () => crons.stop());
   const webhooks = startWebhooks({
     database,
-    organizationId,
+    deploymentId,
     rules,
-    secret: config.agentsWebhookSecret ?? webhookSecret(secretKey, organizationId),
+    secret: config.agentsWebhookSecret ?? webhookSecret(secretKey, deploymentId),
     ownUrl,
     allowPrivate: config.allowPrivateEndpoints,
     authorities,
@@ -207,7 +212,7 @@ export async function followAgents(
   });
   ends.add('webhooks', () => webhooks.stop());
   const wakes = { ...wakesOf(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
-  await hearNotices({ databaseUrl, config, logger, wakes }, ends);
+  await hearNotices({ databaseUrl, config, logger, deploymentId, wakes }, ends);
 }
 
 function wakesOf(executor: Executor): Readonly<Record<string, () => void>> {
@@ -218,18 +223,24 @@ function wakesOf(executor: Executor): Readonly<Record<string, () => void>> {
   };
 }
 
-/** What other processes tell through Postgres. */
+/** Listens to notices of Postgres. Their payload is the deployment that they are about; it is empty if notices may have been missed. */
 async function hearNotices(
   {
     databaseUrl: url,
     config,
     logger,
+    deploymentId,
     wakes,
-  }: Pick<AgentParts, 'databaseUrl' | 'config' | 'logger'> & { readonly wakes: Readonly<Record<string, () => void>> },
+  }: Pick<AgentParts, 'databaseUrl' | 'config' | 'logger'> & {
+    readonly deploymentId: string;
+    readonly wakes: Readonly<Record<string, () => void>>;
+  },
   ends: Ends,
 ): Promise<void> {
   const channels = Object.keys(wakes);
-  const onNotice = (channel: string) => wakes[channel]?.();
+  const onNotice = (channel: string, payload: string) => {
+    if (payload === '' || payload === deploymentId) wakes[channel]?.();
+  };
   const notices = await listen({ url, authorities: trustedAuthorities(config), channels, onNotice, logger });
   ends.add('notices', () => notices.close());
 }

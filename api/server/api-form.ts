@@ -9,8 +9,8 @@ import type { Operation } from './operation.ts';
 export interface ApiForm extends ApiTitle {
   /** Largest body, and the setting that says so. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
-  /** The only organisation that is let in. Unset: all. */
-  readonly organizationId?: string;
+  /** The only workspace whose keys are let in; requests that name no workspace are about this one. Unset: all. */
+  readonly workspaceId?: string;
   /** Whether it tells `/docs` and `/openapi.json`. Default: yes. */
   readonly isDescribed?: boolean;
   /** Which pages of other origins may call it. Unset: none. */

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import { type Caller, requirePermission } from '../../pipelines/tenants/caller.ts';
 import type { Access } from './operation.ts';
@@ -13,25 +13,30 @@ declare module 'fastify' {
 }
 
 /**
- * Finds out who sends `request` and whether that key may use an operation with `access`.
+ * Authenticates the sender of `request` and authorises it for an operation with `access`.
  *
- * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN,
- * ORGANIZATION_FORBIDDEN, FORBIDDEN.
+ * @param onlyWorkspace The workspace that all operations of the API are about, if there is only one.
+ * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
+ * DEPLOYMENT_FORBIDDEN if the key does not reach `onlyWorkspace` or X-Tenant-Id names another one.
  */
 export async function identifyCaller(
   request: FastifyRequest,
   access: Access,
   authenticator: Authenticator,
+  onlyWorkspace?: string,
 ): Promise<Caller | undefined> {
   if ('public' in access) return undefined;
   const { headers } = request;
   const key = keyOf(headers);
   if (key === undefined) throw fault('API_KEY_MISSING');
-  const caller = await authenticator.authenticate({
-    key,
-    workspace: textOf(headers['x-tenant-id']),
-    organization: textOf(headers['x-organization-id']),
-  });
+  const named = textOf(headers['x-tenant-id']);
+  const caller = await authenticator
+    .authenticate({ key, workspace: named ?? onlyWorkspace, organization: textOf(headers['x-organization-id']) })
+    .catch((error: unknown) => {
+      const unreached = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
+      throw onlyWorkspace !== undefined && unreached ? fault('DEPLOYMENT_FORBIDDEN') : error;
+    });
+  if (onlyWorkspace !== undefined && caller.workspaceId !== onlyWorkspace) throw fault('DEPLOYMENT_FORBIDDEN');
   if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw fault('WORKSPACE_REQUIRED');
   requirePermission(caller, access.permission);
   return caller;

@@ -185,9 +185,8 @@ export async function buildServer({
     if (preflight) return reply.code(204).send();
     const { ownAccess } = form;
     if (operation && ownAccess && !('public' in operation.access)) request.caller = await ownAccess.identify(request);
-    else if (operation) request.caller = await identifyCaller(request, operation.access, services.authenticator);
-    const owner = form.organizationId;
-    if (owner && request.caller && request.caller.organizationId !== owner) throw fault('DEPLOYMENT_FORBIDDEN');
+    else if (operation)
+      request.caller = await identifyCaller(request, operation.access, services.authenticator, form.workspaceId);
   });
 
   if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);

@@ -29,13 +29,13 @@ export async function openFloor(databaseUrl: string): Promise<Floor> {
 
   async function holdThreads(count: number): Promise<string[]> {
     const threadIds = Array.from({ length: count }, () => randomUUID());
-    const { rows } = await pool.query<{ organization_id: string }>(
-      `INSERT INTO agents.threads (organization_id, thread_id, write_token, write_until)
+    const { rows } = await pool.query<{ deployment_id: string }>(
+      `INSERT INTO agents.threads (deployment_id, thread_id, write_token, write_until)
        SELECT (SELECT id FROM organizations LIMIT 1), thread_id, $2, now() + interval '1 hour'
-       FROM unnest($1::uuid[]) AS thread_id RETURNING organization_id`,
+       FROM unnest($1::uuid[]) AS thread_id RETURNING deployment_id`,
       [threadIds, leaseToken],
     );
-    return threadIds.map((threadId) => threadKey(rows[0]?.organization_id ?? '', threadId));
+    return threadIds.map((threadId) => threadKey(rows[0]?.deployment_id ?? '', threadId));
   }
 
   return {

@@ -2,6 +2,9 @@
 //
 // An organisation has workspaces; a workspace has projects. Nothing crosses from one workspace to another. An API key belongs
 // to a user and reaches one workspace, some, or all; it carries permissions. `docs/reference/permissions.md` lists them.
+//
+// An agent server is a deployment, which belongs to a workspace: keys that do not reach that workspace get 403, and the traces of its
+// graph runs go there. The default deployment is in the first workspace; RUNLAKE_AGENTS_DEPLOYMENT names another one.
 
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -20,7 +20,12 @@ export const agentSettings = {
   agentsOrganization: optional(
     'RUNLAKE_AGENTS_ORGANIZATION',
     Type.String({ format: 'uuid' }),
-    'The organisation that the agent server belongs to; only its keys are let in. Unset: the one that was made first.',
+    'The organisation that the agent server belongs to, as its default deployment in its first workspace. Unset: the organisation that was created first.',
+  ),
+  agentsDeployment: optional(
+    'RUNLAKE_AGENTS_DEPLOYMENT',
+    Type.String({ format: 'uuid' }),
+    'The deployment that the agent server serves, by its id in the table `agents.deployments`; only keys that reach its workspace are let in. Unset: the default deployment of the organisation.',
   ),
   agentsCorsOrigins: optional(
     'RUNLAKE_AGENTS_CORS_ORIGINS',

@@ -4,8 +4,13 @@ import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 export const agentErrors = {
   DEPLOYMENT_FORBIDDEN: caller(
     403,
-    'This agent server belongs to another organisation than the API key.',
-    'Send a key of the organisation that owns it, or ask the address of your own.',
+    'This agent server belongs to a workspace that the API key does not reach, or that X-Tenant-Id does not name.',
+    'Send a key of the workspace that owns it, without X-Tenant-Id; or ask the address of your own agent server.',
+  ),
+  DEPLOYMENT_WITHOUT_WORKSPACE: terminal(
+    500,
+    'The workspace {workspace} of deployment {deployment} was deleted.',
+    'Set RUNLAKE_AGENTS_DEPLOYMENT to a deployment of another workspace, or start without RUNLAKE_AGENTS_FILE.',
   ),
   AUTH_REJECTED: caller(
     401,

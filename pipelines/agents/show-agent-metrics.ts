@@ -7,13 +7,13 @@ import type { WorkerPool } from './workers/worker-pool.ts';
 /** Shows what waits and runs, and what room there is, from now on. @returns ends that. */
 export function showAgentMetrics(ports: {
   readonly database: Sql;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly executor: Pick<Executor, 'running'>;
   readonly pool: Pick<WorkerPool, 'freeSlots'>;
 }): () => void {
-  const { database, organizationId, executor, pool } = ports;
+  const { database, deploymentId, executor, pool } = ports;
   const hideRuns = unfinishedRuns.showing(async () => {
-    const counts = await countUnfinishedRuns(database, organizationId);
+    const counts = await countUnfinishedRuns(database, deploymentId);
     return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
   });
   const hideSlots = runSlots.showing(

@@ -2,11 +2,11 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /** Takes a bounded number away of what has run out. The result is how many. */
-export type Sweep = (database: Database, organizationId: string) => Promise<number>;
+export type Sweep = (database: Database, deploymentId: string) => Promise<number>;
 
 export interface ExpiryOptions {
   readonly database: Database;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   /** For the log. */
   readonly what: string;
   readonly sweep: Sweep;
@@ -17,7 +17,7 @@ export interface ExpiryOptions {
 
 /** Takes away what has run out, again and again, all of it each time. Any number of processes may do so. */
 export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
-  const { database, organizationId, what, sweep, everyMinutes = 0.5, logger } = options;
+  const { database, deploymentId, what, sweep, everyMinutes = 0.5, logger } = options;
   let stopping = false;
   let looking: Promise<void> | undefined;
   const timer = setInterval(() => {
@@ -28,7 +28,7 @@ export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
 
   async function look(): Promise<void> {
     try {
-      while (!stopping && (await sweep(database, organizationId)) > 0);
+      while (!stopping && (await sweep(database, deploymentId)) > 0);
     } catch (err) {
       logger.warn({ err, what }, 'what has run out could not be taken away: trying again');
     }

@@ -10,7 +10,7 @@ export interface Truncation {
   readonly checkpointer: boolean;
 }
 
-const ofRows = (table: string, more = '') => `DELETE FROM agents.${table} WHERE organization_id = $1::uuid${more}`;
+const ofRows = (table: string, more = '') => `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
 const ofState = (table: string) => `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = $1::uuid::text`;
 const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(ofState);
 
@@ -18,7 +18,7 @@ const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(ofSta
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
     ofRows('runs'),
-    'UPDATE agents.threads SET status = rest_status, next_due_at = NULL WHERE organization_id = $1::uuid',
+    'UPDATE agents.threads SET status = rest_status, next_due_at = NULL WHERE deployment_id = $1::uuid',
   ],
   crons: [ofRows('crons')],
   store: [ofRows('store_items')],
@@ -27,12 +27,12 @@ const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   assistants: [ofRows('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
 };
 
-/** Deletes what an organisation has in its agent server. For tests of whoever runs it. */
-export async function truncateAgents(database: Database, organizationId: string, what: Truncation): Promise<void> {
+/** Deletes rows of a deployment, for the tests of its operator. */
+export async function truncateAgents(database: Database, deploymentId: string, what: Truncation): Promise<void> {
   await database.transaction(async (tx) => {
     for (const [name, deletions] of Object.entries(statements)) {
       if (!what[name as keyof Truncation]) continue;
-      for (const deletion of deletions) await tx.execute(deletion, [organizationId]);
+      for (const deletion of deletions) await tx.execute(deletion, [deploymentId]);
     }
   });
 }

@@ -4,7 +4,7 @@ import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 const idsPerStatement = 1_000;
 
 export interface DeletedStreams {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadIds: readonly string[];
   /** Only these runs of the threads. */
   readonly runIds?: readonly string[];
@@ -20,15 +20,15 @@ export interface DeletedStreams {
  */
 export async function deleteStreamEvents(
   warehouse: Warehouse,
-  { organizationId, threadIds, runIds, signal }: DeletedStreams,
+  { deploymentId, threadIds, runIds, signal }: DeletedStreams,
 ): Promise<void> {
   for (const threads of pieces(threadIds)) {
     for (const runs of runIds === undefined ? [undefined] : pieces(runIds)) {
       await warehouse.command({
         name: 'delete-stream-events',
-        sql: `ALTER TABLE stream_events DELETE WHERE organization_id = {organization:UUID}
+        sql: `ALTER TABLE stream_events DELETE WHERE organization_id = {deployment:UUID}
           AND thread_id IN {threads:Array(UUID)} ${runs ? 'AND run_id IN {runs:Array(UUID)}' : ''}`,
-        params: { organization: organizationId, threads, ...(runs && { runs }) },
+        params: { deployment: deploymentId, threads, ...(runs && { runs }) },
         profile: 'mutation',
         timeoutMs: 3_600_000,
         ...(signal && { signal }),

@@ -7,7 +7,7 @@ const noPosition = Buffer.alloc(8);
 /** What events of one attempt that are published together have alike: the fields that stand first. */
 export type StreamEventHead = Pick<
   StreamEvent,
-  'organizationId' | 'threadId' | 'runId' | 'kept' | 'expiresAtMicros' | 'createdAtMicros' | 'attempt'
+  'deploymentId' | 'threadId' | 'runId' | 'kept' | 'expiresAtMicros' | 'createdAtMicros' | 'attempt'
 >;
 
 export type StreamEventRest = Omit<StreamEvent, keyof StreamEventHead>;
@@ -57,7 +57,7 @@ export function encodeStreamEvents(
 }
 
 function encodeHead(writer: AvroWriter, head: StreamEventHead): void {
-  writer.ascii(head.organizationId);
+  writer.ascii(head.deploymentId);
   writer.ascii(head.threadId);
   writer.ascii(head.runId);
   writer.raw(noPosition);

@@ -10,7 +10,7 @@ export type AttemptFate = 'superseded' | 'ended';
 export async function readAttemptFate(
   warehouse: Warehouse,
   attempt: {
-    readonly organizationId: string;
+    readonly deploymentId: string;
     readonly threadId: string;
     readonly runId: string;
     readonly attempt: number;
@@ -20,10 +20,10 @@ export async function readAttemptFate(
   const [row] = await warehouse.query<{ superseded: number; ended: number }>({
     name: 'read-attempt-fate',
     sql: `SELECT countIf(seq = 1 AND attempt > {attempt:Int64}) AS superseded, countIf(is_end) AS ended FROM stream_events
-      WHERE organization_id = {organization:UUID} AND thread_id = {thread:UUID} AND run_id = {run:UUID}
+      WHERE organization_id = {deployment:UUID} AND thread_id = {thread:UUID} AND run_id = {run:UUID}
         AND attempt >= {attempt:Int64} AND (seq = 1 OR is_end) AND expires_at > fromUnixTimestamp64Micro({now:Int64})`,
     params: {
-      organization: attempt.organizationId,
+      deployment: attempt.deploymentId,
       thread: attempt.threadId,
       run: attempt.runId,
       attempt: attempt.attempt,

@@ -3,7 +3,8 @@
  * The same event sent again must be the same in every field.
  */
 export interface StreamEvent {
-  readonly organizationId: string;
+  /** The field `organization_id` of topic and table, which has its name from the time when each organisation had one deployment. */
+  readonly deploymentId: string;
   /** The hidden one for a run without a thread. */
   readonly threadId: string;
   readonly runId: string;

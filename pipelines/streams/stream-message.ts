@@ -10,5 +10,5 @@ export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'
   const writer = new AvroWriter(event.data.length + 512);
   writer.raw(wirePrefix(log.schemaId(streamEvents)));
   encodeStreamEvent(writer, event);
-  return { key: `${event.organizationId}:${event.threadId}`, value: writer.since(0) };
+  return { key: `${event.deploymentId}:${event.threadId}`, value: writer.since(0) };
 }

@@ -38,7 +38,7 @@ export interface StreamLimits {
 /** Which events, in which order. SQL over the columns of `stream_events`. */
 export interface StreamRead {
   readonly name: string;
-  /** Organisation, thread and, for one run, the run: a prefix of the table's key. */
+  /** Deployment, thread and, for one run, the run: a prefix of the table's key. */
   readonly scope: string;
   /** Columns that number the events of the scope, in whose order they come. */
   readonly order: readonly string[];

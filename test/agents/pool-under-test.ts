@@ -53,7 +53,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     const told: Told[] = [];
     const handle: RunHandle = pool.start(
       {
-        organizationId: threads.organizationId,
+        deploymentId: threads.deploymentId,
         threadId: going.threadId,
         runId: going.runId,
         assistantId: randomUUID(),

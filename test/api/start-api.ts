@@ -13,6 +13,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { generateKey, hashKey, shortKey } from '../../pipelines/tenants/key-format.ts';
+import { addDeploymentOf } from '../agents/add-deployment.ts';
 import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchErrors } from './declared-errors.ts';
@@ -97,7 +98,7 @@ export interface OrganizationUnderTest {
   readonly workspaceKeys: readonly [string, string];
 }
 
-/** An organisation with two workspaces, one user, one admin key and an admin key for each workspace. */
+/** An organisation with two workspaces, its default deployment, one user, one admin key and an admin key for each workspace. */
 export async function addOrganization(database: Database, name: string): Promise<OrganizationUnderTest> {
   const id = randomUUID();
   const userId = randomUUID();
@@ -110,6 +111,7 @@ export async function addOrganization(database: Database, name: string): Promise
       `${name} ${index + 1}`,
     ]);
   }
+  await addDeploymentOf(database, { organizationId: id, workspaceId: workspaceIds[0], deploymentId: id });
   await database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
     userId,
     id,

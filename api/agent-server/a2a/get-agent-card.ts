@@ -26,7 +26,7 @@ export const getAgentCard = defineAgentOperation({
   schema: { query: AssistantParams, response: { 200: JsonObject() } },
   handler: async ({ query, request, services: { agents } }) => {
     requireProtocol(agents, 'a2a', request);
-    const assistant = await resolveAssistant(agents.database, agents.organizationId, query.assistant_id);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, query.assistant_id);
     const { assistant_id: id, graph_id: graphId, name, config, version } = assistant;
     const { input_schema } = await describeGraph(agents, graphId, config);
     const description = assistant.description ?? `The assistant ${name}`;

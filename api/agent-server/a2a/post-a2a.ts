@@ -35,7 +35,7 @@ export const postA2a = defineAgentOperation({
     const { params, body, request, services } = input;
     const { agents } = services;
     requireProtocol(agents, 'a2a', request);
-    const assistant = await resolveAssistant(agents.database, agents.organizationId, params.assistant_id);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
     const invalid = (message: string) => answerOf(id, { error: { code: -32600, message } }, 400);
     if (request.headers.accept === undefined) return invalid('The header Accept is missing.');
@@ -94,7 +94,7 @@ async function send(input: Call, params: unknown): Promise<Answer> {
   }
   const body = liveBody<string>({
     ...untilStopped(input, async function* (signal) {
-      await awaitRunEnd(agents, { organizationId: agents.organizationId, ...ids }, { attached: reader, signal });
+      await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
       yield rpcText(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
     }),
     encode: (text) => [text],

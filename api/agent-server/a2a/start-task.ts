@@ -72,7 +72,7 @@ export async function readTask(
   { assistant_id: assistantId }: Assistant,
   { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
 ): Promise<Task> {
-  const threadId = context ?? (await findThreadOfRun(agents.database, agents.organizationId, runId));
+  const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };
   return asOperation(request, 'getAgentRun', { params }, () => taskOfRun(agents, { threadId, runId }, options));

@@ -36,7 +36,7 @@ export async function* streamTask(
     signal.removeEventListener('abort', close);
     close();
   }
-  await awaitRunEnd(agents, { organizationId: agents.organizationId, ...ids }, { signal });
+  await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { signal });
   const { artifacts, status } = await taskOfRun(agents, ids);
   for (const artifact of artifacts)
     yield { kind: 'artifact-update', ...task, artifact, append: false, lastChunk: true };

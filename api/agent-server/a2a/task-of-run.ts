@@ -31,8 +31,8 @@ export async function taskOfRun(
   ids: TaskIds,
   { historyLength = 10, assistantId }: { readonly historyLength?: number; readonly assistantId?: string } = {},
 ): Promise<Task> {
-  const { database, organizationId } = agents;
-  const run = await readRun(database, organizationId, ids);
+  const { database, deploymentId } = agents;
+  const run = await readRun(database, deploymentId, ids);
   if (assistantId !== undefined && run.assistant_id !== assistantId) throw fault('RUN_NOT_FOUND', { run: ids.runId });
   const ended = run.status !== 'pending' && run.status !== 'running';
   const left = ended ? await stateOf(agents, ids) : undefined;
@@ -58,7 +58,7 @@ export async function taskOfRun(
 
   async function failureOf(): Promise<A2aMessage | undefined> {
     if (states[run.status] !== 'failed') return undefined;
-    const error = (await readRunEnd(database, organizationId, ids))?.error;
+    const error = (await readRunEnd(database, deploymentId, ids))?.error;
     return error ? says([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
   }
 }

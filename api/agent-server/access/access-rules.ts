@@ -230,7 +230,7 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   joinRunStream: joiningRun,
   joinStatelessRunStream: async (input, ask, go) => {
     const runId = (input.params.run_id as string).toLowerCase();
-    const threadId = await findThreadOfRun(ask.ports.database, ask.ports.organizationId, runId);
+    const threadId = await findThreadOfRun(ask.ports.database, ask.ports.deploymentId, runId);
     return joiningRun({ ...input, params: { thread_id: threadId, run_id: runId } }, ask, go);
   },
   deleteAgentRun: onRun('threads:delete'),

@@ -17,18 +17,18 @@ import { Questions } from './questions.ts';
 export function customAccess(options: {
   readonly desk: AuthDesk;
   readonly database: Database;
+  readonly deploymentId: string;
   readonly operator: Caller;
   readonly graphIds: readonly string[];
 }): OwnAccess {
-  const { desk, database, operator } = options;
+  const { desk, database, deploymentId, operator } = options;
   const systemAssistants = new Set(options.graphIds.map(systemAssistantId));
-  const { organizationId } = operator;
   const rules = (operationId: string, access: AgentAccess) => {
     const rule = accessRules[operationId];
     if (rule === undefined) {
       throw fault('AUTH_FORBIDDEN', { reason: `'${operationId}' is not open under custom authentication.` });
     }
-    const questions = new Questions({ desk, database, organizationId, systemAssistants, access });
+    const questions = new Questions({ desk, database, deploymentId, systemAssistants, access });
     return (input: object, go: (changes?: object) => Promise<unknown>) =>
       rule(input as Parameters<typeof rule>[0], questions, go);
   };

@@ -12,7 +12,7 @@ type Values = Readonly<Record<string, unknown>>;
 export interface QuestionPorts {
   readonly desk: AuthDesk;
   readonly database: Database;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   /** Ids of the assistants that graphs have from the start. */
   readonly systemAssistants: ReadonlySet<string>;
   readonly access: AgentAccess;
@@ -25,7 +25,7 @@ export class Questions {
 
   constructor(ports: QuestionPorts) {
     this.#ports = ports;
-    this.#rows = new RowsInReach(ports.database, ports.organizationId);
+    this.#rows = new RowsInReach(ports.database, ports.deploymentId);
   }
 
   get ports() {

@@ -12,17 +12,17 @@ import { handToApp } from './hand-to-app.ts';
 /**
  * The routes of the custom app. Those that it names by method and path come before the server's own; the rest of it is asked for what
  * the server does not have. They are open to everybody unless `http.enable_custom_route_auth` asks for those whom `auth.path` lets in
- * or, without that, for a key of the organisation that may run graphs.
+ * or, without that, for a key that reaches the workspace of the deployment and may run graphs.
  */
 export function appRoutes(options: {
   readonly app: HttpApp;
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;
   readonly authenticator: Authenticator;
-  readonly organizationId: string;
+  readonly workspaceId: string;
   readonly bodyLimit: ApiForm['bodyLimit'];
 }): OwnRoutes {
-  const { app, ownAccess, http, authenticator, organizationId, bodyLimit } = options;
+  const { app, ownAccess, http, authenticator, workspaceId, bodyLimit } = options;
 
   async function identify(request: Parameters<OwnRoutes['handle']>[0]): Promise<AgentUser> {
     if (ownAccess) {
@@ -31,9 +31,8 @@ export function appRoutes(options: {
       if (user === undefined) throw fault('API_KEY_MISSING');
       return user;
     }
-    const caller = await identifyCaller(request, runs, authenticator);
+    const caller = await identifyCaller(request, runs, authenticator, workspaceId);
     if (caller === undefined) throw fault('API_KEY_MISSING');
-    if (caller.organizationId !== organizationId) throw fault('DEPLOYMENT_FORBIDDEN');
     const { userId } = caller;
     return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
   }

@@ -15,7 +15,7 @@ export const countAssistants = defineAgentOperation({
   handler: async ({ body, services: { agents } }) =>
     count(
       agents.database,
-      agents.organizationId,
+      agents.deploymentId,
       given({ graphId: body.graph_id, name: body.name, metadata: body.metadata }),
     ),
 });

@@ -33,6 +33,6 @@ export const createAssistant = defineAgentOperation({
       ...(rest.context === undefined ? {} : { context: rest.context }),
     };
     const maxAssistants = agents.config.agentsMaxAssistants;
-    return create(agents.database, agents.organizationId, assistant, { maxAssistants });
+    return create(agents.database, agents.deploymentId, assistant, { maxAssistants });
   },
 });

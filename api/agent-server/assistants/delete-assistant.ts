@@ -22,9 +22,9 @@ export const deleteAssistant = defineAgentOperation({
     response: { 200: Type.Array(Type.String(), { description: 'The id of what was deleted.' }) },
   },
   handler: async ({ params, query, services: { agents } }) => {
-    const { database, organizationId } = agents;
-    const { assistant_id: id } = await resolveAssistant(database, organizationId, params.assistant_id);
-    await remove(database, organizationId, id, { deleteThreads: query.delete_threads });
+    const { database, deploymentId } = agents;
+    const { assistant_id: id } = await resolveAssistant(database, deploymentId, params.assistant_id);
+    await remove(database, deploymentId, id, { deleteThreads: query.delete_threads });
     return [id];
   },
 });

@@ -13,5 +13,5 @@ export const getAssistant = defineAgentOperation({
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: { params: AssistantParams, response: { 200: Assistant } },
   handler: async ({ params, services: { agents } }) =>
-    resolveAssistant(agents.database, agents.organizationId, params.assistant_id),
+    resolveAssistant(agents.database, agents.deploymentId, params.assistant_id),
 });

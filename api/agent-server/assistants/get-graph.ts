@@ -23,7 +23,7 @@ export const getAssistantGraph = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents } }) => {
     const xray = depthOf(query.xray);
-    const assistant = await resolveAssistant(agents.database, agents.organizationId, params.assistant_id);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const { graph_id: graphId, config } = assistant;
     return jsonText(await agents.pool.ask({ kind: 'drawing', graphId, config, xray }));
   },

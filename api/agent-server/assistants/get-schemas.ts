@@ -31,7 +31,7 @@ export const getAssistantSchemas = defineAgentOperation({
     response: { 200: Type.Object({ graph_id: Type.String(), ...graphSchemas }) },
   },
   handler: async ({ params, services: { agents } }) => {
-    const assistant = await resolveAssistant(agents.database, agents.organizationId, params.assistant_id);
+    const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const { graph_id: graphId, config } = assistant;
     return new Answer({ body: await describeGraph(agents, graphId, config) });
   },

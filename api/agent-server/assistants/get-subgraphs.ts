@@ -37,6 +37,6 @@ export const getAssistantSubgraph = defineAgentOperation({
 });
 
 async function ask(agents: Agents, id: string, which: { readonly recurse: boolean; readonly namespace?: string }) {
-  const { graph_id: graphId, config } = await resolveAssistant(agents.database, agents.organizationId, id);
+  const { graph_id: graphId, config } = await resolveAssistant(agents.database, agents.deploymentId, id);
   return new Answer({ body: await describeSubgraphs(agents, graphId, { config, ...which }) });
 }

@@ -20,10 +20,10 @@ export const listAssistantVersions = defineAgentOperation({
     response: { 200: Type.Array(AssistantVersion) },
   },
   handler: async ({ params, body, services: { agents } }) => {
-    const { database, organizationId, config } = agents;
-    const { assistant_id: id } = await resolveAssistant(database, organizationId, params.assistant_id);
+    const { database, deploymentId, config } = agents;
+    const { assistant_id: id } = await resolveAssistant(database, deploymentId, params.assistant_id);
     const { metadata, limit, offset } = body;
     const page = { limit: limit ?? 10, offset: offset ?? 0, limitBytes: config.maxPageBytes };
-    return list(database, organizationId, id, { ...given({ metadata }), ...page });
+    return list(database, deploymentId, id, { ...given({ metadata }), ...page });
   },
 });

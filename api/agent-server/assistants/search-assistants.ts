@@ -35,7 +35,7 @@ export const searchAssistants = defineAgentOperation({
   },
   handler: async ({ body, services: { agents } }) => {
     const { limit, offset, select } = { ...body, limit: body.limit ?? 10, offset: body.offset ?? 0 };
-    const { assistants, total } = await search(agents.database, agents.organizationId, {
+    const { assistants, total } = await search(agents.database, agents.deploymentId, {
       ...given({ graphId: body.graph_id, name: body.name, metadata: body.metadata }),
       sortBy: body.sort_by ?? 'created_at',
       sortOrder: body.sort_order ?? 'desc',

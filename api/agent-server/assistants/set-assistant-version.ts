@@ -19,8 +19,8 @@ export const setAssistantVersion = defineAgentOperation({
     response: { 200: Assistant },
   },
   handler: async ({ params, body, services: { agents } }) => {
-    const { database, organizationId } = agents;
-    const { assistant_id: id } = await resolveAssistant(database, organizationId, params.assistant_id);
-    return set(database, organizationId, id, body.version);
+    const { database, deploymentId } = agents;
+    const { assistant_id: id } = await resolveAssistant(database, deploymentId, params.assistant_id);
+    return set(database, deploymentId, id, body.version);
   },
 });

@@ -22,7 +22,7 @@ export const updateAssistant = defineAgentOperation({
   handler: async ({ params, body, services: { agents } }) => {
     const { graph_id: graphId, config, context, metadata, name, description } = body;
     if (graphId) requireGraph(agents, graphId);
-    return update(agents.database, agents.organizationId, params.assistant_id, {
+    return update(agents.database, agents.deploymentId, params.assistant_id, {
       ...given({ graphId, config, metadata, name }),
       ...(description === undefined ? {} : { description }),
       ...(context === undefined ? {} : { context }),

@@ -34,14 +34,14 @@ async function make(
   }: { body: Static<typeof CronBody>; caller: Caller; services: AgentServices; request: FastifyRequest },
   threadId: string | null,
 ) {
-  const { database, organizationId, config } = services.agents;
+  const { database, deploymentId, config } = services.agents;
   const payload = payloadOf(body, threadId !== null);
   const access = request.agentAccess;
-  const { assistant_id, graph_id } = await resolveAssistant(database, organizationId, body.assistant_id);
+  const { assistant_id, graph_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
   await requireTakeable(services.agents, async () => graph_id, payload);
   return create(
     database,
-    organizationId,
+    deploymentId,
     {
       assistant_id,
       thread_id: threadId,

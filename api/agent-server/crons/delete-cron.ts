@@ -14,7 +14,7 @@ export const deleteCron = defineAgentOperation({
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
-    await remove(agents.database, agents.organizationId, params.cron_id);
+    await remove(agents.database, agents.deploymentId, params.cron_id);
     return new Answer({ status: 204 });
   },
 });

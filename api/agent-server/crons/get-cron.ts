@@ -11,5 +11,5 @@ export const getCron = defineAgentOperation({
   access: reads,
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 200: Cron } },
-  handler: ({ params, services: { agents } }) => readCron(agents.database, agents.organizationId, params.cron_id),
+  handler: ({ params, services: { agents } }) => readCron(agents.database, agents.deploymentId, params.cron_id),
 });

@@ -42,7 +42,7 @@ export const searchCrons = defineAgentOperation({
     response: { 200: Type.Array(SelectedCron) },
   },
   handler: async ({ body, services: { agents } }) => {
-    const crons = await search(agents.database, agents.organizationId, filterOf(body), {
+    const crons = await search(agents.database, agents.deploymentId, filterOf(body), {
       sortBy: body.sort_by ?? 'created_at',
       sortOrder: body.sort_order ?? 'desc',
       limitRows: body.limit ?? 10,
@@ -63,5 +63,5 @@ export const countCrons = defineAgentOperation({
   summary: 'The number of crons that match',
   access: reads,
   schema: { body: Filter, response: { 200: Type.Integer() } },
-  handler: ({ body, services: { agents } }) => count(agents.database, agents.organizationId, filterOf(body)),
+  handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, filterOf(body)),
 });

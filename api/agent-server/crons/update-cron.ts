@@ -26,8 +26,8 @@ export const updateCron = defineAgentOperation({
   ],
   schema: { params: CronParams, body: CronChangesBody, response: { 200: Cron } },
   handler: async ({ params, body, services: { agents } }) => {
-    const { database, organizationId } = agents;
-    const { thread_id, assistant_id } = await readCron(database, organizationId, params.cron_id);
+    const { database, deploymentId } = agents;
+    const { thread_id, assistant_id } = await readCron(database, deploymentId, params.cron_id);
     const { schedule, timezone, end_time, on_run_completed, enabled, metadata } = body;
     const changes = {
       ...given({ schedule, enabled, metadata, ...(thread_id === null && { on_run_completed }) }),
@@ -35,8 +35,8 @@ export const updateCron = defineAgentOperation({
       ...(end_time !== undefined && { end_time: end_time === null ? null : endTimeOf(end_time) }),
       payload: payloadOf(body, thread_id !== null),
     };
-    const graphOf = async () => (await resolveAssistant(database, organizationId, assistant_id)).graph_id;
+    const graphOf = async () => (await resolveAssistant(database, deploymentId, assistant_id)).graph_id;
     await requireTakeable(agents, graphOf, changes.payload);
-    return update(database, organizationId, params.cron_id, changes, Date.now());
+    return update(database, deploymentId, params.cron_id, changes, Date.now());
   },
 });

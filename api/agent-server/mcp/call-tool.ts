@@ -31,7 +31,7 @@ export async function callTool(
     const { run, reader } = await asOperation(input.request, 'waitForStatelessRun', { body }, (part) =>
       requestFollowedRun(agents, runRequestOf({ ...input, ...part })),
     );
-    const awaited = { organizationId: agents.organizationId, threadId: run.thread_id, runId: run.run_id };
+    const awaited = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
     try {
       const text = await awaitRunEnd(agents, awaited, { attached: reader, signal });
       return text === undefined ? failure('The call was cancelled.') : resultOf(text);
@@ -49,7 +49,7 @@ async function stop(
   { services: { agents }, request }: McpInput,
   run: { readonly threadId: string; readonly runId: string },
 ): Promise<void> {
-  await cancelRun(agents.database, agents.organizationId, run, 'interrupt').catch((err) => {
+  await cancelRun(agents.database, agents.deploymentId, run, 'interrupt').catch((err) => {
     // It had ended.
     if (isRunlakeError(err) && err.code === 'RUN_NOT_FOUND') return;
     request.log.warn({ err, runId: run.runId }, 'a run whose client went could not be cancelled');

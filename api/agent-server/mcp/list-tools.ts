@@ -26,14 +26,14 @@ export async function toolsOf<Field extends keyof Assistant>(
   { services, request }: McpInput,
   fields: readonly Field[],
 ): Promise<ReadonlyMap<string, Pick<Assistant, Field | keyof NamedAssistant>>> {
-  const { database, organizationId, graphs, config } = services.agents;
+  const { database, deploymentId, graphs, config } = services.agents;
   const ofGraphs = Object.keys(graphs).map(systemAssistantId);
   const select = ['assistant_id', 'name', ...fields] as const;
   const page = { limit: mostTools, offset: 0, select, limitBytes: config.maxPageBytes };
   const search = { sortBy: 'created_at', sortOrder: 'asc', besides: ofGraphs, ...page } as const;
   let found: readonly Pick<Assistant, Field | keyof NamedAssistant>[] = [];
   await asOperation(request, 'searchAssistants', { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
-    found = (await searchAssistants(database, organizationId, { ...search, ...body })).assistants;
+    found = (await searchAssistants(database, deploymentId, { ...search, ...body })).assistants;
   });
   return toolNames(found);
 }

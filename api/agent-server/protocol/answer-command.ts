@@ -73,7 +73,7 @@ export async function answerCommand(
 }
 
 async function succeeded({ agents, threadId }: CommandScene, id: number, result: object): Promise<CommandSuccess> {
-  const { threadSeq } = await replayPlace(agents.database, agents.organizationId, threadId);
+  const { threadSeq } = await replayPlace(agents.database, agents.deploymentId, threadId);
   return { type: 'success', id, result, meta: { thread_id: threadId, applied_through_seq: threadSeq } };
 }
 

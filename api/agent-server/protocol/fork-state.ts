@@ -20,8 +20,8 @@ const fork = paramsOf(
  */
 export async function forkState(scene: CommandScene, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = fork(params);
-  const { database, organizationId } = scene.agents;
-  const assistant_id = assistantOf(scene, await readThread(database, organizationId, scene.threadId));
+  const { database, deploymentId } = scene.agents;
+  const assistant_id = assistantOf(scene, await readThread(database, deploymentId, scene.threadId));
   const run_id = await makeRun(scene, { assistant_id, input, checkpoint_id, config, metadata });
   return { run_id, thread_id: scene.threadId };
 }

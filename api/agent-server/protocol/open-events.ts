@@ -12,11 +12,11 @@ interface Wanted {
 
 /** A reader of what a thread streams, which need not be there yet, and what to tell of it. */
 export async function openEvents(
-  { hub, database, organizationId }: Pick<Agents, 'hub' | 'database' | 'organizationId'>,
+  { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
   threadId: string,
   { channels, namespaces, depth, since }: Wanted,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
-  const from = since == null ? await replayPlace(database, organizationId, threadId) : { threadSeq: since };
-  const reader = await hub.readThread({ organizationId, threadId }, from);
+  const from = since == null ? await replayPlace(database, deploymentId, threadId) : { threadSeq: since };
+  const reader = await hub.readThread({ deploymentId, threadId }, from);
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }

@@ -57,7 +57,7 @@ const treeParams = paramsOf(Closed({ run_id: optional(Uuid()) }));
  */
 export async function getTree({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
   const { run_id: runId } = treeParams(params);
-  await readThread(agents.database, agents.organizationId, threadId);
+  await readThread(agents.database, agents.deploymentId, threadId);
   const reader = await readerOf(agents, threadId, runId?.toLowerCase());
   const root: TreeNode = { namespace: [], status: 'started', graph_name: 'root', children: [] };
   const nodes = new Map([['', root]]);
@@ -79,15 +79,15 @@ export async function getTree({ agents, threadId }: CommandScene, params: unknow
 }
 
 async function readerOf(
-  { database, organizationId, hub }: CommandScene['agents'],
+  { database, deploymentId, hub }: CommandScene['agents'],
   threadId: string,
   runId: string | undefined,
 ): Promise<StreamReader> {
   if (runId === undefined) {
-    return hub.readThread({ organizationId, threadId }, await replayPlace(database, organizationId, threadId));
+    return hub.readThread({ deploymentId, threadId }, await replayPlace(database, deploymentId, threadId));
   }
-  await readRun(database, organizationId, { threadId, runId });
-  return hub.readRun({ organizationId, threadId, runId }, 'start');
+  await readRun(database, deploymentId, { threadId, runId });
+  return hub.readRun({ deploymentId, threadId, runId }, 'start');
 }
 
 function nodeAt(nodes: Map<string, TreeNode>, namespace: readonly string[]): TreeNode {

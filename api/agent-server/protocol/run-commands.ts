@@ -70,7 +70,7 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
   const several = typeof params === 'object' && params !== null && 'responses' in params;
   const asked = several ? respond(params) : oneAsMany(respondOne(params));
   const { agents, threadId } = scene;
-  let thread = await readThread(agents.database, agents.organizationId, threadId);
+  let thread = await readThread(agents.database, agents.deploymentId, threadId);
   // Whoever answers at once has the question before the run that asks has ended.
   if (thread.status === 'busy') thread = await afterRun(scene);
   const open = new Set(Object.values(thread.interrupts).flatMap((list) => list.map(({ id }) => id)));
@@ -97,15 +97,15 @@ const askerEndsWithinMs = 5_000;
 
 /** The thread when the run that is under way on it has ended, or does not end. */
 async function afterRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
-  const { database, organizationId } = agents;
+  const { database, deploymentId } = agents;
   const page = { limit: 1, offset: 0, status: 'running', select: ['run_id'] } as const;
-  const [run] = await listRuns(database, organizationId, threadId, page);
+  const [run] = await listRuns(database, deploymentId, threadId, page);
   if (run !== undefined) {
     const { drainStarted } = request.server;
     const signal = AbortSignal.any([AbortSignal.timeout(askerEndsWithinMs), drainStarted]);
-    await awaitRunEnd(agents, { organizationId, threadId, runId: run.run_id }, { signal });
+    await awaitRunEnd(agents, { deploymentId, threadId, runId: run.run_id }, { signal });
   }
-  return readThread(database, organizationId, threadId);
+  return readThread(database, deploymentId, threadId);
 }
 
 function oneAsMany({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {

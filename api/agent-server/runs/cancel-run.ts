@@ -27,14 +27,14 @@ export const cancelAgentRun = defineAgentOperation({
     response: { 202: Type.Null(), 204: Type.Null() },
   },
   handler: async ({ params, query, services: { agents }, request }) => {
-    const { database, organizationId, wake } = agents;
+    const { database, deploymentId, wake } = agents;
     const run = idsOf(params);
-    await cancelRun(database, organizationId, run, query.action ?? 'interrupt');
+    await cancelRun(database, deploymentId, run, query.action ?? 'interrupt');
     wake();
     if (!query.wait) return new Answer({ status: 202 });
     // Ended or not by then, its row and its end say so.
     const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
-    await awaitRunEnd(agents, { organizationId, ...run }, { signal });
+    await awaitRunEnd(agents, { deploymentId, ...run }, { signal });
     return new Answer({ status: 204 });
   },
 });

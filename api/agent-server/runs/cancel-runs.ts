@@ -31,7 +31,7 @@ export const cancelAgentRuns = defineAgentOperation({
     const given = [status, threadId, runIds].filter((value) => value).length;
     const which = status ? { status, ofThreads: request.agentAccess?.threads?.required } : named;
     if (which === undefined || given !== (status ? 1 : 2)) throw notOneForm();
-    await cancel(agents.database, agents.organizationId, which, query.action ?? 'interrupt');
+    await cancel(agents.database, agents.deploymentId, which, query.action ?? 'interrupt');
     agents.wake();
     return null;
   },

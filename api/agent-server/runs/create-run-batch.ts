@@ -19,7 +19,7 @@ export const createRunBatch = defineAgentOperation({
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
     const asked = body.map((each) => runRequestOf({ caller, request, body: snakeCased(each) }));
-    await requireBatchWithin(agents.database, agents.organizationId, asked, agents.config.maxPageBytes);
+    await requireBatchWithin(agents.database, agents.deploymentId, asked, agents.config.maxPageBytes);
     const made = [];
     for (const each of asked) made.push(shownRun((await requestRun(agents, each)).run));
     return new Answer({ body: made });

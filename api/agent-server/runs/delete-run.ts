@@ -14,7 +14,7 @@ export const deleteAgentRun = defineAgentOperation({
   errors: ['RUN_NOT_FOUND', 'THREAD_BUSY'],
   schema: { params: ThreadRunParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
-    await deleteRun(agents.database, agents.organizationId, idsOf(params));
+    await deleteRun(agents.database, agents.deploymentId, idsOf(params));
     return null;
   },
 });

@@ -14,5 +14,5 @@ export const getAgentRun = defineAgentOperation({
   errors: ['RUN_NOT_FOUND'],
   schema: { params: ThreadRunParams, response: { 200: Run } },
   handler: async ({ params, services: { agents } }) =>
-    shownRun(await readRun(agents.database, agents.organizationId, idsOf(params))),
+    shownRun(await readRun(agents.database, agents.deploymentId, idsOf(params))),
 });

@@ -51,7 +51,7 @@ export const joinStatelessRunStream = defineAgentOperation({
   handler: async (input) => {
     const { agents } = input.services;
     const runId = input.params.run_id.toLowerCase();
-    const threadId = await findThreadOfRun(agents.database, agents.organizationId, runId);
+    const threadId = await findThreadOfRun(agents.database, agents.deploymentId, runId);
     return join(input, { threadId, runId }, true);
   },
 });
@@ -77,7 +77,7 @@ async function join(
   const { reader, run } = await followRun(services.agents, ids, readRunFrom(request, query));
   const path = runPath(run, byItself);
   const followed = {
-    ...{ organizationId: services.agents.organizationId, ...ids, path },
+    ...{ deploymentId: services.agents.deploymentId, ...ids, path },
     cancelOnDisconnect: query.cancel_on_disconnect,
     comesBackTo: run.kwargs.resumable ? `${path}/stream` : undefined,
   };

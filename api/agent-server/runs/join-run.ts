@@ -23,12 +23,12 @@ export const joinRun = defineAgentOperation({
   },
   handler: async (input) => {
     const { params, query } = input;
-    const { database, organizationId } = input.services.agents;
+    const { database, deploymentId } = input.services.agents;
     mayCancel(input.caller, query.cancel_on_disconnect);
-    const run = await readRun(database, organizationId, idsOf(params));
+    const run = await readRun(database, deploymentId, idsOf(params));
     const path = runPath(run, false);
     return endOfRun(input, {
-      ...{ organizationId, threadId: run.thread_id, runId: run.run_id, path },
+      ...{ deploymentId, threadId: run.thread_id, runId: run.run_id, path },
       cancelOnDisconnect: query.cancel_on_disconnect,
       comesBackTo: `${path}/join`,
     });

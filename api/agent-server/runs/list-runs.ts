@@ -27,12 +27,12 @@ export const listRuns = defineAgentOperation({
     response: { 200: Type.Array(SelectedRun) },
   },
   handler: async ({ params, query, services: { agents } }) => {
-    const { database, organizationId, config } = agents;
+    const { database, deploymentId, config } = agents;
     const { limit, offset, status, select } = query;
-    const { thread_id: threadId } = await readThread(database, organizationId, params.thread_id);
+    const { thread_id: threadId } = await readThread(database, deploymentId, params.thread_id);
     const wanted = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
     const page = { limit, offset, ...(status && { status }), select: wanted as (keyof Run)[] | undefined };
-    const rows = await list(database, organizationId, threadId, { ...page, limitBytes: config.maxPageBytes });
+    const rows = await list(database, deploymentId, threadId, { ...page, limitBytes: config.maxPageBytes });
     return rows.map((run) => chosen(run.kwargs ? shownRun(run) : run, select));
   },
 });

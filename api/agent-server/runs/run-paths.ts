@@ -22,7 +22,7 @@ export function runPath({ thread_id, run_id }: Pick<Run, 'thread_id' | 'run_id'>
  * one was received. Who waits comes back to a run that is kept.
  */
 export function followed(
-  { run, organizationId, cancelOnDisconnect }: MadeRun,
+  { run, deploymentId, cancelOnDisconnect }: MadeRun,
   kind: 'thread' | 'stateless',
   how: 'stream' | 'join',
 ): FollowedRun {
@@ -30,7 +30,7 @@ export function followed(
   const streamed = run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
   const joined = kind === 'thread' ? `${path}/join` : undefined;
   return {
-    organizationId,
+    deploymentId,
     threadId: run.thread_id,
     runId: run.run_id,
     cancelOnDisconnect,

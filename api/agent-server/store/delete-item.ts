@@ -19,7 +19,7 @@ export const deleteStoreItem = defineAgentOperation({
   },
   handler: async ({ body, services: { agents } }) => {
     const { namespace = [], key } = body;
-    await deleteItems(agents.database, agents.organizationId, [{ namespace, key }]);
+    await deleteItems(agents.database, agents.deploymentId, [{ namespace, key }]);
     return new Answer({ status: 204 });
   },
 });

@@ -29,7 +29,7 @@ export const getStoreItem = defineAgentOperation({
     checkNamespace(namespace);
     const refresh = query.refresh_ttl ?? rulesOf(agents).refreshOnRead;
     const keys = [{ namespace, key: query.key }];
-    const [item] = await getItems(agents.database, agents.organizationId, keys, refresh);
+    const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
     // Null as JSON: an answer without a body would be one that the clients cannot read.
     return (
       item ?? new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from('null') })

@@ -25,7 +25,7 @@ export const listStoreNamespaces = defineAgentOperation({
     response: { 200: Type.Object({ namespaces: Type.Array(Type.Array(Type.String())) }) },
   },
   handler: async ({ body, services: { agents } }) => ({
-    namespaces: await listNamespaces(agents.database, agents.organizationId, {
+    namespaces: await listNamespaces(agents.database, agents.deploymentId, {
       matches: [
         { side: 'prefix', labels: body.prefix ?? [] },
         { side: 'suffix', labels: body.suffix ?? [] },

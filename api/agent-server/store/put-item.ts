@@ -44,7 +44,7 @@ export const putStoreItem = defineAgentOperation({
     const rules = rulesOf(agents);
     if (Array.isArray(index) && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
-    await putItems(agents.database, agents.organizationId, rules, [put]);
+    await putItems(agents.database, agents.deploymentId, rules, [put]);
     return new Answer({ status: 204 });
   },
 });

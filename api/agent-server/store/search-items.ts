@@ -41,7 +41,7 @@ export const searchStoreItems = defineAgentOperation({
   handler: async ({ body, services: { agents } }) => {
     const rules = rulesOf(agents);
     if (body.query && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'query' });
-    const items = await searchItems(agents.database, agents.organizationId, rules, {
+    const items = await searchItems(agents.database, agents.deploymentId, rules, {
       namespacePrefix: body.namespace_prefix ?? [],
       filter: body.filter ?? undefined,
       query: body.query ?? undefined,

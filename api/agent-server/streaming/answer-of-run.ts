@@ -74,9 +74,9 @@ function answer({ path, comesBackTo }: FollowedRun, body: Readable, headers: Rea
 }
 
 function liveOptions({ services: { agents }, request }: Asked, run: FollowedRun) {
-  const { database, organizationId, config, wake } = agents;
+  const { database, deploymentId, config, wake } = agents;
   const cancel = () =>
-    cancelRun(database, organizationId, run, 'interrupt').then(wake, (err) =>
+    cancelRun(database, deploymentId, run, 'interrupt').then(wake, (err) =>
       request.log.warn({ err, runId: run.runId }, 'a run whose client went could not be cancelled'),
     );
   return {

@@ -38,11 +38,11 @@ export const streamThread = defineAgentOperation({
     const states = modes.includes('state_update');
     const isTold = ({ isEnd, event, mode }: StreamedEvent) =>
       mode !== protocolMode && mode !== stateUpdateMode && (everything || (bounds && (isEnd || event === 'metadata')));
-    const { organizationId, database, hub, config } = agents;
+    const { deploymentId, database, hub, config } = agents;
     const threadId = params.thread_id.toLowerCase();
-    const source = await hub.readThread({ organizationId, threadId }, readThreadFrom(request, query));
+    const source = await hub.readThread({ deploymentId, threadId }, readThreadFrom(request, query));
     try {
-      await readThread(database, organizationId, threadId);
+      await readThread(database, deploymentId, threadId);
     } catch (error) {
       source.close();
       throw error;

@@ -31,7 +31,7 @@ export const truncate = defineAgentOperation({
     if (!agents.config.agentsAllowTruncate) {
       throw fault('ROUTE_NOT_FOUND', { method: request.method, path: '/internal/truncate' });
     }
-    await truncateAgents(agents.database, agents.organizationId, {
+    await truncateAgents(agents.database, agents.deploymentId, {
       runs: body.runs ?? false,
       threads: body.threads ?? false,
       assistants: body.assistants ?? false,

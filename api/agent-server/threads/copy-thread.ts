@@ -12,5 +12,5 @@ export const copyThread = defineAgentOperation({
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },
   handler: async ({ params, services: { agents } }) =>
-    showThread(await copy(agents.database, agents.organizationId, params.thread_id)),
+    showThread(await copy(agents.database, agents.deploymentId, params.thread_id)),
 });

@@ -13,5 +13,5 @@ export const countThreads = defineAgentOperation({
   access: reads,
   schema: { body: Closed(threadFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { metadata, values, status }, services: { agents } }) =>
-    count(agents.database, agents.organizationId, given({ metadata, values, status })),
+    count(agents.database, agents.deploymentId, given({ metadata, values, status })),
 });

@@ -14,7 +14,7 @@ export const deleteThread = defineAgentOperation({
   errors: ['THREAD_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
-    await remove(agents.database, agents.organizationId, params.thread_id);
+    await remove(agents.database, agents.deploymentId, params.thread_id);
     return new Answer({ status: 204 });
   },
 });

@@ -20,7 +20,7 @@ export const getThread = defineAgentOperation({
     response: { 200: Thread },
   },
   handler: async ({ params, query, services: { agents } }) => {
-    const thread = await readThread(agents.database, agents.organizationId, params.thread_id);
+    const thread = await readThread(agents.database, agents.deploymentId, params.thread_id);
     return query.include?.includes('ttl') ? thread : showThread(thread);
   },
 });

@@ -17,7 +17,7 @@ export const patchThreadState = defineAgentOperation({
   errors: ['THREAD_NOT_FOUND'],
   schema: { params: ThreadParams, body: Closed({ metadata: JsonObject() }), response: { 204: Type.Null() } },
   handler: async ({ params, body: { metadata }, services: { agents } }) => {
-    await updateThread(agents.database, agents.organizationId, params.thread_id, { metadata });
+    await updateThread(agents.database, agents.deploymentId, params.thread_id, { metadata });
     return new Answer({ status: 204 });
   },
 });

@@ -20,7 +20,7 @@ export const pruneThreads = defineAgentOperation({
     response: { 200: Type.Object({ pruned_count: Type.Integer() }) },
   },
   handler: async ({ body, services: { agents } }) => ({
-    pruned_count: await prune(agents.database, agents.organizationId, {
+    pruned_count: await prune(agents.database, agents.deploymentId, {
       threadIds: body.thread_ids,
       strategy: body.strategy ?? 'delete',
     }),

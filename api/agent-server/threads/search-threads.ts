@@ -41,7 +41,7 @@ export const searchThreads = defineAgentOperation({
   handler: async ({ body, services: { agents } }) => {
     const { offset, select, extract } = { ...body, offset: body.offset ?? 0 };
     if (extract) checkPaths(extract);
-    const { threads, total } = await search(agents.database, agents.organizationId, {
+    const { threads, total } = await search(agents.database, agents.deploymentId, {
       ...given({ ids: body.ids, metadata: body.metadata, values: body.values, status: body.status }),
       sortBy: body.sort_by ?? 'created_at',
       sortOrder: body.sort_order ?? 'desc',

@@ -25,7 +25,7 @@ export const updateThread = defineAgentOperation({
       ...given({ metadata: body.metadata, ttl: ttlOf(body.ttl) }),
       ...(body.ttl === null && { ttl: null }),
     };
-    const thread = await update(agents.database, agents.organizationId, params.thread_id, change);
+    const thread = await update(agents.database, agents.deploymentId, params.thread_id, change);
     const minimal = /(?:^|,)\s*return=minimal\s*(?:[,;]|$)/i.test(String(request.headers.prefer ?? ''));
     return minimal ? new Answer({ status: 204 }) : showThread(thread);
   },

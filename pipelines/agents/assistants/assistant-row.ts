@@ -4,6 +4,6 @@ export const assistantColumns =
 
 /** A version of an assistant, by the row as it is now. */
 export const keepVersion = `INSERT INTO agents.assistant_versions
-  (organization_id, assistant_id, version, graph_id, name, description, config, context, metadata)
-  SELECT organization_id, assistant_id, version, graph_id, name, description, config, context, metadata
-  FROM agents.assistants WHERE organization_id = $1 AND assistant_id = $2`;
+  (deployment_id, assistant_id, version, graph_id, name, description, config, context, metadata)
+  SELECT deployment_id, assistant_id, version, graph_id, name, description, config, context, metadata
+  FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`;

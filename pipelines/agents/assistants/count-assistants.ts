@@ -11,24 +11,24 @@ export interface AssistantFilter {
   readonly besides?: readonly string[];
 }
 
-export async function countAssistants(database: Sql, organizationId: string, filter: AssistantFilter): Promise<number> {
+export async function countAssistants(database: Sql, deploymentId: string, filter: AssistantFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
     `SELECT count(*) AS total FROM agents.assistants WHERE ${fitting}`,
-    filterParams(organizationId, filter),
+    filterParams(deploymentId, filter),
   );
   return Number(row?.total ?? 0);
 }
 
 /** Condition on the columns of `agents.assistants`, with {@link filterParams} as $1 to $5. */
-export const fitting = `organization_id = $1 AND ($2::text IS NULL OR graph_id = $2)
+export const fitting = `deployment_id = $1 AND ($2::text IS NULL OR graph_id = $2)
   AND ($3::text IS NULL OR position(lower($3) IN lower(name)) > 0)
   AND ($4::jsonb IS NULL OR metadata @> $4::jsonb OR assistant_id = ANY($5::uuid[]))`;
 
 export function filterParams(
-  organizationId: string,
+  deploymentId: string,
   { graphId, name, metadata, besides = [] }: AssistantFilter,
 ): unknown[] {
   requireStorableJson([graphId, name, metadata], ['body']);
   const asked = metadata !== undefined && Object.keys(metadata).length > 0;
-  return [organizationId, graphId ?? null, name ?? null, asked ? metadata : null, besides];
+  return [deploymentId, graphId ?? null, name ?? null, asked ? metadata : null, besides];
 }

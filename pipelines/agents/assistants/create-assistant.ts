@@ -23,12 +23,12 @@ export interface NewAssistant {
   readonly ifExists: 'raise' | 'do_nothing';
 }
 
-const assistantsThere = 'SELECT count(*) AS there FROM agents.assistants WHERE organization_id = $1';
+const assistantsThere = 'SELECT count(*) AS there FROM agents.assistants WHERE deployment_id = $1';
 
 /** Makes an assistant, in version 1. @throws ASSISTANT_EXISTS, LIMIT_REACHED, INVALID_REQUEST for metadata that cannot be stored. */
 export async function createAssistant(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   assistant: NewAssistant,
   { maxAssistants }: { readonly maxAssistants: number },
 ): Promise<Assistant> {
@@ -36,10 +36,10 @@ export async function createAssistant(
   requireStorableJson(metadata, ['body', 'metadata']);
   const made = await database.transaction(async (tx) => {
     const [row] = await tx.query<Assistant>(
-      `INSERT INTO agents.assistants (organization_id, assistant_id, graph_id, name, description, config, context, metadata)
+      `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ${assistantColumns}`,
       [
-        organizationId,
+        deploymentId,
         assistantId,
         graphId,
         name,
@@ -50,8 +50,8 @@ export async function createAssistant(
       ],
     );
     if (row !== undefined) {
-      await tx.execute(keepVersion, [organizationId, assistantId]);
-      await stayWithin(tx, { organizationId }, { most: maxAssistants, count: assistantsThere }, () =>
+      await tx.execute(keepVersion, [deploymentId, assistantId]);
+      await stayWithin(tx, { deploymentId }, { most: maxAssistants, count: assistantsThere }, () =>
         fault('LIMIT_REACHED', {
           limit: maxAssistants,
           what: 'assistants',
@@ -64,5 +64,5 @@ export async function createAssistant(
   });
   if (made !== undefined) return made;
   if (assistant.ifExists === 'raise') throw fault('ASSISTANT_EXISTS', { assistant: assistantId });
-  return resolveAssistant(database, organizationId, assistantId);
+  return resolveAssistant(database, deploymentId, assistantId);
 }

@@ -7,31 +7,31 @@ import { removeThreads } from '../threads/delete-thread.ts';
 /** Deletes an assistant with its versions and runs, and, if asked, the threads that it ran on last. @throws ASSISTANT_NOT_FOUND */
 export async function deleteAssistant(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   assistantId: string,
   { deleteThreads = false }: { readonly deleteThreads?: boolean | undefined },
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    const gone = await tx.execute('DELETE FROM agents.assistants WHERE organization_id = $1 AND assistant_id = $2', [
-      organizationId,
+    const gone = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
+      deploymentId,
       assistantId,
     ]);
     if (gone === 0) throw fault('ASSISTANT_NOT_FOUND', { assistant: assistantId });
     const idsOf = async (condition: string, value: unknown) => {
       const rows = await tx.query<{ thread_id: string }>(
-        `SELECT thread_id FROM agents.threads WHERE organization_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
-        [organizationId, value],
+        `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
+        [deploymentId, value],
       );
       return rows.map(({ thread_id }) => thread_id);
     };
     if (deleteThreads) {
-      await removeThreads(tx, organizationId, await idsOf('metadata @> $2', { assistant_id: assistantId }));
+      await removeThreads(tx, deploymentId, await idsOf('metadata @> $2', { assistant_id: assistantId }));
     }
     const used = await idsOf(
-      'thread_id IN (SELECT thread_id FROM agents.runs WHERE organization_id = $1 AND assistant_id = $2)',
+      'thread_id IN (SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2)',
       assistantId,
     );
-    await removeRuns(tx, organizationId, used, assistantId);
-    for (const threadId of used) await settleThreadStatus(tx, organizationId, threadId);
+    await removeRuns(tx, deploymentId, used, assistantId);
+    for (const threadId of used) await settleThreadStatus(tx, deploymentId, threadId);
   });
 }

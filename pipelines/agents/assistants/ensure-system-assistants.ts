@@ -14,18 +14,18 @@ export interface GraphOfAssistant {
 /** Makes the assistants of graphs that have none yet; what somebody changed in one that is there stays. */
 export async function ensureSystemAssistants(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   graphs: readonly GraphOfAssistant[],
 ): Promise<void> {
   for (const { graphId, name, description, config = {}, context } of graphs) {
     const id = systemAssistantId(graphId);
     await database.transaction(async (tx) => {
       const made = await tx.execute(
-        `INSERT INTO agents.assistants (organization_id, assistant_id, graph_id, name, description, config, context, metadata)
+        `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
          VALUES ($1, $2, $3, $4, $5, $6, $7, '{"created_by": "system"}') ON CONFLICT DO NOTHING`,
-        [organizationId, id, graphId, name, description, JSON.stringify(config), jsonOrNull(context)],
+        [deploymentId, id, graphId, name, description, JSON.stringify(config), jsonOrNull(context)],
       );
-      if (made > 0) await tx.execute(keepVersion, [organizationId, id]);
+      if (made > 0) await tx.execute(keepVersion, [deploymentId, id]);
     });
   }
 }

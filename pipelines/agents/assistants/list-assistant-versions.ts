@@ -6,7 +6,7 @@ import type { AssistantVersion } from './assistant.ts';
 /** Versions of an assistant, the newest first; empty where there is no such assistant. @throws ANSWER_TOO_LARGE */
 export async function listAssistantVersions(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   assistantId: string,
   {
     metadata,
@@ -26,9 +26,9 @@ export async function listAssistantVersions(
     database,
     `SELECT assistant_id, graph_id, name, description, config, context, metadata, version, created_at
      FROM agents.assistant_versions
-     WHERE organization_id = $1 AND assistant_id = $2 AND ($3::jsonb IS NULL OR metadata @> $3::jsonb)
+     WHERE deployment_id = $1 AND assistant_id = $2 AND ($3::jsonb IS NULL OR metadata @> $3::jsonb)
      ORDER BY version DESC LIMIT $4 OFFSET $5`,
-    [organizationId, assistantId, metadata ?? null, limit, offset],
+    [deploymentId, assistantId, metadata ?? null, limit, offset],
     limitBytes,
   );
 }

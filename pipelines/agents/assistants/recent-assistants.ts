@@ -11,13 +11,13 @@ const mostCharacters = 16 * 1024;
 export class RecentAssistants {
   readonly #assistants = new Map<string, Assistant>();
 
-  get(organizationId: string, idOrGraphId: string): Assistant | undefined {
-    return this.#assistants.get(keyOf(organizationId, idOrGraphId));
+  get(deploymentId: string, idOrGraphId: string): Assistant | undefined {
+    return this.#assistants.get(keyOf(deploymentId, idOrGraphId));
   }
 
   /** Not where it is large. */
-  note(organizationId: string, assistant: Assistant): void {
-    const key = keyOf(organizationId, assistant.assistant_id);
+  note(deploymentId: string, assistant: Assistant): void {
+    const key = keyOf(deploymentId, assistant.assistant_id);
     this.#assistants.delete(key);
     if (JSON.stringify(assistant).length > mostCharacters) return;
     this.#assistants.set(key, assistant);
@@ -28,6 +28,6 @@ export class RecentAssistants {
   }
 }
 
-function keyOf(organizationId: string, idOrGraphId: string): string {
-  return `${organizationId} ${assistantIdOf(idOrGraphId)}`;
+function keyOf(deploymentId: string, idOrGraphId: string): string {
+  return `${deploymentId} ${assistantIdOf(idOrGraphId)}`;
 }

@@ -5,10 +5,10 @@ import { assistantColumns } from './assistant-row.ts';
 import { assistantIdOf } from './system-assistant.ts';
 
 /** The assistant with an id, or the one that a graph has from the start, by the graph's id. @throws ASSISTANT_NOT_FOUND */
-export async function resolveAssistant(database: Sql, organizationId: string, idOrGraphId: string): Promise<Assistant> {
+export async function resolveAssistant(database: Sql, deploymentId: string, idOrGraphId: string): Promise<Assistant> {
   const [row] = await database.query<Assistant>(
-    `SELECT ${assistantColumns} FROM agents.assistants WHERE organization_id = $1 AND assistant_id = $2`,
-    [organizationId, assistantIdOf(idOrGraphId)],
+    `SELECT ${assistantColumns} FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`,
+    [deploymentId, assistantIdOf(idOrGraphId)],
     { name: 'agents_read_assistant' },
   );
   if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });

@@ -18,7 +18,7 @@ export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant
 /** Assistants that fit, and how many there are of them on all pages. @throws ANSWER_TOO_LARGE */
 export async function searchAssistants<Field extends keyof Assistant = keyof Assistant>(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   search: AssistantSearch<Field>,
 ): Promise<{ readonly assistants: readonly Pick<Assistant, Field>[]; readonly total: number }> {
   const { sortBy, sortOrder, limit, offset, select, limitBytes } = search;
@@ -28,10 +28,10 @@ export async function searchAssistants<Field extends keyof Assistant = keyof Ass
       database,
       `SELECT ${chosenColumns(assistantColumns, select)} FROM agents.assistants WHERE ${fitting}
        ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
-      [...filterParams(organizationId, search), limit, offset],
+      [...filterParams(deploymentId, search), limit, offset],
       limitBytes,
     ),
-    countAssistants(database, organizationId, search),
+    countAssistants(database, deploymentId, search),
   ]);
   return { assistants, total };
 }

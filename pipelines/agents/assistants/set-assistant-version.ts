@@ -6,7 +6,7 @@ import { assistantColumns } from './assistant-row.ts';
 /** Puts an earlier version of an assistant in force. @throws ASSISTANT_NOT_FOUND, also where there is no such version. */
 export async function setAssistantVersion(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   assistantId: string,
   version: number,
 ): Promise<Assistant> {
@@ -16,10 +16,10 @@ export async function setAssistantVersion(
        description = chosen.description, config = chosen.config, context = chosen.context, metadata = chosen.metadata,
        updated_at = clock_timestamp()
      FROM agents.assistant_versions chosen
-     WHERE assistants.organization_id = $1 AND assistants.assistant_id = $2 AND chosen.organization_id = $1
+     WHERE assistants.deployment_id = $1 AND assistants.assistant_id = $2 AND chosen.deployment_id = $1
        AND chosen.assistant_id = $2 AND chosen.version = $3
      RETURNING ${columns.join(', ')}`,
-    [organizationId, assistantId, version],
+    [deploymentId, assistantId, version],
   );
   if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: `${assistantId} in version ${version}` });
   return row;

@@ -20,16 +20,16 @@ export interface AssistantChange {
 /** Makes a new version of an assistant, which is in force then. @throws ASSISTANT_NOT_FOUND, INVALID_REQUEST for metadata that cannot be stored. */
 export async function updateAssistant(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   idOrGraphId: string,
   change: AssistantChange,
 ): Promise<Assistant> {
   requireStorableJson(change.metadata ?? {}, ['body', 'metadata']);
-  const { assistant_id: id } = await resolveAssistant(database, organizationId, idOrGraphId);
+  const { assistant_id: id } = await resolveAssistant(database, deploymentId, idOrGraphId);
   return database.transaction(async (tx) => {
     // The number of the next version is read after what others are just making of it.
-    await tx.query('SELECT FROM agents.assistants WHERE organization_id = $1 AND assistant_id = $2 FOR UPDATE', [
-      organizationId,
+    await tx.query('SELECT FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2 FOR UPDATE', [
+      deploymentId,
       id,
     ]);
     const [row] = await tx.query<Assistant>(
@@ -41,10 +41,10 @@ export async function updateAssistant(
          context = CASE WHEN $8::boolean THEN $9::json ELSE context END,
          metadata = metadata || $10::jsonb,
          updated_at = clock_timestamp(),
-         version = 1 + (SELECT max(version) FROM agents.assistant_versions WHERE organization_id = $1 AND assistant_id = $2)
-       WHERE organization_id = $1 AND assistant_id = $2 RETURNING ${assistantColumns}`,
+         version = 1 + (SELECT max(version) FROM agents.assistant_versions WHERE deployment_id = $1 AND assistant_id = $2)
+       WHERE deployment_id = $1 AND assistant_id = $2 RETURNING ${assistantColumns}`,
       [
-        organizationId,
+        deploymentId,
         id,
         change.graphId ?? null,
         change.name ?? null,
@@ -57,7 +57,7 @@ export async function updateAssistant(
       ],
     );
     if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: id });
-    await tx.execute(keepVersion, [organizationId, id]);
+    await tx.execute(keepVersion, [deploymentId, id]);
     return row;
   });
 }

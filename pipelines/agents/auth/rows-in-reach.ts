@@ -9,22 +9,22 @@ const tables = {
 
 export type ReachedKind = keyof typeof tables;
 
-/** What rules of access ask about rows of an organisation. */
+/** What rules of access ask about rows of a deployment. */
 export class RowsInReach {
   readonly #database: Database;
-  readonly #organizationId: string;
+  readonly #deploymentId: string;
 
-  constructor(database: Database, organizationId: string) {
+  constructor(database: Database, deploymentId: string) {
     this.#database = database;
-    this.#organizationId = organizationId;
+    this.#deploymentId = deploymentId;
   }
 
   /** Whether there is such a row and its metadata holds `required`. */
   async holds(kind: ReachedKind, id: string, required: RequiredMetadata): Promise<boolean> {
     const [table, column] = tables[kind];
     const rows = await this.#database.query(
-      `SELECT FROM ${table} WHERE organization_id = $1 AND ${column} = $2 AND metadata @> $3`,
-      [this.#organizationId, id, required],
+      `SELECT FROM ${table} WHERE deployment_id = $1 AND ${column} = $2 AND metadata @> $3`,
+      [this.#deploymentId, id, required],
     );
     return rows.length > 0;
   }
@@ -33,8 +33,8 @@ export class RowsInReach {
   async assistantOfThread(threadId: string): Promise<string | undefined> {
     const [row] = await this.#database.query<{ assistant: string | null }>(
       `SELECT coalesce(metadata->>'assistant_id', metadata->>'graph_id') AS assistant FROM agents.threads
-       WHERE organization_id = $1 AND thread_id = $2`,
-      [this.#organizationId, threadId],
+       WHERE deployment_id = $1 AND thread_id = $2`,
+      [this.#deploymentId, threadId],
     );
     return row?.assistant ?? undefined;
   }
@@ -42,10 +42,10 @@ export class RowsInReach {
   /** Whether all threads that ran an assistant hold `required`. */
   async ownsThreadsOf(assistantId: string, required: RequiredMetadata): Promise<boolean> {
     const others = await this.#database.query(
-      `SELECT FROM agents.threads thread WHERE organization_id = $1 AND NOT metadata @> $3
-         AND (metadata @> $4 OR EXISTS (SELECT FROM agents.runs run WHERE run.organization_id = $1
+      `SELECT FROM agents.threads thread WHERE deployment_id = $1 AND NOT metadata @> $3
+         AND (metadata @> $4 OR EXISTS (SELECT FROM agents.runs run WHERE run.deployment_id = $1
            AND run.assistant_id = $2 AND run.thread_id = thread.thread_id)) LIMIT 1`,
-      [this.#organizationId, assistantId, required, { assistant_id: assistantId }],
+      [this.#deploymentId, assistantId, required, { assistant_id: assistantId }],
     );
     return others.length === 0;
   }

@@ -194,9 +194,9 @@ export class LeasedSaver extends PostgresSaver {
   /** @throws LEASE_LOST */
   override async deleteThread(key: string): Promise<void> {
     await this.settled();
-    const { lease, organizationId, threadId } = this.#under(key);
+    const { lease, deploymentId, threadId } = this.#under(key);
     this.#heads.forget();
-    await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [organizationId, threadId, lease.leaseToken]);
+    await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [deploymentId, threadId, lease.leaseToken]);
   }
 
   async #add(key: string, part: GatheredPart): Promise<void> {
@@ -212,8 +212,8 @@ export class LeasedSaver extends PostgresSaver {
   #writesOf(key: string): GatheredWrites {
     const found = this.#writes.get(key);
     if (found !== undefined) return found;
-    const { lease, organizationId, threadId } = this.#under(key);
-    const held = [organizationId, threadId, lease.leaseToken];
+    const { lease, deploymentId, threadId } = this.#under(key);
+    const held = [deploymentId, threadId, lease.leaseToken];
     const made = new GatheredWrites({
       ...this.#early,
       send: ({ checkpoints, writes }) =>

@@ -1,6 +1,6 @@
 import { joinBytes } from './join-bytes.ts';
 
-/** Each statement takes organisation, thread and token first, writes where they hold, and answers one row with `holds`. */
+/** Each statement takes deployment, thread and token first, writes where they hold, and answers one row with `holds`. */
 const lease = `lease AS MATERIALIZED (SELECT agents.lease_holds($1, $2, $3) AS holds)`;
 const threadId = `$1::uuid::text || ':' || $2::uuid::text`;
 
@@ -83,7 +83,7 @@ written AS (
 )
 SELECT holds FROM lease`;
 
-/** What {@link writeSql} takes after organisation, thread and token. */
+/** What {@link writeSql} takes after deployment, thread and token. */
 export function writeValues(
   checkpoints: readonly CheckpointPart[],
   writes: readonly WritePart[],

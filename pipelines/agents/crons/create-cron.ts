@@ -3,22 +3,22 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { stayWithin } from '../../tenants/stay-within.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
-import { type Cron, cronColumns, noteChange } from './cron.ts';
+import { type Cron, cronColumns, notifyCrons } from './cron.ts';
 import { nextRunDate } from './next-run-date.ts';
 
 export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;
 
-const cronsThere = 'SELECT count(*) AS there FROM agents.crons WHERE organization_id = $1';
+const cronsThere = 'SELECT count(*) AS there FROM agents.crons WHERE deployment_id = $1';
 
 /**
  * Makes a cron. It fires first at the first time of its schedule that comes after now.
  *
- * @param maxCrons Most crons of the organisation.
+ * @param maxCrons Maximum number of crons of the deployment.
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, CRON_LIMIT_REACHED, THREAD_NOT_FOUND, INVALID_REQUEST
  */
 export async function createCron(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   cron: NewCron,
   { maxCrons, nowMs }: { readonly maxCrons: number; readonly nowMs: number },
 ): Promise<Cron> {
@@ -28,18 +28,18 @@ export async function createCron(
     if (cron.thread_id !== null) {
       // Held, so that it is there until the cron is, and goes with it from then on.
       const threads = await tx.query(
-        `SELECT 1 FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden FOR KEY SHARE`,
-        [organizationId, cron.thread_id],
+        `SELECT 1 FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR KEY SHARE`,
+        [deploymentId, cron.thread_id],
       );
       if (threads.length === 0) throw fault('THREAD_NOT_FOUND', { thread: cron.thread_id });
     }
     const [made] = await tx.query<Cron>(
-      `INSERT INTO agents.crons (organization_id, cron_id, assistant_id, thread_id, schedule, timezone, end_time, next_run_date,
+      `INSERT INTO agents.crons (deployment_id, cron_id, assistant_id, thread_id, schedule, timezone, end_time, next_run_date,
          on_run_completed, enabled, payload, metadata, user_id)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
        RETURNING ${cronColumns}`,
       [
-        organizationId,
+        deploymentId,
         randomUUID(),
         cron.assistant_id,
         cron.thread_id,
@@ -54,8 +54,8 @@ export async function createCron(
         cron.user_id,
       ],
     );
-    await tx.execute(noteChange);
-    await stayWithin(tx, { organizationId }, { most: maxCrons, count: cronsThere }, () =>
+    await tx.execute(notifyCrons, [deploymentId]);
+    await stayWithin(tx, { deploymentId }, { most: maxCrons, count: cronsThere }, () =>
       fault('CRON_LIMIT_REACHED', { limit: maxCrons }),
     );
     return made as Cron;

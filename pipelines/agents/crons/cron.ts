@@ -47,5 +47,5 @@ export const cronFields = [
 /** The columns of {@link Cron}, which are named as its fields. */
 export const cronColumns = cronFields.join(', ');
 
-/** Tells processes that fire crons that the next time may have changed, when the transaction is committed. */
-export const noteChange = "SELECT pg_notify('agent_crons', '')";
+/** Notifies the processes of the deployment $1, at commit, that the next time of a cron may have changed. */
+export const notifyCrons = "SELECT pg_notify('agent_crons', $1)";

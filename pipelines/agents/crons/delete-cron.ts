@@ -2,9 +2,9 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /** It fires no more. Runs that it made go on. @throws CRON_NOT_FOUND */
-export async function deleteCron(sql: Sql, organizationId: string, cronId: string): Promise<void> {
-  const deleted = await sql.execute('DELETE FROM agents.crons WHERE organization_id = $1 AND cron_id = $2', [
-    organizationId,
+export async function deleteCron(sql: Sql, deploymentId: string, cronId: string): Promise<void> {
+  const deleted = await sql.execute('DELETE FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2', [
+    deploymentId,
     cronId,
   ]);
   if (deleted === 0) throw fault('CRON_NOT_FOUND', { cron: cronId });

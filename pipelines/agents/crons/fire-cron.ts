@@ -21,7 +21,7 @@ import { readSchedule } from './schedule.ts';
 
 export interface FiringPorts {
   readonly database: Database;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   /** Makes the run of a cron that fires, through `tx`. The result is its id. */
   readonly makeRun: (tx: Sql, cron: Cron) => Promise<string>;
   readonly logger: Logger;
@@ -64,10 +64,10 @@ async function leaveOut(ports: FiringPorts, cronId: string): Promise<void> {
 }
 
 /** How long until the next cron is due, in milliseconds; undefined where none is. */
-export async function msToNextCron({ database, organizationId, now }: FiringPorts): Promise<number | undefined> {
+export async function msToNextCron({ database, deploymentId, now }: FiringPorts): Promise<number | undefined> {
   const [row] = await database.query<{ next: string | null }>(
-    'SELECT min(next_run_date) AS next FROM agents.crons WHERE organization_id = $1 AND enabled',
-    [organizationId],
+    'SELECT min(next_run_date) AS next FROM agents.crons WHERE deployment_id = $1 AND enabled',
+    [deploymentId],
   );
   return row?.next ? Math.max(0, Date.parse(row.next) - now().getTime()) : undefined;
 }
@@ -75,22 +75,22 @@ export async function msToNextCron({ database, organizationId, now }: FiringPort
 /** The cron that is due the longest of those that `condition` on `$3` leaves. */
 async function lockDue(
   tx: Sql,
-  { organizationId, now }: FiringPorts,
+  { deploymentId, now }: FiringPorts,
   condition: string,
   value: string | readonly string[],
 ): Promise<Cron | undefined> {
   const [cron] = await tx.query<Cron>(
     `SELECT ${cronColumns} FROM agents.crons
-     WHERE organization_id = $1 AND enabled AND next_run_date <= $2 ${condition}
+     WHERE deployment_id = $1 AND enabled AND next_run_date <= $2 ${condition}
      ORDER BY next_run_date LIMIT 1 FOR UPDATE SKIP LOCKED`,
-    [organizationId, now().toISOString(), value],
+    [deploymentId, now().toISOString(), value],
   );
   return cron;
 }
 
 async function fire(
   tx: Sql,
-  { organizationId, now }: FiringPorts,
+  { deploymentId, now }: FiringPorts,
   cron: Cron,
   makeRun: (tx: Sql, cron: Cron) => Promise<string | null>,
 ): Promise<void> {
@@ -98,26 +98,26 @@ async function fire(
   const endMs = cron.end_time === null ? Number.POSITIVE_INFINITY : Date.parse(cron.end_time);
   const schedule = readSchedule(cron.schedule, cron.timezone, dueMs - 1);
   const firesMs = schedule.latest(dueMs, Math.min(nowMs, endMs));
-  const firing = [organizationId, cron.cron_id, new Date(firesMs).toISOString()];
+  const firing = [deploymentId, cron.cron_id, new Date(firesMs).toISOString()];
   const isFirst = await tx.execute(
-    'INSERT INTO agents.cron_firings (organization_id, cron_id, due_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING',
+    'INSERT INTO agents.cron_firings (deployment_id, cron_id, due_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING',
     firing,
   );
   if (isFirst === 1) {
     const runId = await makeRun(tx, cron);
     await tx.execute(
-      'UPDATE agents.cron_firings SET run_id = $4 WHERE organization_id = $1 AND cron_id = $2 AND due_at = $3',
+      'UPDATE agents.cron_firings SET run_id = $4 WHERE deployment_id = $1 AND cron_id = $2 AND due_at = $3',
       [...firing, runId],
     );
   }
   const nextMs = schedule.next(Math.max(firesMs, nowMs));
-  await tx.execute('UPDATE agents.crons SET next_run_date = $3 WHERE organization_id = $1 AND cron_id = $2', [
-    organizationId,
+  await tx.execute('UPDATE agents.crons SET next_run_date = $3 WHERE deployment_id = $1 AND cron_id = $2', [
+    deploymentId,
     cron.cron_id,
     nextMs === undefined || nextMs > endMs ? null : new Date(nextMs).toISOString(),
   ]);
-  await tx.execute('DELETE FROM agents.cron_firings WHERE organization_id = $1 AND cron_id = $2 AND due_at < $3', [
-    organizationId,
+  await tx.execute('DELETE FROM agents.cron_firings WHERE deployment_id = $1 AND cron_id = $2 AND due_at < $3', [
+    deploymentId,
     cron.cron_id,
     new Date(firesMs - keptForMs).toISOString(),
   ]);

@@ -19,20 +19,22 @@ import type { Cron } from './cron.ts';
  */
 export async function makeCronRun(
   tx: Sql,
-  organizationId: string,
+  deploymentId: string,
   cron: Cron,
   rules: {
     readonly webhooks?: Pick<WebhookRules, 'check'>;
     readonly takesFeedback?: boolean | undefined;
     readonly threadTtl?: ThreadTtl | undefined;
-  } = {},
+    /** Of the deployment. */
+    readonly organizationId: string;
+  },
 ): Promise<string> {
-  const assistant = await resolveAssistant(tx, organizationId, cron.assistant_id);
+  const assistant = await resolveAssistant(tx, deploymentId, cron.assistant_id);
   const stateless = cron.thread_id === null;
   // Only the server writes this: under custom authentication the cron acts for whoever made it, whose metadata it has.
   const user = cron.payload.on_behalf_of as AgentUser | undefined;
   const threadAccess = user && { required: undefined, metadata: cron.metadata };
-  const thread = cron.thread_id === null ? undefined : await findThread(tx, organizationId, cron.thread_id);
+  const thread = cron.thread_id === null ? undefined : await findThread(tx, deploymentId, cron.thread_id);
   const ids = { runId: uuidv7(), threadId: cron.thread_id ?? uuidv7() };
   const { cancelOnDisconnect: _, ...wanted } = readRunRequest(
     {
@@ -46,18 +48,18 @@ export async function makeCronRun(
       ...{ webhooks: rules.webhooks, takesFeedback: rules.takesFeedback },
     },
   );
-  await createRun(tx, organizationId, {
+  await createRun(tx, deploymentId, {
     assistant,
     ...wanted,
     ...ids,
     stateless,
     threadAccess,
     threadTtl: rules.threadTtl,
-    sender: user && { userId: await endUserId(tx, organizationId, user.identity) },
+    sender: user && { userId: await endUserId(tx, rules.organizationId, user.identity) },
   });
   await noteThreadConfig(
     tx,
-    { organizationId, ...ids },
+    { deploymentId, ...ids },
     assistant.config,
     cron.payload.config as GraphConfig | undefined,
     thread?.config,

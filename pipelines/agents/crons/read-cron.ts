@@ -3,10 +3,10 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { type Cron, cronColumns } from './cron.ts';
 
 /** @throws CRON_NOT_FOUND */
-export async function readCron(sql: Sql, organizationId: string, cronId: string): Promise<Cron> {
+export async function readCron(sql: Sql, deploymentId: string, cronId: string): Promise<Cron> {
   const [cron] = await sql.query<Cron>(
-    `SELECT ${cronColumns} FROM agents.crons WHERE organization_id = $1 AND cron_id = $2`,
-    [organizationId, cronId],
+    `SELECT ${cronColumns} FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2`,
+    [deploymentId, cronId],
   );
   if (cron === undefined) throw fault('CRON_NOT_FOUND', { cron: cronId });
   return cron;

@@ -32,18 +32,18 @@ export interface CronPage {
   readonly limitBytes?: number;
 }
 
-const conditions = `organization_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
+const conditions = `deployment_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
   AND ($4::boolean IS NULL OR enabled = $4) AND metadata @> $5`;
 
-function valuesOf(organizationId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
+function valuesOf(deploymentId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
   requireStorableJson(metadata, ['body', 'metadata']);
-  return [organizationId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
+  return [deploymentId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
 }
 
 /** Crons that fit, in the order asked for; those without the field come last. @throws ANSWER_TOO_LARGE */
 export async function searchCrons(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   filter: CronFilter,
   { sortBy, sortOrder, limitRows, offsetRows, select, limitBytes }: CronPage,
 ): Promise<readonly Partial<Cron>[]> {
@@ -51,15 +51,15 @@ export async function searchCrons(
     sql,
     `SELECT ${chosenColumns(cronColumns, select)} FROM agents.crons WHERE ${conditions}
      ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
-    [...valuesOf(organizationId, filter), limitRows, offsetRows],
+    [...valuesOf(deploymentId, filter), limitRows, offsetRows],
     limitBytes,
   );
 }
 
-export async function countCrons(sql: Sql, organizationId: string, filter: CronFilter): Promise<number> {
+export async function countCrons(sql: Sql, deploymentId: string, filter: CronFilter): Promise<number> {
   const [row] = await sql.query<{ crons: number }>(
     `SELECT count(*) AS crons FROM agents.crons WHERE ${conditions}`,
-    valuesOf(organizationId, filter),
+    valuesOf(deploymentId, filter),
   );
   return row?.crons ?? 0;
 }

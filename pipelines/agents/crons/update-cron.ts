@@ -1,7 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
-import { type Cron, cronColumns, noteChange } from './cron.ts';
+import { type Cron, cronColumns, notifyCrons } from './cron.ts';
 import { nextRunDate } from './next-run-date.ts';
 
 /** What is absent stays; `payload` and `metadata` are merged, field by field. */
@@ -17,7 +17,7 @@ export type CronChanges = Partial<
  */
 export async function updateCron(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   cronId: string,
   changes: CronChanges,
   nowMs: number,
@@ -25,8 +25,8 @@ export async function updateCron(
   requireStorableJson(changes.metadata ?? {}, ['body', 'metadata']);
   return database.transaction(async (tx) => {
     const [current] = await tx.query<Cron>(
-      `SELECT ${cronColumns} FROM agents.crons WHERE organization_id = $1 AND cron_id = $2 FOR UPDATE`,
-      [organizationId, cronId],
+      `SELECT ${cronColumns} FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2 FOR UPDATE`,
+      [deploymentId, cronId],
     );
     if (current === undefined) throw fault('CRON_NOT_FOUND', { cron: cronId });
     const changed: Cron = {
@@ -41,9 +41,9 @@ export async function updateCron(
     const [updated] = await tx.query<Cron>(
       `UPDATE agents.crons SET schedule = $3, timezone = $4, end_time = $5, next_run_date = $6, on_run_completed = $7,
          enabled = $8, payload = $9, metadata = $10, updated_at = now()
-       WHERE organization_id = $1 AND cron_id = $2 RETURNING ${cronColumns}`,
+       WHERE deployment_id = $1 AND cron_id = $2 RETURNING ${cronColumns}`,
       [
-        organizationId,
+        deploymentId,
         cronId,
         changed.schedule,
         changed.timezone,
@@ -55,7 +55,7 @@ export async function updateCron(
         changed.metadata,
       ],
     );
-    await tx.execute(noteChange);
+    await tx.execute(notifyCrons, [deploymentId]);
     return updated as Cron;
   });
 }

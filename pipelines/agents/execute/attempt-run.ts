@@ -45,9 +45,9 @@ export async function attemptRun(
 ): Promise<void> {
   const { database, pool, publisher, logger, stopping } = ports;
   const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
-  const { organizationId, threadId, runId, attempt, kwargs } = job;
+  const { deploymentId, threadId, runId, attempt, kwargs } = job;
   const traced = ports.childRuns.open(run);
-  const stream = publisher.open({ organizationId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
+  const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
   let cancelAction: CancelAction | undefined;
   let lost = false;
   let cancel = (): void => undefined;

@@ -5,7 +5,7 @@ import type { EndedRun } from '../runs/run-row.ts';
 /** Notes that the end of a run is in the log. @throws what the database throws. */
 export type MarkEndPublished = (run: EndedRun) => Promise<void>;
 
-/** Ends of an organisation that come while others are being noted are noted together: nobody waits for it. */
+/** Coalesces: ends of a deployment that arrive while a statement runs are marked together by the next one. */
 export function markEndsTogether(database: Database, resumeMs: number): MarkEndPublished {
   let noting: Promise<void> = Promise.resolve();
   let next: { readonly runs: EndedRun[]; readonly noted: Promise<void> } | undefined;

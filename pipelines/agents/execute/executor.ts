@@ -35,7 +35,7 @@ export interface ExecutorPorts {
   readonly database: Database;
   readonly pool: WorkerPool;
   readonly publisher: StreamPublisher;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   /** Writes a run that ended as a trace. Repeating it is harmless. */
   readonly traceRun: TraceRun;
   readonly childRuns: Pick<ChildRuns, 'open'>;
@@ -66,7 +66,7 @@ const sweepEveryMs = 1_000;
 const dueSinceMs = 20;
 
 export function startExecutor(ports: ExecutorPorts): Executor {
-  const { database, pool, organizationId, logger, leaseMs } = ports;
+  const { database, pool, deploymentId, logger, leaseMs } = ports;
   const leases = new Leases(ports);
   const attempts = new Set<Promise<void>>();
   let stopping = false;
@@ -109,7 +109,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     if (outOfRoom) return;
     const claimedAtMs = performance.now();
     seats += slots;
-    const claimed = await claimRuns(database, organizationId, { slots, leaseMs }).catch((error) => {
+    const claimed = await claimRuns(database, deploymentId, { slots, leaseMs }).catch((error) => {
       seats -= slots;
       throw error;
     });
@@ -117,7 +117,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     for (const run of claimed) attempt(run, claimedAtMs);
     again ||= claimed.length > 0;
     if (again) return;
-    const dueMs = await nextDue(database, organizationId);
+    const dueMs = await nextDue(database, deploymentId);
     // What was due for longer is held by whoever writes to its thread.
     if (dueMs === undefined || dueMs < -dueSinceMs || stopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
@@ -178,7 +178,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     while (sweepAgain && !stopping) {
       sweepAgain = false;
       try {
-        await sweepRuns(database, organizationId);
+        await sweepRuns(database, deploymentId);
         await publishLateEnds(ports);
       } catch (err) {
         logger.warn({ err }, 'runs could not be looked over: trying again');

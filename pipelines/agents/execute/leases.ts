@@ -18,7 +18,7 @@ export class Leases {
     readonly database: Database;
     readonly logger: Logger;
     readonly leaseMs: number;
-    readonly organizationId: string;
+    readonly deploymentId: string;
   };
   readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean; untilMs: number }>();
   #timer: NodeJS.Timeout | undefined;
@@ -30,7 +30,7 @@ export class Leases {
     readonly database: Database;
     readonly logger: Logger;
     readonly leaseMs: number;
-    readonly organizationId: string;
+    readonly deploymentId: string;
   }) {
     this.#ports = ports;
   }
@@ -68,13 +68,13 @@ export class Leases {
   }
 
   async #renewOnce(): Promise<void> {
-    const { database, logger, leaseMs, organizationId } = this.#ports;
+    const { database, logger, leaseMs, deploymentId } = this.#ports;
     const asked = [...this.#held.keys()];
     if (asked.length === 0) return;
     const startedAtMs = performance.now();
     try {
       const still = new Map(
-        (await renewLeases(database, organizationId, asked, leaseMs)).map((lease) => [lease.leaseToken, lease]),
+        (await renewLeases(database, deploymentId, asked, leaseMs)).map((lease) => [lease.leaseToken, lease]),
       );
       for (const token of asked) {
         const held = this.#held.get(token);

@@ -16,9 +16,9 @@ const lateTogether = 20;
  * @throws what log and database throw; the run is then found by {@link publishLateEnds}.
  */
 export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: TraceMarks): Promise<void> {
-  const { organizationId, threadId, runId, attempt, threadStart, kwargs } = run;
+  const { deploymentId, threadId, runId, attempt, threadStart, kwargs } = run;
   await ports.publisher.publishEnd({
-    organizationId,
+    deploymentId,
     threadId,
     runId,
     attempt,
@@ -33,7 +33,7 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
 
 /** Publishes the ends of runs that a process left behind. @throws what the database throws. */
 export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
-  const late = await unpublishedEnds(ports.database, ports.organizationId, lateAfterMs);
+  const late = await unpublishedEnds(ports.database, ports.deploymentId, lateAfterMs);
   for (let from = 0; from < late.length; from += lateTogether) {
     // Together, as each waits for the moment at which traces go into the log.
     const published = late.slice(from, from + lateTogether).map((run) =>

@@ -12,7 +12,7 @@ import type { RunJob } from '../workers/worker-pool.ts';
 export async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
   if (run.attempt > 1 && durability !== 'exit') {
-    const head = await headCheckpoint(database, threadKey(run.organizationId, run.threadId));
+    const head = await headCheckpoint(database, threadKey(run.deploymentId, run.threadId));
     if (head?.runId === run.runId) return { kind: 'continue' };
   }
   if (checkpoint !== undefined) return { kind: 'input', checkpoint };

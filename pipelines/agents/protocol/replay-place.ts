@@ -7,20 +7,20 @@ import { beforeStart } from './protocol-event.ts';
  */
 export async function replayPlace(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
 ): Promise<{ readonly threadSeq: number }> {
   const [row] = await database.query<{ starts: number; last: number | null; running: number | null; waiting: boolean }>(
     `SELECT thread.starts,
        -- Updates of state outside runs count as starts, too, and are nothing that a reader of runs would be shown.
        (SELECT max(thread_start) FROM agents.runs run
-        WHERE run.organization_id = $1 AND run.thread_id = $2) AS last,
+        WHERE run.deployment_id = $1 AND run.thread_id = $2) AS last,
        (SELECT min(thread_start) FROM agents.runs run
-        WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.status = 'running') AS running,
+        WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.status = 'running') AS running,
        EXISTS (SELECT FROM agents.runs run
-        WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.status = 'pending') AS waiting
-     FROM agents.threads thread WHERE thread.organization_id = $1 AND thread.thread_id = $2`,
-    [organizationId, threadId],
+        WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.status = 'pending') AS waiting
+     FROM agents.threads thread WHERE thread.deployment_id = $1 AND thread.thread_id = $2`,
+    [deploymentId, threadId],
     { name: 'agents_replay_place' },
   );
   const { starts = 0, last, running, waiting } = row ?? {};

@@ -35,10 +35,10 @@ export async function answerRequest(request: GraphRequest, ports: RequestPorts):
   });
   const graph = await graphOf(about.graphId, config, ports);
   if ('thread' in request) {
-    const { organizationId, graphId } = request.thread;
+    const { deploymentId, graphId } = request.thread;
     const lease = request.kind === 'update-state' ? { leaseToken: request.leaseToken, graphId } : undefined;
-    graph.checkpointer ??= new ThreadSaver(ports.saverFor(lease), organizationId);
-    graph.store ??= ports.storeFor(organizationId);
+    graph.checkpointer ??= new ThreadSaver(ports.saverFor(lease), deploymentId);
+    graph.store ??= ports.storeFor(deploymentId);
     // A graph that keeps nothing has no state to tell of.
     if (graph.checkpointer === false) return graphJson(request.kind === 'history' ? [] : null);
   }

@@ -2,12 +2,12 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { CancelAction } from './run.ts';
 
 /** Tells the holder of a run that goes on to stop it, under the thread's lock. A rollback that was asked for stays one. */
-export async function askToCancel(tx: Sql, organizationId: string, runId: string, action: CancelAction): Promise<void> {
+export async function askToCancel(tx: Sql, deploymentId: string, runId: string, action: CancelAction): Promise<void> {
   await tx.execute(
     `UPDATE agents.runs SET cancel_action = CASE WHEN cancel_action = 'rollback' THEN 'rollback' ELSE $3 END
-     WHERE organization_id = $1 AND run_id = $2 AND status = 'running'`,
-    [organizationId, runId, action],
+     WHERE deployment_id = $1 AND run_id = $2 AND status = 'running'`,
+    [deploymentId, runId, action],
     { name: 'agents_ask_to_cancel' },
   );
-  await tx.execute("SELECT pg_notify('agent_cancels', $1)", [runId]);
+  await tx.execute("SELECT pg_notify('agent_cancels', $1)", [deploymentId]);
 }

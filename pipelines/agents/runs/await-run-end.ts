@@ -16,7 +16,7 @@ import type { RunEnd, StreamHub, StreamReader } from '../streams/stream-ports.ts
 import { readRunEnd } from './read-run-end.ts';
 
 export interface AwaitedRun {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
 }
@@ -53,7 +53,7 @@ export async function awaitRunEnd(
 async function endInRows(database: Database, run: AwaitedRun, reader: StreamReader): Promise<string | undefined> {
   let goesOn = false;
   try {
-    const row = await readRunEnd(database, run.organizationId, run);
+    const row = await readRunEnd(database, run.deploymentId, run);
     goesOn = row?.status === 'pending' || row?.status === 'running';
     if (goesOn) return undefined;
     return row?.error ? errorText(row.error) : textOf(row?.values, row?.interrupts ?? undefined);
@@ -86,7 +86,7 @@ async function answerOf(database: Database, run: AwaitedRun, end: RunEnd): Promi
   if (end.error !== undefined) return errorText(end.error);
   const told = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
   if (told) return textOf(JSON.stringify(end.values), end.interrupts);
-  const row = await readRunEnd(database, run.organizationId, run);
+  const row = await readRunEnd(database, run.deploymentId, run);
   return textOf(row?.values, end.interrupted ? (row?.interrupts ?? {}) : undefined);
 }
 

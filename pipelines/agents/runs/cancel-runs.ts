@@ -21,33 +21,33 @@ export type RunsToCancel =
  */
 export async function cancelRuns(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   which: RunsToCancel,
   action: CancelAction,
 ): Promise<void> {
   if ('threadId' in which) {
     await database.transaction(async (tx) => {
-      const thread = await lockThread(tx, organizationId, which.threadId);
+      const thread = await lockThread(tx, deploymentId, which.threadId);
       if (thread === undefined || thread.hidden) throw fault('THREAD_NOT_FOUND', { thread: which.threadId });
-      await cancelLocked(tx, organizationId, which, action);
+      await cancelLocked(tx, deploymentId, which, action);
     });
     return;
   }
   const statuses = which.status === 'all' ? ['pending', 'running'] : [which.status];
   const of = (where: string) => `SELECT thread_id, run_id FROM agents.runs
-    WHERE organization_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
-  const reached = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.organization_id = $1
+    WHERE deployment_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
+  const reached = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
     AND thread.thread_id = runs.thread_id AND thread.metadata @> $3)`;
   const rows = await database.query<{ thread_id: string }>(of(reached), [
-    organizationId,
+    deploymentId,
     statuses,
     which.ofThreads ?? {},
   ]);
   for (const threadId of new Set(rows.map(({ thread_id }) => thread_id))) {
     await database.transaction(async (tx) => {
-      if ((await lockThread(tx, organizationId, threadId)) === undefined) return;
-      const now = await tx.query<{ run_id: string }>(of('AND thread_id = $3'), [organizationId, statuses, threadId]);
-      await cancelLocked(tx, organizationId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
+      if ((await lockThread(tx, deploymentId, threadId)) === undefined) return;
+      const now = await tx.query<{ run_id: string }>(of('AND thread_id = $3'), [deploymentId, statuses, threadId]);
+      await cancelLocked(tx, deploymentId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
     });
   }
 }

@@ -3,13 +3,13 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 /** How many runs wait and how many run, in all processes. Each count reads the index of its status alone. */
 export async function countUnfinishedRuns(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
 ): Promise<{ readonly pending: number; readonly running: number }> {
   const [row] = await sql.query<{ pending: number; running: number }>(
     `SELECT
-       (SELECT count(*)::int FROM agents.runs WHERE organization_id = $1 AND status = 'pending') AS pending,
-       (SELECT count(*)::int FROM agents.runs WHERE organization_id = $1 AND status = 'running') AS running`,
-    [organizationId],
+       (SELECT count(*)::int FROM agents.runs WHERE deployment_id = $1 AND status = 'pending') AS pending,
+       (SELECT count(*)::int FROM agents.runs WHERE deployment_id = $1 AND status = 'running') AS running`,
+    [deploymentId],
     { name: 'agents_count_unfinished' },
   );
   return row!;

@@ -70,8 +70,8 @@ export interface CreatedRun {
  *
  * @throws THREAD_NOT_FOUND, AUTH_FORBIDDEN, THREAD_BUSY where the strategy is to reject, INVALID_REQUEST for metadata that cannot be stored
  */
-export async function createRun(sql: Database | Sql, organizationId: string, run: NewRun): Promise<Run> {
-  return (await createAndClaimRun(sql, organizationId, run, undefined)).run;
+export async function createRun(sql: Database | Sql, deploymentId: string, run: NewRun): Promise<Run> {
+  return (await createAndClaimRun(sql, deploymentId, run, undefined)).run;
 }
 
 /**
@@ -81,11 +81,11 @@ export async function createRun(sql: Database | Sql, organizationId: string, run
  */
 export async function createAndClaimRun(
   sql: Database | Sql,
-  organizationId: string,
+  deploymentId: string,
   run: NewRun,
   leaseMs: number | undefined,
 ): Promise<CreatedRun> {
-  return (await createAsSeen(sql, organizationId, run, leaseMs, undefined)) as CreatedRun;
+  return (await createAsSeen(sql, deploymentId, run, leaseMs, undefined)) as CreatedRun;
 }
 
 /**
@@ -96,26 +96,26 @@ export async function createAndClaimRun(
  */
 export async function createAsSeen(
   sql: Database | Sql,
-  organizationId: string,
+  deploymentId: string,
   run: NewRun,
   leaseMs: number | undefined,
   seenAt: string | undefined,
 ): Promise<CreatedRun | undefined> {
   requireStorableJson(run.metadata, ['body', 'metadata']);
   const strategy = run.multitaskStrategy;
-  const ids = { organizationId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
+  const ids = { deploymentId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
   const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', leaseMs, seenAt });
   if (made !== 'going') return made;
   if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
-    await lockThread(tx, organizationId, ids.threadId);
-    await giveWay(tx, organizationId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
+    await lockThread(tx, deploymentId, ids.threadId);
+    await giveWay(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
     return (await addRun(tx, ids, run, { besideOthers: true, leaseMs: undefined })) as CreatedRun;
   });
 }
 
 interface NewIds {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
 }
@@ -139,7 +139,7 @@ const addRunSql = `SELECT * FROM ${addSql('$11')}`;
 /** The function is given what was looked up, so that it is called where something was. */
 const addRunAsSeenSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
-WHERE seen.organization_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $21`;
+WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $21`;
 
 /** `going`: others wait or run, and it was not to be beside them. `undefined`: its assistant is not as it was seen. */
 async function addRun(
@@ -148,7 +148,7 @@ async function addRun(
   run: NewRun,
   { besideOthers, leaseMs, seenAt }: Adding,
 ): Promise<CreatedRun | 'going' | undefined> {
-  const { organizationId, threadId, runId } = ids;
+  const { deploymentId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
   const own = run.stateless ?? run.threadId === undefined;
   const ttl = own && run.temporary ? undefined : run.threadTtl;
@@ -157,7 +157,7 @@ async function addRun(
   const [added] = await sql.query<AddedRow>(
     seenAt === undefined ? addRunSql : addRunAsSeenSql,
     [
-      organizationId,
+      deploymentId,
       threadId,
       own ? 'own' : run.ifNotExists === 'create' ? 'where-missing' : 'never',
       threadAccess?.required,
@@ -202,7 +202,7 @@ async function addRun(
   if (outcome !== 'started' || leaseToken === undefined) return { run: made };
   const claimed = toClaimedRun({
     ...made,
-    organization_id: organizationId,
+    deployment_id: deploymentId,
     graph_id: assistant.graph_id,
     attempt: 1,
     lease_token: leaseToken,
@@ -217,12 +217,12 @@ async function addRun(
   return { run: made, claimed };
 }
 
-async function giveWay(tx: Sql, organizationId: string, threadId: string, action: CancelAction): Promise<void> {
+async function giveWay(tx: Sql, deploymentId: string, threadId: string, action: CancelAction): Promise<void> {
   const running = await tx.query<{ run_id: string }>(
-    "SELECT run_id FROM agents.runs WHERE organization_id = $1 AND thread_id = $2 AND status = 'running'",
-    [organizationId, threadId],
+    "SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status = 'running'",
+    [deploymentId, threadId],
     { name: 'agents_running_run' },
   );
-  await endWaitingRuns(tx, organizationId, threadId, { remove: action === 'rollback' });
-  for (const { run_id } of running) await askToCancel(tx, organizationId, run_id, action);
+  await endWaitingRuns(tx, deploymentId, threadId, { remove: action === 'rollback' });
+  for (const { run_id } of running) await askToCancel(tx, deploymentId, run_id, action);
 }

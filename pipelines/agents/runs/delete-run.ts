@@ -10,21 +10,21 @@ import { lockThread, settleThreadStatus } from './lock-thread.ts';
  */
 export async function deleteRun(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   { threadId, runId }: { readonly threadId: string; readonly runId: string },
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    await lockThread(tx, organizationId, threadId);
+    await lockThread(tx, deploymentId, threadId);
     const [run] = await tx.query<{ status: string }>(
-      'SELECT status FROM agents.runs WHERE organization_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed',
-      [organizationId, threadId, runId],
+      'SELECT status FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed',
+      [deploymentId, threadId, runId],
     );
     if (run === undefined) throw fault('RUN_NOT_FOUND', { run: runId });
     if (run.status === 'running') throw fault('THREAD_BUSY', { thread: threadId });
-    await endWaitingRuns(tx, organizationId, threadId, { runIds: [runId], remove: true });
-    const ids = [organizationId, runId];
-    await tx.execute('DELETE FROM agents.runs WHERE organization_id = $1 AND run_id = $2 AND end_published', ids);
-    await tx.execute('UPDATE agents.runs SET removed = true WHERE organization_id = $1 AND run_id = $2', ids);
-    await settleThreadStatus(tx, organizationId, threadId);
+    await endWaitingRuns(tx, deploymentId, threadId, { runIds: [runId], remove: true });
+    const ids = [deploymentId, runId];
+    await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published', ids);
+    await tx.execute('UPDATE agents.runs SET removed = true WHERE deployment_id = $1 AND run_id = $2', ids);
+    await settleThreadStatus(tx, deploymentId, threadId);
   });
 }

@@ -34,16 +34,16 @@ export interface RunResult {
 
 /** @returns undefined where the lease was lost: another process has the run, or it is gone. */
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
-  const { organizationId, threadId, runId } = run;
+  const { deploymentId, threadId, runId } = run;
   const { rollback = false } = result;
   const resting = restStatus(result);
   async function end(sql: Sql): Promise<EndedRun | undefined> {
     const row = await writeEnd(sql, run, result, resting);
     if (row === undefined) return undefined;
-    if (rollback) await rollbackCheckpoints(sql, threadKey(organizationId, threadId), runId);
+    if (rollback) await rollbackCheckpoints(sql, threadKey(deploymentId, threadId), runId);
     const ended = endedOf(run, row, result, resting);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
-    await noteWebhook(sql, { organizationId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
+    await noteWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
   }
   // One statement is a transaction by itself.
@@ -75,7 +75,7 @@ function endedOf(
 
 async function writeEnd(
   sql: Sql,
-  { organizationId, threadId, runId, leaseToken }: ClaimedRun,
+  { deploymentId, threadId, runId, leaseToken }: ClaimedRun,
   { status, error, rollback = false, values, interrupts, eventsMissing = false }: RunResult,
   resting: string,
 ): Promise<NewOfEnd | undefined> {
@@ -83,7 +83,7 @@ async function writeEnd(
     `SELECT multitask_strategy, created_at, ended_at
      FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
-      organizationId,
+      deploymentId,
       threadId,
       runId,
       leaseToken,

@@ -10,23 +10,23 @@ import type { RunKwargs } from './run.ts';
  */
 export async function endWaitingRuns(
   tx: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
   { runIds, remove }: { /** Absent: all. */ readonly runIds?: readonly string[]; readonly remove: boolean },
 ): Promise<number> {
   const rows = await tx.query<{ run_id: string; attempt: number; kwargs: RunKwargs }>(
     `UPDATE agents.runs run SET status = 'interrupted', removed = $4, lease_token = NULL,
        ended_at = clock_timestamp(), updated_at = clock_timestamp(), end_published = false
-     WHERE organization_id = $1 AND thread_id = $2 AND status = 'pending' AND ($3::uuid[] IS NULL OR run_id = ANY ($3))
+     WHERE deployment_id = $1 AND thread_id = $2 AND status = 'pending' AND ($3::uuid[] IS NULL OR run_id = ANY ($3))
      RETURNING run_id, attempt, kwargs`,
-    [organizationId, threadId, runIds ?? null, remove],
+    [deploymentId, threadId, runIds ?? null, remove],
     { name: 'agents_end_waiting' },
   );
   if (rows.length === 0) return 0;
   for (const row of rows) {
-    if (remove && row.attempt > 0) await rollbackCheckpoints(tx, threadKey(organizationId, threadId), row.run_id);
-    await noteWebhook(tx, { organizationId, runId: row.run_id, webhook: row.kwargs.webhook });
+    if (remove && row.attempt > 0) await rollbackCheckpoints(tx, threadKey(deploymentId, threadId), row.run_id);
+    await noteWebhook(tx, { deploymentId, runId: row.run_id, webhook: row.kwargs.webhook });
   }
-  await tx.execute("SELECT pg_notify('agent_ends', '')");
+  await tx.execute("SELECT pg_notify('agent_ends', $1)", [deploymentId]);
   return rows.length;
 }

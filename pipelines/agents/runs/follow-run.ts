@@ -5,7 +5,7 @@ import { readRun } from './read-run.ts';
 import type { Run } from './run.ts';
 
 interface FollowPorts {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly database: Database;
   readonly hub: StreamHub;
 }
@@ -24,12 +24,12 @@ export async function followRun(
   ids: { readonly threadId: string; readonly runId: string },
   asked: RunReadFrom,
 ): Promise<{ readonly run: Run; readonly reader: StreamReader }> {
-  const { organizationId, database, hub } = ports;
-  const run = await readRun(database, organizationId, ids);
+  const { deploymentId, database, hub } = ports;
+  const run = await readRun(database, deploymentId, ids);
   const from = run.kwargs.resumable ? asked : 'now';
-  const reader = await hub.readRun({ organizationId, ...ids }, from);
+  const reader = await hub.readRun({ deploymentId, ...ids }, from);
   try {
-    const { status } = hasEnded(run) ? run : await readRun(database, organizationId, ids);
+    const { status } = hasEnded(run) ? run : await readRun(database, deploymentId, ids);
     if (!hasEnded({ status })) return { run, reader };
     if (from === 'now') reader.close();
     else {
@@ -44,10 +44,10 @@ export async function followRun(
 }
 
 /** Undefined where the end of the run is in the log. */
-async function attemptOfComingEnd({ organizationId, database }: FollowPorts, runId: string) {
+async function attemptOfComingEnd({ deploymentId, database }: FollowPorts, runId: string) {
   const [row] = await database.query<{ attempt: number }>(
-    'SELECT attempt FROM agents.runs WHERE organization_id = $1 AND run_id = $2 AND end_published = false',
-    [organizationId, runId],
+    'SELECT attempt FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false',
+    [deploymentId, runId],
     { name: 'agents_coming_end' },
   );
   return row?.attempt;

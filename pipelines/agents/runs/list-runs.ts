@@ -16,16 +16,16 @@ export interface RunPage<Field extends keyof Run> {
 /** Runs of a thread, newest first; none where there is no such thread. @throws ANSWER_TOO_LARGE */
 export async function listRuns<Field extends keyof Run = keyof Run>(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
   { limit, offset, status, select, limitBytes }: RunPage<Field>,
 ): Promise<Pick<Run, Field>[]> {
   return pageWithin(
     sql,
     `SELECT ${chosenColumns(runColumns, select)} FROM agents.runs
-     WHERE organization_id = $1 AND thread_id = $2 AND NOT removed AND ($5::text IS NULL OR status = $5)
+     WHERE deployment_id = $1 AND thread_id = $2 AND NOT removed AND ($5::text IS NULL OR status = $5)
      ORDER BY place DESC LIMIT $3 OFFSET $4`,
-    [organizationId, threadId, limit, offset, status ?? null],
+    [deploymentId, threadId, limit, offset, status ?? null],
     limitBytes,
   );
 }

@@ -8,18 +8,18 @@ import type { Sql } from '../../../infra/postgres/database.ts';
  */
 export async function lockThread(
   tx: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
 ): Promise<{ readonly hidden: boolean } | undefined> {
   const [row] = await tx.query<{ hidden: boolean }>(
-    'SELECT hidden FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 FOR UPDATE',
-    [organizationId, threadId],
+    'SELECT hidden FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 FOR UPDATE',
+    [deploymentId, threadId],
     { name: 'agents_lock_thread' },
   );
   return row;
 }
 
 /** Settles what the row of a thread says of its runs: last of what is done under {@link lockThread}. */
-export async function settleThreadStatus(tx: Sql, organizationId: string, threadId: string): Promise<void> {
-  await tx.query('SELECT agents.settle_thread($1, $2)', [organizationId, threadId], { name: 'agents_settle_thread' });
+export async function settleThreadStatus(tx: Sql, deploymentId: string, threadId: string): Promise<void> {
+  await tx.query('SELECT agents.settle_thread($1, $2)', [deploymentId, threadId], { name: 'agents_settle_thread' });
 }

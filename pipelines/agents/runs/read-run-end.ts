@@ -14,7 +14,7 @@ export interface StoredRunEnd {
 /** How a run ended, by its rows; undefined where there is none any more. Its status may also be one that is none of an end. */
 export async function readRunEnd(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   run: { readonly threadId: string; readonly runId: string },
 ): Promise<StoredRunEnd | undefined> {
   const rows = await sql.query<StoredRunEnd>(
@@ -22,9 +22,9 @@ export async function readRunEnd(
        CASE WHEN run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'
          THEN thread.interrupts END AS interrupts
      FROM agents.runs run
-     JOIN agents.threads thread USING (organization_id, thread_id)
-     WHERE run.organization_id = $1 AND run.thread_id = $2 AND run.run_id = $3`,
-    [organizationId, run.threadId, run.runId],
+     JOIN agents.threads thread USING (deployment_id, thread_id)
+     WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.run_id = $3`,
+    [deploymentId, run.threadId, run.runId],
     { name: 'agents_run_end' },
   );
   return rows[0];

@@ -6,13 +6,13 @@ import { type RunRow, runColumns } from './run-row.ts';
 /** A run of a thread, also of one that is not shown. @throws RUN_NOT_FOUND */
 export async function readRun(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   { threadId, runId }: { readonly threadId: string; readonly runId: string },
 ): Promise<Run> {
   const [run] = await sql.query<RunRow>(
     `SELECT ${runColumns} FROM agents.runs
-     WHERE organization_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed`,
-    [organizationId, threadId, runId],
+     WHERE deployment_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed`,
+    [deploymentId, threadId, runId],
     { name: 'agents_read_run' },
   );
   if (run === undefined) throw fault('RUN_NOT_FOUND', { run: runId });

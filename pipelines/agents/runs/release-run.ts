@@ -9,7 +9,7 @@ import type { ClaimedRun, RunFailure } from './run-row.ts';
 /** Starts that may end without a word before a run is given up. */
 export const mostLosses = 3;
 
-export type HeldRun = Pick<ClaimedRun, 'organizationId' | 'threadId' | 'runId' | 'leaseToken'>;
+export type HeldRun = Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId' | 'leaseToken'>;
 
 interface GivingBack {
   readonly alone: boolean;
@@ -27,32 +27,32 @@ export async function releaseRun(database: Database, run: HeldRun, how: GivingBa
 /** For {@link releaseRun} and the sweep: `onlyExpired` asks once more, under the lock, whether the lease has run out. */
 export async function giveBack(
   tx: Sql,
-  { organizationId, threadId, runId, leaseToken }: HeldRun,
+  { deploymentId, threadId, runId, leaseToken }: HeldRun,
   { alone, countLoss, onlyExpired }: GivingBack & { readonly onlyExpired: boolean },
 ): Promise<void> {
-  await lockThread(tx, organizationId, threadId);
+  await lockThread(tx, deploymentId, threadId);
   const [row] = await tx.query<{ status: string; removed: boolean; kwargs: RunKwargs }>(
     giveBackSql,
-    [organizationId, runId, leaseToken, countLoss ? 1 : 0, mostLosses, JSON.stringify(lost), alone, onlyExpired],
+    [deploymentId, runId, leaseToken, countLoss ? 1 : 0, mostLosses, JSON.stringify(lost), alone, onlyExpired],
     { name: 'agents_release_run' },
   );
   if (row === undefined) return;
   const { status, removed, kwargs } = row;
-  if (removed) await rollbackCheckpoints(tx, threadKey(organizationId, threadId), runId);
+  if (removed) await rollbackCheckpoints(tx, threadKey(deploymentId, threadId), runId);
   else if (status !== 'pending') {
     const error = status === 'error' ? JSON.stringify(lost) : null;
     await tx.execute(
       `UPDATE agents.threads SET rest_status = $3, error = $4, state_updated_at = clock_timestamp()
-       WHERE organization_id = $1 AND thread_id = $2`,
-      [organizationId, threadId, error === null ? 'idle' : 'error', error],
+       WHERE deployment_id = $1 AND thread_id = $2`,
+      [deploymentId, threadId, error === null ? 'idle' : 'error', error],
     );
   }
   if (status !== 'pending') {
     const error = status === 'error' ? lost.message : undefined;
-    await noteWebhook(tx, { organizationId, runId, webhook: kwargs.webhook, error });
+    await noteWebhook(tx, { deploymentId, runId, webhook: kwargs.webhook, error });
   }
-  await settleThreadStatus(tx, organizationId, threadId);
-  await tx.execute("SELECT pg_notify('agent_runs', ''), pg_notify('agent_ends', '')");
+  await settleThreadStatus(tx, deploymentId, threadId);
+  await tx.execute("SELECT pg_notify('agent_runs', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }
 
 const giveBackSql = `
@@ -69,9 +69,9 @@ UPDATE agents.runs run SET
   updated_at = clock_timestamp()
 FROM (
   SELECT CASE WHEN cancel_action IS NOT NULL THEN 'interrupted' WHEN losses + $4::int >= $5::int THEN 'error' ELSE 'pending' END AS status
-  FROM agents.runs WHERE organization_id = $1 AND run_id = $2
+  FROM agents.runs WHERE deployment_id = $1 AND run_id = $2
 ) next
-WHERE run.organization_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND run.status = 'running'
+WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND run.status = 'running'
   AND (NOT $8::boolean OR run.lease_until <= clock_timestamp())
 RETURNING run.status, run.removed, run.kwargs`;
 

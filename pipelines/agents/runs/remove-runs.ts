@@ -7,12 +7,12 @@ import type { Sql } from '../../../infra/postgres/database.ts';
  */
 export async function removeRuns(
   tx: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadIds: readonly string[],
   assistantId?: string,
 ): Promise<void> {
-  const of = 'organization_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3::uuid IS NULL OR assistant_id = $3)';
-  const params = [organizationId, threadIds, assistantId ?? null];
+  const of = 'deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3::uuid IS NULL OR assistant_id = $3)';
+  const params = [deploymentId, threadIds, assistantId ?? null];
   await tx.execute(`DELETE FROM agents.runs WHERE ${of} AND end_published`, params);
   // In the order in which everybody locks several runs, so that nobody waits for each other.
   await tx.query(`SELECT FROM agents.runs WHERE ${of} ORDER BY run_id FOR UPDATE`, params);
@@ -23,5 +23,5 @@ export async function removeRuns(
      WHERE ${of}`,
     params,
   );
-  if (left > 0) await tx.execute("SELECT pg_notify('agent_cancels', ''), pg_notify('agent_ends', '')");
+  if (left > 0) await tx.execute("SELECT pg_notify('agent_cancels', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }

@@ -10,7 +10,7 @@ export interface RenewedLease {
 /** Prolongs the leases that are still held. Those that are missing in the answer are lost: nothing may be written under them. */
 export async function renewLeases(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   leaseTokens: readonly string[],
   leaseMs: number,
 ): Promise<RenewedLease[]> {
@@ -18,13 +18,13 @@ export async function renewLeases(
     // In the order in which everybody locks several runs, so that nobody waits for each other.
     `WITH held AS (
        SELECT run_id FROM agents.runs
-       WHERE organization_id = $1 AND lease_token = ANY ($2::uuid[]) AND status = 'running'
+       WHERE deployment_id = $1 AND lease_token = ANY ($2::uuid[]) AND status = 'running'
        ORDER BY run_id FOR UPDATE
      )
      UPDATE agents.runs run SET lease_until = clock_timestamp() + $3 * interval '1 millisecond'
-     FROM held WHERE run.organization_id = $1 AND run.run_id = held.run_id
+     FROM held WHERE run.deployment_id = $1 AND run.run_id = held.run_id
      RETURNING run.lease_token, run.cancel_action`,
-    [organizationId, leaseTokens, leaseMs],
+    [deploymentId, leaseTokens, leaseMs],
     { name: 'agents_renew_leases' },
   );
   return rows.map(({ lease_token, cancel_action }) => ({

@@ -28,6 +28,8 @@ export interface Seat {
 }
 
 export interface RequestPorts {
+  readonly deploymentId: string;
+  /** The organisation of the deployment. */
   readonly organizationId: string;
   readonly database: Database;
   readonly hub: StreamHub;
@@ -60,7 +62,7 @@ export interface RequestedRun {
 }
 
 export interface MadeRun {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly run: Run;
   readonly cancelOnDisconnect: boolean;
 }
@@ -76,7 +78,7 @@ export async function requestFollowedRun(
   requested: RequestedRun,
 ): Promise<MadeRun & { readonly reader: StreamReader }> {
   const ids = { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() };
-  const reader = await ports.hub.readRun({ organizationId: ports.organizationId, ...ids }, 'now');
+  const reader = await ports.hub.readRun({ deploymentId: ports.deploymentId, ...ids }, 'now');
   try {
     return { ...(await make(ports, requested, ids)), reader };
   } catch (error) {
@@ -91,9 +93,9 @@ interface NewIds {
 }
 
 async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
-  const { database, organizationId, recentAssistants } = ports;
-  const recent = recentAssistants?.get(organizationId, requested.request.assistant_id);
-  const thread = requested.threadId && (await findThread(database, organizationId, requested.threadId));
+  const { database, deploymentId, recentAssistants } = ports;
+  const recent = recentAssistants?.get(deploymentId, requested.request.assistant_id);
+  const thread = requested.threadId && (await findThread(database, deploymentId, requested.threadId));
   const from = { ...requested, ...(thread && { thread }) };
   let refusal: { readonly reason: unknown } | undefined;
   if (recent !== undefined) {
@@ -104,10 +106,10 @@ async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): 
       refusal = { reason };
     }
   }
-  const assistant = await resolveAssistant(database, organizationId, requested.request.assistant_id);
+  const assistant = await resolveAssistant(database, deploymentId, requested.request.assistant_id);
   // What is wrong with the assistant as it was may be right by now.
   if (refusal !== undefined && assistant.updated_at === recent?.updated_at) throw refusal.reason;
-  recentAssistants?.note(organizationId, assistant);
+  recentAssistants?.note(deploymentId, assistant);
   return (await makeOf(ports, from, ids, assistant)) as MadeRun;
 }
 
@@ -119,7 +121,7 @@ async function makeOf(
   assistant: Assistant,
   seenAt?: string,
 ): Promise<MadeRun | undefined> {
-  const { database, organizationId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
+  const { database, deploymentId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
   const nodes = ports.nodesOf?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request);
   const stateless = threadId === undefined;
@@ -127,9 +129,9 @@ async function makeOf(
   const origin = { assistant, thread, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
   const { cancelOnDisconnect, ...wanted } = readRunRequest(request, origin);
   const { checkpoint } = wanted.kwargs;
-  if (checkpoint) await requireCheckpoint(database, organizationId, ids.threadId, checkpoint);
+  if (checkpoint) await requireCheckpoint(database, deploymentId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
-  const endUser = user && { userId: await endUserId(database, organizationId, user.identity) };
+  const endUser = user && { userId: await endUserId(database, ports.organizationId, user.identity) };
   const newRun = {
     ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
     ...(workspaceId === undefined
@@ -139,20 +141,20 @@ async function makeOf(
   const run = await makeAndStart(ports, newRun, seenAt);
   if (run === undefined) return undefined;
   if (!wanted.temporary)
-    await noteThreadConfig(database, { organizationId, ...ids }, assistant.config, request.config, thread?.config);
-  return { organizationId, run, cancelOnDisconnect };
+    await noteThreadConfig(database, { deploymentId, ...ids }, assistant.config, request.config, thread?.config);
+  return { deploymentId, run, cancelOnDisconnect };
 }
 
 /** In this process at once, where it has room and the run need not wait. */
 async function makeAndStart(
-  { database, organizationId, takeSeat, wake }: RequestPorts,
+  { database, deploymentId, takeSeat, wake }: RequestPorts,
   wanted: NewRun,
   seenAt: string | undefined,
 ): Promise<Run | undefined> {
   const seat = wanted.afterSeconds > 0 ? undefined : takeSeat?.();
   let claimed: ClaimedRun | undefined;
   try {
-    const created = await createAsSeen(database, organizationId, wanted, seat?.leaseMs, seenAt);
+    const created = await createAsSeen(database, deploymentId, wanted, seat?.leaseMs, seenAt);
     claimed = created?.claimed;
     return created?.run;
   } finally {

@@ -11,15 +11,15 @@ import type { RequestedRun } from './request-run.ts';
  */
 export async function requireBatchWithin(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   runs: readonly RequestedRun[],
   limitBytes: number,
 ): Promise<void> {
   const assistantIds = runs.map(({ request }) => assistantIdOf(request.assistant_id));
   const rows = await sql.query<{ assistant_id: string; bytes: number }>(
     `SELECT assistant_id, octet_length(config::text) + coalesce(octet_length(context::text), 0) AS bytes
-     FROM agents.assistants WHERE organization_id = $1 AND assistant_id = ANY($2::uuid[])`,
-    [organizationId, [...new Set(assistantIds)]],
+     FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = ANY($2::uuid[])`,
+    [deploymentId, [...new Set(assistantIds)]],
   );
   const bytesOf = new Map(rows.map(({ assistant_id, bytes }) => [assistant_id, bytes]));
   const shared = Buffer.byteLength(JSON.stringify([runs[0]?.headers, runs[0]?.user]));

@@ -11,7 +11,7 @@ import type { CheckpointChoice } from './run.ts';
  */
 export async function requireCheckpoint(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
   { checkpoint_id: id, checkpoint_ns: namespace = '' }: CheckpointChoice,
 ): Promise<void> {
@@ -21,9 +21,9 @@ export async function requireCheckpoint(
         SELECT FROM agents.checkpoints WHERE thread_id = $3 AND checkpoint_ns = $4 AND checkpoint_id = $5
       ) OR (
         NOT EXISTS (SELECT FROM agents.checkpoints WHERE thread_id = $3)
-        AND EXISTS (SELECT FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND starts > 0)
+        AND EXISTS (SELECT FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND starts > 0)
       ) AS found`,
-    [organizationId, threadId, threadKey(organizationId, threadId), namespace, id],
+    [deploymentId, threadId, threadKey(deploymentId, threadId), namespace, id],
   );
   if (row?.found !== true) throw fault('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: id });
 }

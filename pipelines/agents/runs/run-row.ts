@@ -17,7 +17,7 @@ export interface RunSender {
 
 /** A run of which this process holds the lease. */
 export interface ClaimedRun {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
   readonly assistantId: string;
@@ -47,7 +47,7 @@ export interface RunFailure {
 
 /** A run whose final state is committed. */
 export interface EndedRun {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
   readonly assistantId: string;
@@ -78,7 +78,7 @@ export interface EndedRun {
 
 /** What rows of runs that were claimed and of runs that ended both have. */
 interface StartedRow {
-  readonly organization_id: string;
+  readonly deployment_id: string;
   readonly thread_id: string;
   readonly run_id: string;
   readonly assistant_id: string;
@@ -91,7 +91,7 @@ interface StartedRow {
   readonly started_at: string;
 }
 
-export const claimedColumns = `organization_id, thread_id, run_id, assistant_id, graph_id, attempt, lease_token, thread_start,
+export const claimedColumns = `deployment_id, thread_id, run_id, assistant_id, graph_id, attempt, lease_token, thread_start,
   base_checkpoint_id, alone, kwargs, metadata, sender, started_at`;
 
 export interface ClaimedRow extends StartedRow {
@@ -101,7 +101,7 @@ export interface ClaimedRow extends StartedRow {
 }
 
 /** Of an ended row and, where its thread still shows what this run left, the thread's values. */
-export const endedColumns = `run.organization_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
+export const endedColumns = `run.deployment_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
   run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
   coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;
 
@@ -140,7 +140,7 @@ export function toEndedRun(row: EndedRow, values: string | null | undefined): En
 
 function toStartedRun(row: StartedRow) {
   return {
-    organizationId: row.organization_id,
+    deploymentId: row.deployment_id,
     threadId: row.thread_id,
     runId: row.run_id,
     assistantId: row.assistant_id,

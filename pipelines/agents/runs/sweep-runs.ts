@@ -2,20 +2,16 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { giveBack } from './release-run.ts';
 
 /** Gives back runs whose lease has run out: whoever had them gives no sign of life. The result is how many there were. */
-export async function sweepRuns(database: Database, organizationId: string): Promise<number> {
+export async function sweepRuns(database: Database, deploymentId: string): Promise<number> {
   const rows = await database.query<{ thread_id: string; run_id: string; lease_token: string }>(
     `SELECT thread_id, run_id, lease_token FROM agents.runs
-     WHERE organization_id = $1 AND status = 'running' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 100`,
-    [organizationId],
+     WHERE deployment_id = $1 AND status = 'running' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 100`,
+    [deploymentId],
     { name: 'agents_expired_runs' },
   );
   for (const { thread_id: threadId, run_id: runId, lease_token: leaseToken } of rows) {
     await database.transaction((tx) =>
-      giveBack(
-        tx,
-        { organizationId, threadId, runId, leaseToken },
-        { alone: false, countLoss: true, onlyExpired: true },
-      ),
+      giveBack(tx, { deploymentId, threadId, runId, leaseToken }, { alone: false, countLoss: true, onlyExpired: true }),
     );
   }
   return rows.length;

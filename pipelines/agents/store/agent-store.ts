@@ -20,20 +20,20 @@ import { searchItems } from './search-items.ts';
 import type { FoundItem, StoreRules } from './store-item.ts';
 
 /**
- * The store of graph code: what one organisation remembers. Of a batch, what is read is read before anything of it is written; all
+ * The store of graph code: what one deployment remembers. Of a batch, what is read is read before anything of it is written; all
  * reads by key go together, all writes go together, and so do all deletions.
  */
 export class AgentStore extends BaseStore {
   readonly #sql: Sql;
-  readonly #organizationId: string;
+  readonly #deploymentId: string;
   readonly #rules: StoreRules;
 
-  constructor(pool: pg.Pool, organizationId: string, rules: StoreRules) {
+  constructor(pool: pg.Pool, deploymentId: string, rules: StoreRules) {
     super();
     this.#sql = sqlThrough((text, params, options) =>
       pool.query({ text, values: [...(params ?? [])], ...(options?.name !== undefined && { name: options.name }) }),
     );
-    this.#organizationId = organizationId;
+    this.#deploymentId = deploymentId;
     this.#rules = rules;
   }
 
@@ -43,32 +43,32 @@ export class AgentStore extends BaseStore {
     const places = operations.map((operation, place) => ({ operation, place }));
     const gets = places.filter((one): one is Placed<GetOperation> => isGet(one.operation));
     const puts = places.filter((one): one is Placed<PutOperation> => isPut(one.operation)).map((one) => one.operation);
-    const [sql, organizationId, rules] = [this.#sql, this.#organizationId, this.#rules];
+    const [sql, deploymentId, rules] = [this.#sql, this.#deploymentId, this.#rules];
 
     const read = async () => {
       const keys = gets.map(({ operation }) => operation);
-      const items = await getItems(sql, organizationId, keys, rules.refreshOnRead);
+      const items = await getItems(sql, deploymentId, keys, rules.refreshOnRead);
       for (const [order, { place }] of gets.entries()) results[place] = items[order] && shown(items[order]);
     };
     const look = async ({ operation, place }: Placed<Operation>) => {
       if (isSearch(operation)) {
         const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation;
         const search = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
-        results[place] = (await searchItems(sql, organizationId, rules, search)).map(shown);
+        results[place] = (await searchItems(sql, deploymentId, rules, search)).map(shown);
       } else if (isList(operation)) {
         const { matchConditions = [], maxDepth, limit, offset } = operation;
         const matches = matchConditions.map(({ matchType: side, path: labels }) => ({ side, labels }));
-        results[place] = await listNamespaces(sql, organizationId, { matches, maxDepth, limit, offset });
+        results[place] = await listNamespaces(sql, deploymentId, { matches, maxDepth, limit, offset });
       }
     };
     await Promise.all([read(), ...places.map(look)]);
 
     const last = [...new Map(puts.map((put) => [JSON.stringify([put.namespace, put.key]), put])).values()];
     const stored = last.flatMap(({ value, ...rest }) => (value === null ? [] : [{ ...rest, value }]));
-    await putItems(sql, organizationId, rules, stored);
+    await putItems(sql, deploymentId, rules, stored);
     await deleteItems(
       sql,
-      organizationId,
+      deploymentId,
       last.filter(({ value }) => value === null),
     );
     return results as OperationResults<Op>;

@@ -5,14 +5,14 @@ import type { StoreItem, StoreKey } from './store-item.ts';
 /** Reads items, null for one that is not there. With `refresh` the time of those that have one starts anew. */
 export async function getItems(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   keys: readonly StoreKey[],
   refresh: boolean,
 ): Promise<(StoreItem | null)[]> {
   if (keys.length === 0) return [];
   const rows = await sql.query<StoreItem>(
     getSql,
-    [organizationId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key), refresh],
+    [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key), refresh],
     { name: 'agents_get_items' },
   );
   const found = new Map(rows.map((row) => [JSON.stringify([row.namespace, row.key]), row]));
@@ -25,8 +25,8 @@ WITH given AS MATERIALIZED (
 ),
 refreshed AS (
   UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
-  WHERE organization_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given)
+  WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given)
     AND ttl_minutes IS NOT NULL AND ${live} AND $4::boolean
 )
 SELECT ${itemColumns} FROM agents.store_items
-WHERE organization_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given) AND ${live}`;
+WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given) AND ${live}`;

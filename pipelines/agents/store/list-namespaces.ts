@@ -11,8 +11,8 @@ export interface NamespaceSearch {
 }
 
 /** Namespaces that have items, each once, in the order of their labels. */
-export async function listNamespaces(sql: Sql, organizationId: string, search: NamespaceSearch): Promise<string[][]> {
-  const conditions = new Conditions(organizationId);
+export async function listNamespaces(sql: Sql, deploymentId: string, search: NamespaceSearch): Promise<string[][]> {
+  const conditions = new Conditions(deploymentId);
   for (const { side, labels } of search.matches) {
     conditions.add(`cardinality(namespace) >= ${conditions.bind(labels.length)}`);
     for (const [place, label] of labels.entries()) {
@@ -25,7 +25,7 @@ export async function listNamespaces(sql: Sql, organizationId: string, search: N
   }
   const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;
   const rows = await sql.query<{ namespace: string[] }>(
-    `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE organization_id = $1 AND ${live}${conditions.text}
+    `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE deployment_id = $1 AND ${live}${conditions.text}
      ORDER BY 1 LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`,
     conditions.values,
   );

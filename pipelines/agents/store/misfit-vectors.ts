@@ -1,11 +1,11 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /** The length of a stored vector that is not of `dims` numbers, if there is one: searches pass over it. */
-export async function misfitVectors(sql: Sql, organizationId: string, dims: number): Promise<number | undefined> {
+export async function misfitVectors(sql: Sql, deploymentId: string, dims: number): Promise<number | undefined> {
   const [found] = await sql.query<{ numbers: number }>(
     `SELECT cardinality(embedding) AS numbers FROM agents.store_vectors
-     WHERE organization_id = $1 AND cardinality(embedding) <> $2 LIMIT 1`,
-    [organizationId, dims],
+     WHERE deployment_id = $1 AND cardinality(embedding) <> $2 LIMIT 1`,
+    [deploymentId, dims],
   );
   return found?.numbers;
 }

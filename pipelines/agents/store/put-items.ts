@@ -20,7 +20,7 @@ export interface NewItem extends StoreKey {
  */
 export async function putItems(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   rules: StoreRules,
   items: readonly NewItem[],
 ): Promise<void> {
@@ -41,7 +41,7 @@ export async function putItems(
   await sql.execute(
     putSql,
     [
-      organizationId,
+      deploymentId,
       last.map((item) => JSON.stringify(item.namespace)),
       last.map((item) => item.key),
       values,
@@ -67,19 +67,19 @@ vectors AS MATERIALIZED (
   FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (place, path, embedding) JOIN given USING (place)
 ),
 items AS (
-  INSERT INTO agents.store_items (organization_id, namespace, key, value, searchable, ttl_minutes, expires_at)
+  INSERT INTO agents.store_items (deployment_id, namespace, key, value, searchable, ttl_minutes, expires_at)
   SELECT $1, namespace, key, value::json, searchable::jsonb, ttl, now() + ttl * interval '1 minute' FROM given
-  ON CONFLICT (organization_id, namespace, key) DO UPDATE SET value = EXCLUDED.value, searchable = EXCLUDED.searchable,
+  ON CONFLICT (deployment_id, namespace, key) DO UPDATE SET value = EXCLUDED.value, searchable = EXCLUDED.searchable,
     ttl_minutes = EXCLUDED.ttl_minutes, expires_at = EXCLUDED.expires_at, updated_at = now()
 ),
 gone AS (
   DELETE FROM agents.store_vectors old USING given
-  WHERE old.organization_id = $1 AND old.namespace = given.namespace AND old.key = given.key
+  WHERE old.deployment_id = $1 AND old.namespace = given.namespace AND old.key = given.key
     AND NOT EXISTS (
       SELECT FROM vectors
       WHERE vectors.namespace = old.namespace AND vectors.key = old.key AND vectors.path = old.path
     )
 )
-INSERT INTO agents.store_vectors (organization_id, namespace, key, path, embedding)
+INSERT INTO agents.store_vectors (deployment_id, namespace, key, path, embedding)
 SELECT $1, namespace, key, path, embedding FROM vectors
-ON CONFLICT (organization_id, namespace, key, path) DO UPDATE SET embedding = EXCLUDED.embedding`;
+ON CONFLICT (deployment_id, namespace, key, path) DO UPDATE SET embedding = EXCLUDED.embedding`;

@@ -29,14 +29,14 @@ const mostVectors = 10_000;
  */
 export async function searchItems(
   sql: Sql,
-  organizationId: string,
+  deploymentId: string,
   rules: StoreRules,
   search: ItemSearch,
 ): Promise<FoundItem[]> {
-  const conditions = new Conditions(organizationId);
+  const conditions = new Conditions(deploymentId);
   conditions.under(search.namespacePrefix);
   filterItems(conditions, search.filter ?? {});
-  const where = `organization_id = $1 AND ${live}${conditions.text}`;
+  const where = `deployment_id = $1 AND ${live}${conditions.text}`;
   const [vector] = await embedTexts(rules, search.query ? [search.query] : []);
   const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;
   if (vector === undefined) {
@@ -51,7 +51,7 @@ export async function searchItems(
   const dims = `array_length(embedding, 1) = ${conditions.bind(vector.length)}`;
   const [counted] = await sql.query<{ vectors: number }>(
     `SELECT count(*)::int AS vectors FROM (
-       SELECT FROM agents.store_items JOIN agents.store_vectors USING (organization_id, namespace, key)
+       SELECT FROM agents.store_items JOIN agents.store_vectors USING (deployment_id, namespace, key)
        WHERE ${where} AND ${dims} LIMIT ${mostVectors + 1}
      ) found`,
     conditions.values,
@@ -60,7 +60,7 @@ export async function searchItems(
   const product = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
   const scored = `SELECT *, (
       SELECT max((${product})) FROM agents.store_vectors v
-      WHERE v.organization_id = i.organization_id AND v.namespace = i.namespace AND v.key = i.key AND ${dims}
+      WHERE v.deployment_id = i.deployment_id AND v.namespace = i.namespace AND v.key = i.key AND ${dims}
     ) AS score
     FROM agents.store_items i WHERE ${where}`;
   return answer(
@@ -81,7 +81,7 @@ async function answer(
   const rows = await pageWithin<FoundItem & { score?: number | null }>(sql, found, [...values, refresh], limitBytes, {
     beside: `refreshed AS (
        UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
-       WHERE organization_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM page)
+       WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM page)
          AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean AND (SELECT page_fits FROM measured)
      )`,
   });

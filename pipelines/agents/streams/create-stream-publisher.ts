@@ -36,11 +36,11 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
     chunks: readonly Chunk[],
     numbered: { readonly firstSeq: number; readonly isEnd: boolean; readonly createdAtMicros: number },
   ): readonly LogMessage[] {
-    const key = `${start.organizationId}:${start.threadId}`;
-    const { organizationId, threadId, runId, attempt, kept } = start;
+    const key = `${start.deploymentId}:${start.threadId}`;
+    const { deploymentId, threadId, runId, attempt, kept } = start;
     const { firstSeq, isEnd, createdAtMicros } = numbered;
     const expiresAtMicros = createdAtMicros + keptMs * 1_000;
-    const head = { organizationId, threadId, runId, attempt, kept, createdAtMicros, expiresAtMicros };
+    const head = { deploymentId, threadId, runId, attempt, kept, createdAtMicros, expiresAtMicros };
     const events = chunks.map(({ mode, event, namespace, data }, index) => {
       const seq = firstSeq + index;
       // A run that was never started has no place in its thread.

@@ -52,19 +52,19 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   }
 
   function follow(
-    { organizationId, threadId }: { readonly organizationId: string; readonly threadId: string },
+    { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
     stream: Pick<FollowedStream, 'place' | 'fromStored' | 'runId' | 'readPage'>,
   ) {
     const reader: FollowingReader = new FollowingReader({
       ...stream,
-      key: `${organizationId}:${threadId}`,
+      key: `${deploymentId}:${threadId}`,
       recent,
       stored,
       patienceMs,
       holePatienceMs,
       arrived,
       fateOf: ({ runId, attempt }, signal) =>
-        readAttemptFate(warehouse, { organizationId, threadId, runId, attempt, signal }),
+        readAttemptFate(warehouse, { deploymentId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),
     });
     readers.add(reader);
@@ -72,29 +72,29 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   }
 
   return {
-    async readRun({ organizationId, threadId, runId }, from) {
+    async readRun({ deploymentId, threadId, runId }, from) {
       const place = new PlaceInRun(from);
       return follow(
-        { organizationId, threadId },
+        { deploymentId, threadId },
         {
           place,
           fromStored: from !== 'now',
           runId,
           readPage: (signal) =>
-            readRunStream(warehouse, { organizationId, threadId, runId, after: place.after, ...page, signal }),
+            readRunStream(warehouse, { deploymentId, threadId, runId, after: place.after, ...page, signal }),
         },
       );
     },
-    async readThread({ organizationId, threadId }, from) {
+    async readThread({ deploymentId, threadId }, from) {
       const place = new PlaceInThread(from);
       return follow(
-        { organizationId, threadId },
+        { deploymentId, threadId },
         {
           place,
           fromStored: from !== 'now',
           runId: undefined,
           readPage: (signal) =>
-            readThreadStream(warehouse, { organizationId, threadId, after: place.after, ...page, signal }),
+            readThreadStream(warehouse, { deploymentId, threadId, after: place.after, ...page, signal }),
         },
       );
     },

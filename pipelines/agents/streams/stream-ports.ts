@@ -5,7 +5,7 @@ import type { Interrupt } from '../threads/thread.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 
 export interface RunStreamStart {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
   readonly attempt: number;
@@ -62,7 +62,7 @@ export interface StreamPublisher {
 }
 
 /** One event as a reader gets it. */
-export type StreamedEvent = Omit<StreamEvent, 'organizationId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
+export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
 
 /**
  * Where a reader goes on: `start` with what is kept and what this process still has of the rest; `now` with what reaches this
@@ -100,11 +100,11 @@ export interface StreamReader extends AsyncIterable<StreamedEvent> {
 export interface StreamHub {
   /** Resolves when it is attached: every event published from then on reaches the reader. */
   readRun(
-    run: { readonly organizationId: string; readonly threadId: string; readonly runId: string },
+    run: { readonly deploymentId: string; readonly threadId: string; readonly runId: string },
     from: RunReadFrom,
   ): Promise<StreamReader>;
   readThread(
-    thread: { readonly organizationId: string; readonly threadId: string },
+    thread: { readonly deploymentId: string; readonly threadId: string },
     from: ThreadReadFrom,
   ): Promise<StreamReader>;
   /** Ends all readers where they stand. */

@@ -7,7 +7,7 @@ export const stateUpdateMode = 'state_update';
 
 /** Tells the readers of a thread of its new state. A log that takes nothing costs them that event, and the writer nothing. */
 export type TellState = (update: {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   /** Of the update, among the starts of runs. */
   readonly threadStart: number;
@@ -17,8 +17,8 @@ export type TellState = (update: {
 }) => Promise<void>;
 
 export function tellStateBy(publisher: Pick<StreamPublisher, 'open'>, logger: Logger): TellState {
-  return async ({ organizationId, threadId, threadStart, updateId, state }) => {
-    const writer = publisher.open({ organizationId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
+  return async ({ deploymentId, threadId, threadStart, updateId, state }) => {
+    const writer = publisher.open({ deploymentId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
     const data = Buffer.from(stateUpdateText(threadId, JSON.stringify(state)));
     const failed = (err: unknown) =>
       logger.warn({ err, threadId }, 'readers were not told of the new state of a thread');

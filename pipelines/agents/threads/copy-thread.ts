@@ -8,21 +8,21 @@ import type { Thread } from './thread.ts';
 import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
 
 /** A new thread with the state and its history, without the runs. @throws THREAD_TO_COPY_NOT_FOUND */
-export async function copyThread(database: Database, organizationId: string, threadId: string): Promise<Thread> {
+export async function copyThread(database: Database, deploymentId: string, threadId: string): Promise<Thread> {
   const copyId = uuidv7();
   return database.transaction(async (tx) => {
-    await lockThread(tx, organizationId, threadId);
+    await lockThread(tx, deploymentId, threadId);
     const [row] = await tx.query<ThreadRow>(
-      `INSERT INTO agents.threads (organization_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
+      `INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
          interrupts, error, ttl_strategy, ttl_minutes, expires_at)
-       SELECT organization_id, $3, rest_status, rest_status, metadata, config, values, searchable_values, interrupts, error,
+       SELECT deployment_id, $3, rest_status, rest_status, metadata, config, values, searchable_values, interrupts, error,
          ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
-       FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden
+       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden
        RETURNING ${threadColumns}`,
-      [organizationId, threadId, copyId],
+      [deploymentId, threadId, copyId],
     );
     if (row === undefined) throw fault('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
-    await copyCheckpoints(tx, threadKey(organizationId, threadId), threadKey(organizationId, copyId));
+    await copyCheckpoints(tx, threadKey(deploymentId, threadId), threadKey(deploymentId, copyId));
     return toThread(row);
   });
 }

@@ -11,23 +11,23 @@ export interface ThreadFilter {
   readonly status?: ThreadStatus;
 }
 
-export async function countThreads(database: Sql, organizationId: string, filter: ThreadFilter): Promise<number> {
+export async function countThreads(database: Sql, deploymentId: string, filter: ThreadFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
     `SELECT count(*) AS total FROM agents.threads WHERE ${fitting}`,
-    filterParams(organizationId, filter),
+    filterParams(deploymentId, filter),
   );
   return Number(row?.total ?? 0);
 }
 
 /** Condition on the columns of `agents.threads`, with {@link filterParams} as $1 to $5. */
-export const fitting = `organization_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
+export const fitting = `deployment_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
   AND ($3::jsonb IS NULL OR metadata @> $3::jsonb) AND ($4::jsonb IS NULL OR searchable_values @> $4::jsonb)
   AND ($5::text IS NULL OR status = $5)`;
 
-export function filterParams(organizationId: string, { ids, metadata, values, status }: ThreadFilter): unknown[] {
+export function filterParams(deploymentId: string, { ids, metadata, values, status }: ThreadFilter): unknown[] {
   requireStorableJson(metadata ?? null, ['body', 'metadata']);
   requireStorableJson(values ?? null, ['body', 'values']);
-  return [organizationId, ids ?? null, asked(metadata), asked(values), status ?? null];
+  return [deploymentId, ids ?? null, asked(metadata), asked(values), status ?? null];
 }
 
 /** An empty object asks for nothing. */

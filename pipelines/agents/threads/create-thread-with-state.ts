@@ -16,22 +16,22 @@ export async function createThreadWithState(
   wanted: NewThread,
   supersteps: readonly (readonly StateUpdate[])[],
 ): Promise<Thread> {
-  const { database, organizationId, threadTtl: usualTtl } = ports;
+  const { database, deploymentId, threadTtl: usualTtl } = ports;
   const thread = usualTtl === undefined ? wanted : { ttl: usualTtl, ...wanted };
-  if (supersteps.length === 0) return createThread(database, organizationId, thread);
+  if (supersteps.length === 0) return createThread(database, deploymentId, thread);
   let made: Thread;
   try {
-    made = await createThread(database, organizationId, { ...thread, ifExists: 'raise' });
+    made = await createThread(database, deploymentId, { ...thread, ifExists: 'raise' });
   } catch (error) {
     const stands = isRunlakeError(error) && error.code === 'THREAD_EXISTS' && thread.ifExists === 'do_nothing';
-    if (stands) return createThread(database, organizationId, thread);
+    if (stands) return createThread(database, deploymentId, thread);
     throw error;
   }
   try {
     await updateThreadState(ports, made.thread_id, { updates: supersteps.map((updates) => [...updates]) });
   } catch (error) {
-    await deleteThread(database, organizationId, made.thread_id);
+    await deleteThread(database, deploymentId, made.thread_id);
     throw error;
   }
-  return readThread(database, organizationId, made.thread_id);
+  return readThread(database, deploymentId, made.thread_id);
 }

@@ -22,18 +22,18 @@ export interface NewThread {
 /** Makes a thread. @throws THREAD_EXISTS, INVALID_REQUEST for metadata that cannot be stored. */
 export async function createThread(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   { threadId = uuidv7(), metadata, ifExists, ttl }: NewThread,
 ): Promise<Thread> {
   requireStorableJson(metadata, ['body', 'metadata']);
   const [row] = await database.query<ThreadRow>(
-    `INSERT INTO agents.threads (organization_id, thread_id, metadata, ttl_minutes, ttl_strategy, expires_at)
+    `INSERT INTO agents.threads (deployment_id, thread_id, metadata, ttl_minutes, ttl_strategy, expires_at)
      VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $4 * interval '1 minute')
      ON CONFLICT DO NOTHING RETURNING ${threadColumns}`,
-    [organizationId, threadId, metadata, ttl?.minutes ?? null, ttl?.strategy ?? null],
+    [deploymentId, threadId, metadata, ttl?.minutes ?? null, ttl?.strategy ?? null],
     { name: 'agents_create_thread' },
   );
   if (row !== undefined) return toThread(row);
   if (ifExists === 'raise') throw fault('THREAD_EXISTS', { thread: threadId });
-  return readThread(database, organizationId, threadId);
+  return readThread(database, deploymentId, threadId);
 }

@@ -8,32 +8,32 @@ import { removeRuns } from '../runs/remove-runs.ts';
  * Deletes a thread with its runs and state. A run that is under way loses its lease, and is stopped by whoever executes it; nothing
  * of it is written any more. @throws THREAD_NOT_FOUND
  */
-export async function deleteThread(database: Database, organizationId: string, threadId: string): Promise<void> {
-  const gone = await database.transaction((tx) => removeThreads(tx, organizationId, [threadId]));
+export async function deleteThread(database: Database, deploymentId: string, threadId: string): Promise<void> {
+  const gone = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]));
   if (gone === 0) throw fault('THREAD_NOT_FOUND', { thread: threadId });
 }
 
 /** Those of `threadIds` that there are, with `hidden` also hidden ones; the result is how many. */
 export async function removeThreads(
   tx: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadIds: readonly string[],
   { hidden = false }: { readonly hidden?: boolean } = {},
 ): Promise<number> {
   const rows = await tx.query<{ thread_id: string }>(
-    `SELECT thread_id FROM agents.threads WHERE organization_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3 OR NOT hidden)
+    `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3 OR NOT hidden)
      ORDER BY thread_id FOR UPDATE`,
-    [organizationId, threadIds, hidden],
+    [deploymentId, threadIds, hidden],
   );
   if (rows.length === 0) return 0;
   const found = rows.map(({ thread_id }) => thread_id);
-  await removeRuns(tx, organizationId, found);
+  await removeRuns(tx, deploymentId, found);
   await deleteCheckpoints(
     tx,
-    found.map((threadId) => threadKey(organizationId, threadId)),
+    found.map((threadId) => threadKey(deploymentId, threadId)),
   );
-  return tx.execute('DELETE FROM agents.threads WHERE organization_id = $1 AND thread_id = ANY ($2::uuid[])', [
-    organizationId,
+  return tx.execute('DELETE FROM agents.threads WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])', [
+    deploymentId,
     found,
   ]);
 }

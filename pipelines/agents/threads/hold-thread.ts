@@ -13,21 +13,21 @@ export interface ThreadHold {
  */
 export async function holdThread(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
   ms: number,
 ): Promise<ThreadHold> {
   const [row] = await database.query<{ write_token: string | null; held: boolean }>(
     `WITH thread AS (
-       SELECT organization_id, thread_id, status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
-       FROM agents.threads WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
+       SELECT deployment_id, thread_id, status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
+       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
      ), held AS (
        UPDATE agents.threads SET write_token = gen_random_uuid(), write_until = clock_timestamp() + $3 * interval '1 millisecond'
-       FROM thread WHERE thread.free AND threads.organization_id = thread.organization_id AND threads.thread_id = thread.thread_id
+       FROM thread WHERE thread.free AND threads.deployment_id = thread.deployment_id AND threads.thread_id = thread.thread_id
        RETURNING write_token
      )
      SELECT (SELECT write_token FROM held) AS write_token FROM thread`,
-    [organizationId, threadId, ms],
+    [deploymentId, threadId, ms],
   );
   if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
   if (row.write_token === null) throw fault('THREAD_BUSY', { thread: threadId });
@@ -38,9 +38,9 @@ export async function holdThread(
       await database.query(
         `WITH released AS (
            UPDATE agents.threads SET write_token = NULL, write_until = NULL
-           WHERE organization_id = $1 AND thread_id = $2 AND write_token = $3
-         ) SELECT pg_notify('agent_runs', '')`,
-        [organizationId, threadId, token],
+           WHERE deployment_id = $1 AND thread_id = $2 AND write_token = $3
+         ) SELECT pg_notify('agent_runs', $1::uuid::text)`,
+        [deploymentId, threadId, token],
       );
     },
   };

@@ -16,7 +16,7 @@ const notItsOwn = new Set([
  */
 export async function noteThreadConfig(
   sql: Sql,
-  { organizationId, threadId }: { readonly organizationId: string; readonly threadId: string },
+  { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
   ofAssistant: GraphConfig,
   asked: GraphConfig | null | undefined,
   before: Thread['config'] | undefined,
@@ -34,8 +34,8 @@ export async function noteThreadConfig(
   if (Object.keys(config).length === 0) return;
   await sql.execute(
     `UPDATE agents.threads SET config = $3::json
-     WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden AND config::text <> ($3::json)::text`,
-    [organizationId, threadId, JSON.stringify(config)],
+     WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden AND config::text <> ($3::json)::text`,
+    [deploymentId, threadId, JSON.stringify(config)],
     { name: 'agents_note_thread_config' },
   );
 }

@@ -8,7 +8,7 @@ import type { Interrupt } from './thread.ts';
  */
 export async function noteThreadState(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
   holdToken: string,
   state: {
@@ -24,8 +24,8 @@ export async function noteThreadState(
        status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
        expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
        updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
-     WHERE organization_id = $1 AND thread_id = $2 AND write_token = $7 AND write_until > clock_timestamp() RETURNING starts`,
-    [organizationId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest, holdToken],
+     WHERE deployment_id = $1 AND thread_id = $2 AND write_token = $7 AND write_until > clock_timestamp() RETURNING starts`,
+    [deploymentId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest, holdToken],
   );
   return row?.starts ?? 0;
 }

@@ -10,19 +10,19 @@ import type { TtlStrategy } from './thread.ts';
  */
 export async function pruneThreads(
   database: Database,
-  organizationId: string,
+  deploymentId: string,
   { threadIds, strategy }: { readonly threadIds: readonly string[]; readonly strategy: TtlStrategy },
 ): Promise<number> {
   return database.transaction(async (tx) => {
-    if (strategy === 'delete') return removeThreads(tx, organizationId, threadIds);
+    if (strategy === 'delete') return removeThreads(tx, deploymentId, threadIds);
     const rows = await tx.query<{ thread_id: string }>(
       `SELECT thread_id FROM agents.threads
-       WHERE organization_id = $1 AND thread_id = ANY ($2::uuid[]) AND NOT hidden AND status <> 'busy'
+       WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND NOT hidden AND status <> 'busy'
          AND (write_until IS NULL OR write_until <= clock_timestamp())
        ORDER BY thread_id FOR UPDATE`,
-      [organizationId, threadIds],
+      [deploymentId, threadIds],
     );
-    const keys = rows.map((row) => threadKey(organizationId, row.thread_id));
+    const keys = rows.map((row) => threadKey(deploymentId, row.thread_id));
     if (keys.length > 0) await keepLatestCheckpoint(tx, keys);
     return rows.length;
   });

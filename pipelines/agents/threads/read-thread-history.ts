@@ -25,7 +25,7 @@ export async function readThreadHistory(
   threadId: string,
   question: HistoryQuestion,
 ): Promise<string> {
-  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.organizationId, threadId));
+  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.deploymentId, threadId));
   const limitBytes = ports.config.maxPageBytes;
   return thread === undefined ? '[]' : ports.pool.ask({ kind: 'history', thread, ...question, limitBytes });
 }

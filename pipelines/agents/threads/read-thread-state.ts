@@ -33,7 +33,7 @@ export async function readThreadState(
   threadId: string,
   { checkpoint, subgraphs, select }: StateQuestion,
 ): Promise<string> {
-  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.organizationId, threadId));
+  const thread = await threadOfGraph(ports, await readThread(ports.database, ports.deploymentId, threadId));
   if (thread !== undefined) {
     const asked = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
     const text = await ports.pool.ask({ kind: 'state', thread, subgraphs, ...asked });

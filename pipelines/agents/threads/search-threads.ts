@@ -18,12 +18,12 @@ export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends
 /** Threads that fit, without their `ttl`, and how many there are of them on all pages. @throws ANSWER_TOO_LARGE */
 export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   search: ThreadSearch<Field>,
 ): Promise<{ readonly threads: readonly Pick<Thread, Field>[]; readonly total: number }> {
   const { sortBy, sortOrder, limit, offset, fields, limitBytes } = search;
   const order = sortOrder === 'asc' ? 'ASC' : 'DESC';
-  const params = filterParams(organizationId, search);
+  const params = filterParams(deploymentId, search);
   const [threads, total] = await Promise.all([
     pageWithin<Pick<Thread, Field>>(
       database,
@@ -32,7 +32,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
       [...params, limit, offset],
       limitBytes,
     ),
-    countThreads(database, organizationId, search),
+    countThreads(database, deploymentId, search),
   ]);
   return { threads, total };
 }

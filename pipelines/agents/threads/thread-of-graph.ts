@@ -8,7 +8,7 @@ import type { Thread } from './thread.ts';
 /** What questions about a thread need. */
 export interface ThreadPorts {
   readonly database: Database;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly pool: Pick<WorkerPool, 'ask'>;
   /** Of threads that are made and say nothing of it. Default: they stay for good. */
   readonly threadTtl?: ThreadTtl | undefined;
@@ -19,19 +19,19 @@ export interface ThreadPorts {
  * last run, or of its assistant. Undefined where it has no graph yet.
  */
 export async function threadOfGraph(
-  { database, organizationId }: ThreadPorts,
+  { database, deploymentId }: ThreadPorts,
   { thread_id: threadId, metadata, config: noted }: Thread,
 ): Promise<ThreadOfGraph | undefined> {
   const { graph_id: graphId, assistant_id: assistantId } = metadata;
   if (typeof graphId !== 'string') return undefined;
   const config =
     Object.keys(noted).length > 0 ? noted : await configOf(typeof assistantId === 'string' ? assistantId : graphId);
-  return { organizationId, threadId, graphId, config };
+  return { deploymentId, threadId, graphId, config };
 
   /** The assistant may be gone, and metadata is whatever a client says. */
   async function configOf(idOrGraphId: string): Promise<object> {
     try {
-      const assistant = await resolveAssistant(database, organizationId, idOrGraphId);
+      const assistant = await resolveAssistant(database, deploymentId, idOrGraphId);
       return assistant.graph_id === graphId ? assistant.config : {};
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'ASSISTANT_NOT_FOUND') return {};

@@ -52,11 +52,11 @@ export async function updateThreadState(
   threadId: string,
   { checkpoint, updates }: { readonly checkpoint?: CheckpointChoice; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
-  const { database, organizationId, pool } = ports;
-  const thread = await threadOfGraph(ports, await readThread(database, organizationId, threadId));
+  const { database, deploymentId, pool } = ports;
+  const thread = await threadOfGraph(ports, await readThread(database, deploymentId, threadId));
   if (thread === undefined) throw fault('THREAD_WITHOUT_GRAPH', { thread: threadId });
-  if (checkpoint !== undefined) await requireCheckpoint(database, organizationId, thread.threadId, checkpoint);
-  const hold = await holdThread(database, organizationId, threadId, holdMs);
+  if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, thread.threadId, checkpoint);
+  const hold = await holdThread(database, deploymentId, threadId, holdMs);
   try {
     const answer = await pool.ask({
       kind: 'update-state',
@@ -69,13 +69,12 @@ export async function updateThreadState(
     if (!updated?.checkpoint) throw fault('STATE_UPDATE_INVALID', { reason: 'The graph keeps no state' });
     const { checkpoint: made, state, interrupts } = updated;
     const { values, next } = state;
-    const threadStart = await noteThreadState(database, organizationId, threadId, hold.token, {
+    const threadStart = await noteThreadState(database, deploymentId, threadId, hold.token, {
       values,
       next,
       interrupts,
     });
-    if (threadStart > 0)
-      await ports.tellState?.({ organizationId, threadId, threadStart, updateId: hold.token, state });
+    if (threadStart > 0) await ports.tellState?.({ deploymentId, threadId, threadStart, updateId: hold.token, state });
     return made;
   } finally {
     await hold.release();

@@ -15,7 +15,7 @@ export interface ThreadChange {
 /** @throws THREAD_NOT_FOUND, INVALID_REQUEST for metadata that cannot be stored. */
 export async function updateThread(
   database: Sql,
-  organizationId: string,
+  deploymentId: string,
   threadId: string,
   { metadata = {}, ttl }: ThreadChange,
 ): Promise<Thread> {
@@ -25,8 +25,8 @@ export async function updateThread(
        ttl_minutes = CASE WHEN $4::boolean THEN $5::float8 ELSE ttl_minutes END,
        ttl_strategy = CASE WHEN $4::boolean THEN $6::text ELSE ttl_strategy END,
        expires_at = clock_timestamp() + CASE WHEN $4::boolean THEN $5::float8 ELSE ttl_minutes END * interval '1 minute'
-     WHERE organization_id = $1 AND thread_id = $2 AND NOT hidden RETURNING ${threadColumns}`,
-    [organizationId, threadId, metadata, ttl !== undefined, ttl?.minutes ?? null, ttl?.strategy ?? null],
+     WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden RETURNING ${threadColumns}`,
+    [deploymentId, threadId, metadata, ttl !== undefined, ttl?.minutes ?? null, ttl?.strategy ?? null],
   );
   if (row === undefined) throw fault('THREAD_NOT_FOUND', { thread: threadId });
   return toThread(row);

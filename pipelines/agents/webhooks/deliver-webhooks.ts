@@ -20,7 +20,7 @@ import type { WebhookRules } from './webhook-rules.ts';
 
 export interface DeliveryPorts extends SendPorts {
   readonly database: Database;
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly rules: WebhookRules;
   /** What signatures are made with. */
   readonly secret: string;
@@ -46,25 +46,25 @@ const after = (now: Date, ms: number) => new Date(now.getTime() + ms).toISOStrin
 
 /** Takes webhooks that are due, at most so many. */
 export function takeWebhooks(
-  { database, organizationId, now, timeoutMs }: DeliveryPorts,
+  { database, deploymentId, now, timeoutMs }: DeliveryPorts,
   count: number,
 ): Promise<readonly TakenWebhook[]> {
   return database.query<TakenWebhook>(
     `UPDATE agents.webhooks SET attempts = attempts + 1, due_at = $4
-     WHERE organization_id = $1 AND run_id IN (
-       SELECT run_id FROM agents.webhooks WHERE organization_id = $1 AND given_up_at IS NULL AND due_at <= $2
+     WHERE deployment_id = $1 AND run_id IN (
+       SELECT run_id FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL AND due_at <= $2
        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
      RETURNING run_id, url, body::text, attempts`,
-    [organizationId, now().toISOString(), count, after(now(), timeoutMs * 3)],
+    [deploymentId, now().toISOString(), count, after(now(), timeoutMs * 3)],
   );
 }
 
 /** Sends one that was taken, and notes what came of it. */
 export async function deliverWebhook(ports: DeliveryPorts, taken: TakenWebhook): Promise<void> {
-  const { database, organizationId, logger } = ports;
+  const { database, deploymentId, logger } = ports;
   const result = await attempt(ports, taken);
-  const own = [organizationId, taken.run_id, taken.attempts];
-  const condition = 'organization_id = $1 AND run_id = $2 AND attempts = $3';
+  const own = [deploymentId, taken.run_id, taken.attempts];
+  const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
   if (result.ok) {
     await database.execute(`DELETE FROM agents.webhooks WHERE ${condition}`, own);
     return;
@@ -101,18 +101,18 @@ async function attempt(ports: DeliveryPorts, { url, body, attempts }: TakenWebho
 }
 
 /** How long until the next one is due, in milliseconds; undefined where none is. */
-export async function msToNextWebhook({ database, organizationId, now }: DeliveryPorts): Promise<number | undefined> {
+export async function msToNextWebhook({ database, deploymentId, now }: DeliveryPorts): Promise<number | undefined> {
   const [row] = await database.query<{ due: string | null }>(
-    'SELECT min(due_at) AS due FROM agents.webhooks WHERE organization_id = $1 AND given_up_at IS NULL',
-    [organizationId],
+    'SELECT min(due_at) AS due FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL',
+    [deploymentId],
   );
   return row?.due ? Math.max(0, Date.parse(row.due) - now().getTime()) : undefined;
 }
 
 /** Removes those that were given up a day ago. */
-export async function forgetWebhooks({ database, organizationId, now }: DeliveryPorts): Promise<void> {
-  await database.execute('DELETE FROM agents.webhooks WHERE organization_id = $1 AND given_up_at < $2', [
-    organizationId,
+export async function forgetWebhooks({ database, deploymentId, now }: DeliveryPorts): Promise<void> {
+  await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
+    deploymentId,
     after(now(), -keptForMs),
   ]);
 }

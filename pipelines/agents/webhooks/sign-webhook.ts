@@ -1,11 +1,11 @@
 import { createHmac, hkdfSync } from 'node:crypto';
 
 /**
- * What the webhooks of an organisation are signed with, where the operator has set no secret: 32 bytes of HKDF-SHA256 (RFC 5869) of
- * the secret key, without salt, with the info `runlake webhooks <organization id> v1`, in hex.
+ * The signing secret of the webhooks of a deployment, unless the operator has set one: 32 bytes of HKDF-SHA256 (RFC 5869) of
+ * the secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
  */
-export function webhookSecret(secretKey: string, organizationId: string): string {
-  const info = `runlake webhooks ${organizationId} v1`;
+export function webhookSecret(secretKey: string, deploymentId: string): string {
+  const info = `runlake webhooks ${deploymentId} v1`;
   return Buffer.from(hkdfSync('sha256', secretKey, '', info, 32)).toString('hex');
 }
 

@@ -34,7 +34,7 @@ export interface JobPorts {
 export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome> {
   const { saverFor, credit, stop } = ports;
   const { signal } = stop;
-  const { organizationId, threadId, runId, attempt, graphId, assistantId, leaseToken, start } = job;
+  const { deploymentId, threadId, runId, attempt, graphId, assistantId, leaseToken, start } = job;
   const onFailure = (error: unknown) => {
     if (hidesLostLease(error)) stop.abort('fenced');
   };
@@ -42,14 +42,14 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
   const early = job.kwargs.durability === 'sync' ? undefined : { gatherMs, onFailure };
   const kept = saverFor({ leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) }, early);
   const blank = start.kind === 'input' && start.checkpoint === 'none';
-  const saver = new ThreadSaver(kept, organizationId, { blank, onFailure });
+  const saver = new ThreadSaver(kept, deploymentId, { blank, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
   try {
     const config = configOf(job);
     graph = await ports.graph.instance(config);
     graph.checkpointer ??= saver;
-    graph.store ??= ports.storeFor(organizationId);
+    graph.store ??= ports.storeFor(deploymentId);
     const begun = await beginAttempt(job, { loaded: ports.graph, graph, saver, config });
     if (begun === undefined) return { kind: 'finished', ...(await keptState(graph, threadId)) };
     const request = {

@@ -3,17 +3,17 @@ import type pg from 'pg';
 import { AgentStore } from '../store/agent-store.ts';
 import type { StoreRules } from '../store/store-item.ts';
 
-/** The store of an organisation, for graphs that have none of their own. */
-export type StoreFor = (organizationId: string) => BaseStore;
+/** The store of a deployment, for graphs that have none of their own. */
+export type StoreFor = (deploymentId: string) => BaseStore;
 
 /** Without connections what is remembered lives in this process. */
 export function openStores(connections: pg.Pool | undefined, rules: StoreRules): StoreFor {
   const stores = new Map<string, BaseStore>();
-  return (organizationId) => {
+  return (deploymentId) => {
     const store =
-      stores.get(organizationId) ??
-      (connections === undefined ? new InMemoryStore() : new AgentStore(connections, organizationId, rules));
-    stores.set(organizationId, store);
+      stores.get(deploymentId) ??
+      (connections === undefined ? new InMemoryStore() : new AgentStore(connections, deploymentId, rules));
+    stores.set(deploymentId, store);
     return store;
   };
 }

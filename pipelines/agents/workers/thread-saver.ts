@@ -27,12 +27,12 @@ export function isFailedWrite(error: unknown): boolean {
 }
 
 /**
- * The saver of one run or question, as graph code has it: it knows the threads of one organisation, by the ids that clients know.
- * The saver behind it names them by organisation and thread.
+ * The saver of one run or question, as graph code has it: it knows the threads of one deployment, by the ids that clients know.
+ * The saver behind it names them by deployment and thread.
  */
 export class ThreadSaver extends BaseCheckpointSaver {
   readonly #saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver;
-  readonly #organizationId: string;
+  readonly #deploymentId: string;
   readonly #onFailure: (error: unknown) => void;
   #blank: boolean;
   #held: ReadonlySet<string> = new Set();
@@ -44,12 +44,12 @@ export class ThreadSaver extends BaseCheckpointSaver {
    */
   constructor(
     saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver,
-    organizationId: string,
+    deploymentId: string,
     { blank = false, onFailure = () => undefined }: { blank?: boolean; onFailure?: (error: unknown) => void } = {},
   ) {
     super(saver.serde);
     this.#saver = saver;
-    this.#organizationId = organizationId;
+    this.#deploymentId = deploymentId;
     this.#blank = blank;
     this.#onFailure = onFailure;
   }
@@ -125,7 +125,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   #key(threadId: unknown): string {
-    return threadKey(this.#organizationId, String(threadId));
+    return threadKey(this.#deploymentId, String(threadId));
   }
 
   #inside(config: RunnableConfig): RunnableConfig {

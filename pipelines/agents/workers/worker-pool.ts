@@ -105,7 +105,7 @@ export type GraphRequest =
   | { readonly kind: 'embed'; readonly texts: readonly string[] };
 
 export interface ThreadOfGraph {
-  readonly organizationId: string;
+  readonly deploymentId: string;
   readonly threadId: string;
   readonly graphId: string;
   /** Of the thread's assistant; `configurable` without thread_id. */

@@ -11,7 +11,7 @@ import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts'
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
-/** What every operation of the agent server passes before its handler: key, organisation, permission, origin. */
+/** What every operation of the agent server checks before its handler: key, workspace, permission, origin. */
 
 let stores: FreshStores;
 let server: FastifyInstance;
@@ -29,9 +29,9 @@ beforeAll(async () => {
   const logger = createLogger('silent', 'test');
   const authenticator = createAuthenticator({ database, logger });
   const { config } = loadConfig({ RUNLAKE_AGENTS_CORS_ORIGINS: 'https://a.example, https://b.example' });
-  const agents = { organizationId: owner.id, config, database, graphs: {} };
+  const agents = { deploymentId: owner.id, config, database, graphs: {} };
   const services = { authenticator, agents } as unknown as AgentServices;
-  const form = agentApi(config, owner.id);
+  const form = agentApi(config, owner.workspaceIds[0]);
   server = await buildServer({ config, services, logger, operations: agentOperations, form });
   close = async () => {
     await server.close();
@@ -43,9 +43,20 @@ afterAll(() => close());
 
 const get = (url: string, headers: Record<string, string>) => server.inject({ method: 'GET', url, headers });
 
-it('lets keys of the organisation in, those of its workspaces too, and nobody else', async () => {
-  for (const key of [owner.adminKey, owner.workspaceKeys[1]]) {
-    const answer = await get('/info', { 'x-api-key': key });
+it('admits keys that reach the workspace of the deployment, and no others', async () => {
+  const [first, second] = owner.workspaceIds;
+  const ofOrganization = { database: stores.database, organizationId: owner.id, userId: owner.userId };
+  const admitted: Record<string, string>[] = [
+    { 'x-api-key': owner.adminKey },
+    { 'x-api-key': owner.adminKey, 'x-tenant-id': first },
+    { 'x-api-key': owner.workspaceKeys[0] },
+    // Organisation-wide keys and keys of several workspaces, whatever their default is.
+    { 'x-api-key': await addKey(ofOrganization) },
+    { 'x-api-key': await addKey({ ...ofOrganization, defaultWorkspaceId: second }) },
+    { 'x-api-key': await addKey({ ...ofOrganization, workspaceIds: [first, second] }) },
+  ];
+  for (const headers of admitted) {
+    const answer = await get('/info', headers);
     expect(answer.json()).toMatchObject({ context: 'js', flags: { assistants: true } });
     expect(answer.statusCode).toBe(200);
   }
@@ -56,6 +67,17 @@ it('lets keys of the organisation in, those of its workspaces too, and nobody el
   expect(await refused({})).toEqual([401, 'API_KEY_MISSING']);
   expect(await refused({ 'x-api-key': randomUUID() })).toEqual([401, 'API_KEY_INVALID']);
   expect(await refused({ 'x-api-key': other.adminKey })).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
+  expect(await refused({ 'x-api-key': owner.workspaceKeys[1] })).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
+  expect(await refused({ 'x-api-key': owner.workspaceKeys[1], 'x-tenant-id': second })).toEqual([
+    403,
+    'DEPLOYMENT_FORBIDDEN',
+  ]);
+  expect(await refused({ 'x-api-key': owner.workspaceKeys[1], 'x-tenant-id': first })).toEqual([
+    403,
+    'WORKSPACE_FORBIDDEN',
+  ]);
+  // The request is about the workspace that it names, and this deployment is not in it.
+  expect(await refused({ 'x-api-key': owner.adminKey, 'x-tenant-id': second })).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
   expect(await refused({ 'x-api-key': powerless })).toEqual([403, 'FORBIDDEN']);
 });
 

@@ -40,7 +40,7 @@ it('of runs', async () => {
 it('of many large runs', async () => {
   const { thread_id: threadId } = await client.threads.create();
   await server.database.execute(
-    `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, status, kwargs)
+    `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, status, kwargs)
      SELECT $1, $2, gen_random_uuid(), gen_random_uuid(), 'echo', 'success', kwargs
      FROM (SELECT json_build_object('input', repeat('x', 2000000)) AS kwargs) large, generate_series(1, 40)`,
     [server.owner.id, threadId],

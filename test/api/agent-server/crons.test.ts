@@ -25,8 +25,8 @@ const statusOf = (promise: Promise<unknown>) =>
 const fireAll = (afterMs: number) =>
   fireCrons({
     database: agent.database,
-    organizationId: agent.owner.id,
-    makeRun: (tx, cron) => makeCronRun(tx, agent.owner.id, cron),
+    deploymentId: agent.owner.id,
+    makeRun: (tx, cron) => makeCronRun(tx, agent.owner.id, cron, { organizationId: agent.owner.id }),
     logger: createLogger('silent', 'test'),
     now: () => new Date(Date.now() + afterMs),
   });

@@ -40,7 +40,9 @@ it('so have threads of crons', async () => {
   const { database, owner, services } = agents;
   const { threadTtl } = services.agents;
   const cron = await readCron(database, owner.id, cronId);
-  const runId = await database.transaction((tx) => makeCronRun(tx, owner.id, cron, { threadTtl }));
+  const runId = await database.transaction((tx) =>
+    makeCronRun(tx, owner.id, cron, { threadTtl, organizationId: owner.id }),
+  );
   const [row] = await database.query<{ thread_id: string }>('SELECT thread_id FROM agents.runs WHERE run_id = $1', [
     runId,
   ]);

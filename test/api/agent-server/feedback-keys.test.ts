@@ -130,8 +130,8 @@ it('crons have them too, for each of their runs', async () => {
   const { agents } = agent.services;
   const fired = await fireCrons({
     database: agent.database,
-    organizationId: agent.owner.id,
-    makeRun: (tx, due) => makeCronRun(tx, agent.owner.id, due, { takesFeedback: agents.takesFeedback }),
+    deploymentId: agent.owner.id,
+    makeRun: (tx, due) => makeCronRun(tx, agent.owner.id, due, agents),
     logger: createLogger('silent', 'test'),
     now: () => new Date(Date.now() + 366 * 86_400_000),
   });

@@ -41,7 +41,7 @@ it('graphs and clients have the times of the langgraph.json', async () => {
   await agents.client.store.putItem(['notes'], 'b', { text: 'b' });
   await agents.client.store.putItem(['notes'], 'c', { text: 'c' }, { ttl: 5 });
   const rows = await agents.database.query(
-    `SELECT key, ttl_minutes FROM agents.store_items WHERE organization_id = $1 AND key IN ('a', 'b', 'c') ORDER BY key`,
+    `SELECT key, ttl_minutes FROM agents.store_items WHERE deployment_id = $1 AND key IN ('a', 'b', 'c') ORDER BY key`,
     [agents.owner.id],
   );
   expect(rows).toEqual([

@@ -110,7 +110,7 @@ describe('a call', () => {
   it('stops with its connection', async () => {
     const { database, owner } = agent;
     const runs = () =>
-      database.query<{ status: string }>('SELECT status FROM agents.runs WHERE organization_id = $1', [owner.id]);
+      database.query<{ status: string }>('SELECT status FROM agents.runs WHERE deployment_id = $1', [owner.id]);
     const client = await connect();
     const call = client.callTool({ name: 'steps', arguments: { steps: 1, pauseMs: 60_000 } }).catch(() => undefined);
     await vi.waitFor(async () => expect(await runs()).toMatchObject([{ status: 'running' }]), { timeout: 10_000 });

@@ -13,10 +13,11 @@ import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
+import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { Executor } from '../../../pipelines/agents/execute/executor.ts';
-import { freshStores } from '../../engines/stores.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { watchErrors } from '../declared-errors.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
@@ -30,6 +31,8 @@ export interface AgentServerUnderTest {
   readonly answering: Services;
   readonly executor: Executor;
   readonly database: Database;
+  /** What servers of other deployments share with it. */
+  readonly shared: Shared;
   readonly owner: OrganizationUnderTest;
   clientOf(key: string): Client;
   /** Asks as the owner. */
@@ -41,6 +44,13 @@ export interface AgentServerOptions {
   readonly config?: Partial<Omit<Config, 'agentsFile'>>;
   /** Folder below `test/agents/projects`. */
   readonly project?: string;
+  /** A server that runs: its stores, log and organisation are used. It is to be closed last. */
+  readonly beside?: AgentServerUnderTest;
+}
+
+interface Shared {
+  readonly stores: FreshStores;
+  readonly log: EventLog;
 }
 
 const projects = fileURLToPath(new URL('../../agents/projects/', import.meta.url));
@@ -59,14 +69,15 @@ export function requestOf(url: string, apiKey: string) {
     });
 }
 
-/** An agent server with everything behind it, on stores of its own and a free port. */
+/** An agent server with everything behind it, on a free port and, unless it is beside another one, on stores of its own. */
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
   const ends = new Ends();
   const logger = createLogger('silent', 'test');
-  const stores = await freshStores();
-  ends.add('stores', () => stores.close());
+  const { beside } = options;
+  const stores = beside?.shared.stores ?? (await freshStores());
+  if (!beside) ends.add('stores', () => stores.close());
   const { database, databaseUrl } = stores;
-  const owner = await addOrganization(database, 'owner');
+  const owner = beside?.owner ?? (await addOrganization(database, 'owner'));
   const config = {
     ...loadConfig(stores.environment).config,
     agentsFile: graphsFileOf(options.project ?? 'basic'),
@@ -80,8 +91,8 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   };
   const secretKey = 'secret of the tests';
 
-  const { log } = await openEventLog({ config, logger, stores }, ends);
-  await startSink({ config, logger, stores, log, onHoursNoted: () => undefined }, ends);
+  const log = beside?.shared.log ?? (await openEventLog({ config, logger, stores }, ends)).log;
+  if (!beside) await startSink({ config, logger, stores, log, onHoursNoted: () => undefined }, ends);
   const answering = answeringServices(
     {
       config,
@@ -102,7 +113,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
 
   const errors = watchErrors(agentOperations);
   const services: AgentServices = { authenticator: answering.authenticator, agents };
-  const form = agentApi(config, agents.organizationId, { ...opened, authenticator: answering.authenticator });
+  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator: answering.authenticator });
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
   const url = await server.listen({ host: '127.0.0.1', port: 0 });
   await followAgents(parts, opened, url, ends);
@@ -115,6 +126,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
     answering,
     executor,
     database,
+    shared: { stores, log },
     owner,
     clientOf,
     ask: requestOf(url, owner.adminKey),

@@ -19,7 +19,7 @@ shareDeployedAgents((opened) => {
 
 async function rowsOf(table: 'runs' | 'threads', threadId: string): Promise<number> {
   const [row] = await server.database.query<{ rows: number }>(
-    `SELECT count(*)::int AS rows FROM agents.${table} WHERE organization_id = $1 AND thread_id = $2`,
+    `SELECT count(*)::int AS rows FROM agents.${table} WHERE deployment_id = $1 AND thread_id = $2`,
     [server.owner.id, threadId],
   );
   return row!.rows;
@@ -124,7 +124,7 @@ it('that are resumable can be come back to for two minutes after their end, then
   const thread = async () => {
     const [row] = await server.database.query<{ thread_id: string; due: boolean }>(
       `SELECT thread_id, expires_at BETWEEN now() + interval '100 s' AND now() + interval '120 s' AS due
-       FROM agents.threads JOIN agents.runs USING (organization_id, thread_id) WHERE run_id = $1 AND hidden`,
+       FROM agents.threads JOIN agents.runs USING (deployment_id, thread_id) WHERE run_id = $1 AND hidden`,
       [runId],
     );
     return row;

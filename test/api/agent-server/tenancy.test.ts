@@ -7,6 +7,7 @@ import { Ends } from '../../../api/command-line/ends.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
 import { createAssistant } from '../../../pipelines/agents/assistants/create-assistant.ts';
 import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/ensure-system-assistants.ts';
 import { createCron } from '../../../pipelines/agents/crons/create-cron.ts';
@@ -15,16 +16,18 @@ import { putItems } from '../../../pipelines/agents/store/put-items.ts';
 import { openStreamHub } from '../../../pipelines/agents/streams/stream-hub.ts';
 import { createThread } from '../../../pipelines/agents/threads/create-thread.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
+import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { watchErrors } from '../declared-errors.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
 /**
- * Nobody reaches what belongs to another organisation, on any operation of the agent server.
+ * Nobody reaches what belongs to another organisation, workspace or deployment, on any operation of the agent server.
  *
- * Zebra's assistants and threads stand in the same tables, and all of them carry the word `okapi`. The deployment is that of the
- * stranger. Zebra's key is turned away by every operation; the stranger's own key asks for zebra's ids on every operation, and no
- * answer may hold the word, and at the end zebra has what it had.
+ * The server is the default deployment of the stranger. Zebra's deployment and a second deployment of the stranger have rows in the
+ * same tables, and all of them contain the word `okapi`. Every operation refuses zebra's keys and keys of the stranger's second
+ * workspace. The stranger's own key tries the ids of both victims on every operation: no answer may contain the word, and the rows of
+ * the victims may not change.
  */
 interface Victim {
   readonly threadId: string;
@@ -172,7 +175,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
 let server: FastifyInstance;
 let zebra: OrganizationUnderTest;
 let stranger: OrganizationUnderTest;
-let victim: Victim;
+let victims: Readonly<Record<'organisation' | 'deployment', Victim>>;
 let powerless: Readonly<Record<'agents:read' | 'agents:run', string>>;
 let victimNow: () => Promise<unknown>;
 let before: unknown;
@@ -185,12 +188,64 @@ beforeAll(async () => {
   const { database } = stores;
   zebra = await addOrganization(database, 'zebra');
   stranger = await addOrganization(database, 'stranger');
+  const sibling = await addDeploymentOf(database, {
+    organizationId: stranger.id,
+    workspaceId: stranger.workspaceIds[0],
+  });
+  victims = { organisation: await addVictim(database, zebra.id), deployment: await addVictim(database, sibling) };
+  victimNow = () =>
+    Promise.all(
+      ['assistants', 'threads', 'runs', 'crons', 'store_items'].map((table) =>
+        database.query(`SELECT * FROM agents.${table} WHERE deployment_id = ANY ($1) ORDER BY deployment_id`, [
+          [zebra.id, sibling],
+        ]),
+      ),
+    );
+  before = await victimNow();
+  forgetStranger = () =>
+    Promise.all(
+      ['threads', 'assistants'].map((table) =>
+        database.execute(
+          `DELETE FROM agents.${table} WHERE deployment_id = $1 AND NOT metadata @> '{"created_by": "system"}'`,
+          [stranger.id],
+        ),
+      ),
+    );
+  await ensureSystemAssistants(database, stranger.id, [{ graphId: 'echo', name: 'echo', description: null }]);
+  const keyOf = (permission: string) =>
+    addKey({ database, organizationId: stranger.id, userId: stranger.userId, permissions: [permission] });
+  powerless = { 'agents:read': await keyOf('agents:run'), 'agents:run': await keyOf('agents:read') };
+
+  const errors = watchErrors(agentOperations);
+  const { config } = loadConfig({ ...stores.environment, RUNLAKE_AGENTS_ALLOW_TRUNCATE: 'true' });
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+  const { log } = await openEventLog({ config, logger: errors.logger, stores }, ends);
+  const hub = await openStreamHub({ log, warehouse: stores.warehouse });
+  ends.add('stream hub', () => hub.close());
+  const authenticator = createAuthenticator({ database, logger: errors.logger });
+  const graphs = { echo: { name: 'echo', description: null } };
+  const agents = { deploymentId: stranger.id, config, database, hub, graphs, wake: () => undefined };
+  const services = { authenticator, agents } as unknown as AgentServices;
+  const form = agentApi(config, stranger.workspaceIds[0]);
+  server = await buildServer({ config, services, logger: errors.logger, operations: agentOperations, form });
+  close = async () => {
+    await server.close();
+    await authenticator.close();
+    await ends.run(errors.logger);
+    errors.check();
+  };
+});
+afterAll(() => close());
+
+/** Rows of each kind in a deployment, all with the word. */
+async function addVictim(database: Database, deploymentId: string): Promise<Victim> {
   const metadata = { animal: 'okapi' };
   const zoo = [{ namespace: ['zoo'], key: 'animal', value: metadata }];
-  await putItems(stores.database, zebra.id, { refreshOnRead: true }, zoo);
+  await putItems(database, deploymentId, { refreshOnRead: true }, zoo);
   const assistant = await createAssistant(
     database,
-    zebra.id,
+    deploymentId,
     {
       graphId: 'echo',
       name: 'okapi',
@@ -199,11 +254,11 @@ beforeAll(async () => {
     },
     { maxAssistants: 1_000 },
   );
-  const thread = await createThread(database, zebra.id, {
+  const thread = await createThread(database, deploymentId, {
     metadata: { ...metadata, graph_id: 'echo' },
     ifExists: 'raise',
   });
-  const { run_id: runId } = await createRun(database, zebra.id, {
+  const { run_id: runId } = await createRun(database, deploymentId, {
     assistant,
     threadId: thread.thread_id,
     ifNotExists: 'reject',
@@ -223,7 +278,7 @@ beforeAll(async () => {
   });
   const cron = await createCron(
     database,
-    zebra.id,
+    deploymentId,
     {
       assistant_id: assistant.assistant_id,
       thread_id: thread.thread_id,
@@ -238,53 +293,13 @@ beforeAll(async () => {
     },
     { maxCrons: 1, nowMs: Date.now() },
   );
-  victim = { threadId: thread.thread_id, assistantId: assistant.assistant_id, runId, cronId: cron.cron_id };
+  const victim = { threadId: thread.thread_id, assistantId: assistant.assistant_id, runId, cronId: cron.cron_id };
   await database.execute(
-    'INSERT INTO agents.store_items (organization_id, namespace, key, value, searchable) VALUES ($1, $2, $3, $4, $5)',
-    [zebra.id, item.namespace, item.key, metadata, metadata],
+    'INSERT INTO agents.store_items (deployment_id, namespace, key, value, searchable) VALUES ($1, $2, $3, $4, $5)',
+    [deploymentId, item.namespace, item.key, metadata, metadata],
   );
-  victimNow = () =>
-    Promise.all(
-      ['assistants', 'threads', 'runs', 'crons', 'store_items'].map((table) =>
-        database.query(`SELECT * FROM agents.${table} WHERE organization_id = $1`, [zebra.id]),
-      ),
-    );
-  before = await victimNow();
-  forgetStranger = () =>
-    Promise.all(
-      ['threads', 'assistants'].map((table) =>
-        database.execute(
-          `DELETE FROM agents.${table} WHERE organization_id = $1 AND NOT metadata @> '{"created_by": "system"}'`,
-          [stranger.id],
-        ),
-      ),
-    );
-  await ensureSystemAssistants(database, stranger.id, [{ graphId: 'echo', name: 'echo', description: null }]);
-  const keyOf = (permission: string) =>
-    addKey({ database, organizationId: stranger.id, userId: stranger.userId, permissions: [permission] });
-  powerless = { 'agents:read': await keyOf('agents:run'), 'agents:run': await keyOf('agents:read') };
-
-  const errors = watchErrors(agentOperations);
-  const { config } = loadConfig({ ...stores.environment, RUNLAKE_AGENTS_ALLOW_TRUNCATE: 'true' });
-  const ends = new Ends();
-  ends.add('stores', () => stores.close());
-  const { log } = await openEventLog({ config, logger: errors.logger, stores }, ends);
-  const hub = await openStreamHub({ log, warehouse: stores.warehouse });
-  ends.add('stream hub', () => hub.close());
-  const authenticator = createAuthenticator({ database, logger: errors.logger });
-  const graphs = { echo: { name: 'echo', description: null } };
-  const agents = { organizationId: stranger.id, config, database, hub, graphs, wake: () => undefined };
-  const services = { authenticator, agents } as unknown as AgentServices;
-  const form = agentApi(config, stranger.id);
-  server = await buildServer({ config, services, logger: errors.logger, operations: agentOperations, form });
-  close = async () => {
-    await server.close();
-    await authenticator.close();
-    await ends.run(errors.logger);
-    errors.check();
-  };
-});
-afterAll(() => close());
+  return victim;
+}
 
 const table = agentOperations
   .filter(({ access }) => !('public' in access))
@@ -295,17 +310,25 @@ it('tries every operation that needs a key, and no other', () => {
 });
 
 describe.each(table)('%s', (id, { method, access }) => {
-  const ask = (key: string) => {
+  const ask = (key: string, headers: Record<string, string> = {}, victim = victims.organisation) => {
     const attempt = attempts[id];
     if (attempt === undefined) throw new Error(`no attempt at ${id}`);
     const { url, payload } = attempt(victim);
-    return server.inject({ method, url, headers: { 'x-api-key': key }, ...(payload && { payload }) });
+    return server.inject({ method, url, headers: { 'x-api-key': key, ...headers }, ...(payload && { payload }) });
   };
 
-  it('asks for a key that is valid, and for one of its organisation', async () => {
+  it('asks for a valid key that reaches its workspace', async () => {
     expect((await ask('rlk_wrong')).statusCode).toBe(401);
-    for (const key of [zebra.adminKey, ...zebra.workspaceKeys]) {
-      const answer = await ask(key);
+    const second = stranger.workspaceIds[1];
+    const refused = [
+      await ask(zebra.adminKey),
+      await ask(zebra.workspaceKeys[0]),
+      await ask(zebra.workspaceKeys[1]),
+      await ask(stranger.workspaceKeys[1]),
+      await ask(stranger.workspaceKeys[1], { 'x-tenant-id': second }),
+      await ask(stranger.adminKey, { 'x-tenant-id': second }),
+    ];
+    for (const answer of refused) {
       expect([answer.statusCode, answer.json().code]).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
     }
   });
@@ -316,9 +339,9 @@ describe.each(table)('%s', (id, { method, access }) => {
     expect([answer.statusCode, answer.json().code]).toEqual([403, 'FORBIDDEN']);
   });
 
-  it('tells and changes nothing of another organisation', async () => {
-    const { statusCode, body } = await ask(stranger.adminKey);
-    expect(attempts[id]?.(victim).answers).toContain(statusCode);
+  it.each(['organisation', 'deployment'] as const)('shows and changes nothing of another %s', async (kind) => {
+    const { statusCode, body } = await ask(stranger.adminKey, {}, victims[kind]);
+    expect(attempts[id]?.(victims[kind]).answers).toContain(statusCode);
     expect(body).not.toContain('okapi');
     expect(await victimNow()).toEqual(before);
     await forgetStranger();

@@ -49,7 +49,7 @@ it('is told by their identities, for runs of their own and of their crons', asyn
   const { database, owner } = agent;
   const page = { sortBy: 'cron_id', sortOrder: 'asc', limitRows: 1, offsetRows: 0 } as const;
   const [cron] = await searchCrons(database, owner.id, {}, page);
-  await database.transaction((tx) => makeCronRun(tx, owner.id, cron as Cron));
+  await database.transaction((tx) => makeCronRun(tx, owner.id, cron as Cron, { organizationId: owner.id }));
   agent.services.agents.wake();
   const counted = [
     ['ada', 2],

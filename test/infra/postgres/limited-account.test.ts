@@ -51,8 +51,8 @@ test('the account reads and writes state under a lease, and sees nothing else', 
     });
     await threads.endRun(run);
     await expect(saver.deleteThread(run.key)).rejects.toMatchObject({ code: 'LEASE_LOST' });
-    await pool.query(`INSERT INTO agents.store_items (organization_id, namespace, key, value, searchable)
-      VALUES ('${threads.organizationId}', '{a}', 'k', '{}', '{}')`);
+    await pool.query(`INSERT INTO agents.store_items (deployment_id, namespace, key, value, searchable)
+      VALUES ('${threads.deploymentId}', '{a}', 'k', '{}', '{}')`);
 
     const closed = (
       await threads.database.query<{ name: string }>(

@@ -21,10 +21,10 @@ test('a stream event becomes a record of the schema, its data as it came', () =>
     expiresAtMicros: 1_767_409_445_123_456,
   });
   const { key, value } = streamMessage(event, { schemaId: () => 7 });
-  expect(key).toBe(`${event.organizationId}:${event.threadId}`);
+  expect(key).toBe(`${event.deploymentId}:${event.threadId}`);
   expect(value.subarray(0, 5)).toEqual(Buffer.from([0, 0, 0, 0, 7]));
   expect({ ...(type.fromBuffer(value.subarray(5)) as object) }).toEqual({
-    organization_id: event.organizationId,
+    organization_id: event.deploymentId,
     thread_id: event.threadId,
     run_id: event.runId,
     log_partition: Buffer.alloc(8),

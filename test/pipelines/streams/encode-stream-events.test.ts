@@ -15,7 +15,7 @@ const rest = fc.record({
   isEnd: fc.boolean(),
 });
 const head = fc.record({
-  organizationId: fc.uuid(),
+  deploymentId: fc.uuid(),
   threadId: fc.uuid(),
   runId: fc.uuid(),
   attempt: fc.integer({ min: 0, max: 1_000 }),

@@ -8,7 +8,7 @@ import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { atOffset, type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
 import { uuidOf } from '../runs/run-events.ts';
-import { organizationId, streamEvent, streamMessage } from './stream-events.ts';
+import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
 let under: DrivenSink;
 beforeAll(async () => {
@@ -22,10 +22,10 @@ function freshRun(name: string) {
   const event = (attempt: number, seq: number, more: Partial<StreamEvent> = {}) =>
     streamEvent({ ...ids, attempt, seq, threadSeq: attempt * 100 + seq, ...more });
   const read = (query: Partial<RunStreamQuery> = {}) =>
-    readRunStream(under.stores.warehouse, { organizationId, ...ids, limitRows: 100, limitBytes: 1_000_000, ...query });
+    readRunStream(under.stores.warehouse, { deploymentId, ...ids, limitRows: 100, limitBytes: 1_000_000, ...query });
   const readThread = (after?: number) =>
     readThreadStream(under.stores.warehouse, {
-      organizationId,
+      deploymentId,
       threadId: ids.threadId,
       after,
       limitRows: 100,
@@ -208,7 +208,7 @@ describe('a page', () => {
     ['after an event, over attempts', { after: { attempt: 1, seq: 3 }, limitRows: 3 }, ['1-4', '2-0', '2-1'], true],
     ['after an event that is not there', { after: { attempt: 1, seq: 99 }, limitRows: 1 }, ['2-0'], true],
     ['after the last', { after: { attempt: 2, seq: 4 } }, [], false],
-    ['of a run of another organisation', { organizationId: uuidOf('stranger') }, [], false],
+    ['of a run of another deployment', { deploymentId: uuidOf('stranger') }, [], false],
     ['of a run under another thread', { threadId: uuidOf('another thread') }, [], false],
     ['once all has expired', { nowMicros: Date.now() * 1_000 + 2 * 86_400_000_000 }, [], false],
   ])('%s', async (_, query, ids, more) => {
@@ -219,7 +219,7 @@ describe('a page', () => {
   test('of a thread goes on after a number', async () => {
     expect(idsOf((await readThread(202)).rows)).toEqual(['2-3', '2-4']);
     const { rows } = await readThreadStream(under.stores.warehouse, {
-      organizationId: uuidOf('stranger'),
+      deploymentId: uuidOf('stranger'),
       threadId: event(1, 0).threadId,
       limitRows: 10,
       limitBytes: 10_000,
@@ -241,21 +241,21 @@ test('events go with their run, with their thread, and with nobody else’s', as
     one.event(1, 0),
     one.event(1, 1, { runId: sibling }),
     two.event(1, 2),
-    one.event(1, 3, { organizationId: stranger }),
+    one.event(1, 3, { deploymentId: stranger }),
   ]);
   const { warehouse } = under.stores;
   const left = async () => [
     (await one.read()).rows.length,
     (await one.read({ runId: sibling })).rows.length,
     (await two.read()).rows.length,
-    (await one.read({ organizationId: stranger })).rows.length,
+    (await one.read({ deploymentId: stranger })).rows.length,
   ];
   expect(await left()).toEqual([1, 1, 1, 1]);
-  await deleteStreamEvents(warehouse, { organizationId, threadIds: [one.threadId], runIds: [one.runId] });
+  await deleteStreamEvents(warehouse, { deploymentId, threadIds: [one.threadId], runIds: [one.runId] });
   expect(await left()).toEqual([0, 1, 1, 1]);
-  await deleteStreamEvents(warehouse, { organizationId, threadIds: [one.threadId, two.threadId] });
+  await deleteStreamEvents(warehouse, { deploymentId, threadIds: [one.threadId, two.threadId] });
   expect(await left()).toEqual([0, 0, 0, 1]);
-  await deleteStreamEvents(warehouse, { organizationId, threadIds: [] });
+  await deleteStreamEvents(warehouse, { deploymentId, threadIds: [] });
   expect(await left()).toEqual([0, 0, 0, 1]);
 });
 

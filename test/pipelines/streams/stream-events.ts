@@ -3,7 +3,7 @@ import { uuidOf } from '../runs/run-events.ts';
 
 export { streamMessage } from '../../../pipelines/streams/stream-message.ts';
 
-export const organizationId = uuidOf('organization');
+export const deploymentId = uuidOf('deployment');
 export const threadId = uuidOf('thread');
 
 const dayMicros = 86_400_000_000;
@@ -12,7 +12,7 @@ const dayMicros = 86_400_000_000;
 export function streamEvent(event: Partial<StreamEvent> = {}): StreamEvent {
   const createdAtMicros = event.createdAtMicros ?? Date.now() * 1_000;
   return {
-    organizationId,
+    deploymentId,
     threadId,
     runId: uuidOf('run'),
     attempt: 1,

@@ -12,7 +12,7 @@ import { streamEvents } from '../../../schemas/topics.ts';
 import { Random } from '../../histories/random.ts';
 import { type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
 import { uuidOf } from '../runs/run-events.ts';
-import { organizationId, streamEvent, streamMessage } from './stream-events.ts';
+import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
 let under: DrivenSink;
 beforeAll(async () => {
@@ -162,7 +162,7 @@ describe.each(seeds)('history %i', (seed) => {
     const store = under.stores.warehouse;
     for (const runId of new Set(log.map(({ event }) => event.runId))) {
       const expected = ofRun(log, runId);
-      const query = { organizationId, threadId, runId };
+      const query = { deploymentId, threadId, runId };
       expect(await pages(random, (after, limits) => readRunStream(store, { ...query, ...limits, after }))).toEqual(
         expected,
       );
@@ -171,7 +171,7 @@ describe.each(seeds)('history %i', (seed) => {
       expect(rest.rows.map(shown)).toEqual(expected[from] ? expected.slice(from + 1) : expected);
     }
     const thread = await pages(random, (after, limits) =>
-      readThreadStream(store, { organizationId, threadId, ...limits, after: after?.threadSeq }),
+      readThreadStream(store, { deploymentId, threadId, ...limits, after: after?.threadSeq }),
     );
     expect(thread).toEqual(ofThread(log));
   };

@@ -33,7 +33,7 @@ const missing = { code: 'ASSISTANT_NOT_FOUND', status: 404 };
 const system = { graphId: 'agent', name: 'Agent', description: 'helps', config: { tags: ['a'] } };
 
 it('are no more than there may be, also where many are made at once', async () => {
-  const of = await rows.newOrganization();
+  const of = await rows.newDeployment();
   const make = (assistantId?: string) =>
     createAssistant(
       database,
@@ -54,7 +54,7 @@ it('are no more than there may be, also where many are made at once', async () =
 
 describe('assistants', () => {
   beforeAll(async () => {
-    org = await rows.newOrganization();
+    org = await rows.newDeployment();
   });
 
   it('of graphs are there from the start, with fixed ids, and keep what was changed', async () => {
@@ -81,7 +81,7 @@ describe('assistants', () => {
     }
   });
 
-  it('are made once under an id, in their organisation', async () => {
+  it('are made once under an id, in their deployment', async () => {
     const assistantId = randomUUID();
     const made = await make({ assistantId, name: 'N', context: [1], metadata: { a: 1 }, description: 'd' });
     expect(made).toMatchObject({ assistant_id: assistantId, name: 'N', context: [1], metadata: { a: 1 }, version: 1 });
@@ -161,7 +161,7 @@ describe('assistants', () => {
 describe('search', () => {
   const names = ['Alpha', 'beta', 'ALPHABET', '100%_'];
   beforeAll(async () => {
-    org = await rows.newOrganization();
+    org = await rows.newDeployment();
     for (const [n, name] of names.entries()) {
       await make({ name, graphId: n === 1 ? 'other' : 'agent', metadata: { n, tags: ['t', { n }] } });
     }

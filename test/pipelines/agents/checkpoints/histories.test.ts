@@ -73,7 +73,7 @@ class Pair {
   failing = { theirs: false, ours: false };
   #theirs = graphOn(this.memory, () => this.failing.theirs);
   get key() {
-    return threadKey(threads.organizationId, this.threadId);
+    return threadKey(threads.deploymentId, this.threadId);
   }
   #ours = (saver: LeasedSaver) => graphOn(saver, () => this.failing.ours);
 

@@ -190,7 +190,7 @@ test('whoever takes the run over waits for a write that is under way', async () 
   try {
     await writer.query('BEGIN');
     const { rows } = await writer.query('SELECT agents.lease_holds($1, $2, $3) AS holds', [
-      threads.organizationId,
+      threads.deploymentId,
       run.threadId,
       run.leaseToken,
     ]);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { type EarlyAnswers, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.ts';
+import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
 /** A run that goes on, with what its saver writes under. */
@@ -17,20 +18,19 @@ export interface GoingRun {
 export type Threads = Awaited<ReturnType<typeof openThreads>>;
 
 /**
- * A database with an organisation, and rows of threads and runs in it as the executor keeps them. Savers of runs are as `earlyOf` says,
+ * A database with a deployment, and rows of threads and runs in it as the executor keeps them. Savers of runs are as `earlyOf` says,
  * one after the other; default: those who put wait.
  */
 export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () => undefined) {
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
-  const organizationId = randomUUID();
-  await database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'A')`, [organizationId]);
+  const deploymentId = await addDeployment(database);
 
   async function newThread(): Promise<string> {
     const threadId = randomUUID();
-    await database.execute('INSERT INTO agents.threads (organization_id, thread_id) VALUES ($1, $2)', [
-      organizationId,
+    await database.execute('INSERT INTO agents.threads (deployment_id, thread_id) VALUES ($1, $2)', [
+      deploymentId,
       threadId,
     ]);
     return threadId;
@@ -38,7 +38,7 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
 
   const going = (threadId: string, runId: string, leaseToken: string, attempt: number): GoingRun => {
     const lease = { leaseToken, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
-    const key = threadKey(organizationId, threadId);
+    const key = threadKey(deploymentId, threadId);
     return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, earlyOf()) };
   };
 
@@ -46,10 +46,10 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     const runId = randomUUID();
     const leaseToken = randomUUID();
     await database.execute(
-      `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, lease_token,
+      `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, lease_token,
          lease_until, attempt)
        VALUES ($1, $2, $3, $4, 'graph', '{}', 'running', $5, now() + interval '1 hour', 1)`,
-      [organizationId, threadId, runId, randomUUID(), leaseToken],
+      [deploymentId, threadId, runId, randomUUID(), leaseToken],
     );
     return going(threadId, runId, leaseToken, 1);
   }
@@ -58,7 +58,7 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     database,
     databaseUrl: stores.databaseUrl,
     pool,
-    organizationId,
+    deploymentId,
     newThread,
     startRun,
     /** As the executor does when it takes a lost run up again. */

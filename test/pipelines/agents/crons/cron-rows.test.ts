@@ -23,7 +23,7 @@ beforeEach(async () => {
 const make = (changes: Partial<NewCron> = {}, maxCrons = 100) =>
   createCron(
     stores.database,
-    rows.organizationId,
+    rows.deploymentId,
     {
       assistant_id: rows.assistantId,
       thread_id: null,
@@ -41,7 +41,7 @@ const make = (changes: Partial<NewCron> = {}, maxCrons = 100) =>
   );
 
 describe('rows of crons', () => {
-  it('are read as they were made, by their organisation alone', async () => {
+  it('are read as they were made, by their deployment alone', async () => {
     const made = await make({ timezone: 'Europe/Berlin', metadata: { team: 'a' } });
     expect(made).toMatchObject({
       schedule: '0 9 * * *',
@@ -52,7 +52,7 @@ describe('rows of crons', () => {
       thread_id: null,
       end_time: null,
     });
-    expect(await readCron(stores.database, rows.organizationId, made.cron_id)).toEqual(made);
+    expect(await readCron(stores.database, rows.deploymentId, made.cron_id)).toEqual(made);
     const foreign = randomUUID();
     const notFound = expect.objectContaining({ code: 'CRON_NOT_FOUND' });
     await expect(readCron(stores.database, foreign, made.cron_id)).rejects.toEqual(notFound);
@@ -64,7 +64,7 @@ describe('rows of crons', () => {
   it('are changed field by field, and fire next after now only where their times changed', async () => {
     const { cron_id, next_run_date } = await make({ metadata: { a: 1, b: 1 }, end_time: '2030-01-01T00:00:00Z' });
     const change = (changes: Parameters<typeof updateCron>[3], laterMs = 86_400_000 * 3) =>
-      updateCron(stores.database, rows.organizationId, cron_id, changes, nowMs + laterMs);
+      updateCron(stores.database, rows.deploymentId, cron_id, changes, nowMs + laterMs);
     expect(await change({ metadata: { b: 2 }, payload: { webhook: '/x' } })).toMatchObject({
       metadata: { a: 1, b: 2 },
       payload: { input: { text: 'a\u0000b' }, webhook: '/x' },
@@ -87,7 +87,7 @@ describe('rows of crons', () => {
       await make({ thread_id: rows.threadId, metadata: { team: 'b' }, schedule: '0 8 * * *' }),
     ];
     const search = async (filter: CronFilter, page: Partial<Parameters<typeof searchCrons>[3]> = {}) => {
-      const found = await searchCrons(stores.database, rows.organizationId, filter, {
+      const found = await searchCrons(stores.database, rows.deploymentId, filter, {
         sortBy: 'created_at',
         sortOrder: 'desc',
         limitRows: 10,
@@ -103,13 +103,13 @@ describe('rows of crons', () => {
     expect(await search({ threadId: rows.threadId })).toEqual([2]);
     expect(await search({ enabled: false })).toEqual([1]);
     expect(await search({ assistantId: randomUUID() })).toEqual([]);
-    expect(await countCrons(stores.database, rows.organizationId, { metadata: { team: 'a' } })).toBe(2);
+    expect(await countCrons(stores.database, rows.deploymentId, { metadata: { team: 'a' } })).toBe(2);
   });
 
   it('are no more than there may be, also where many are made at once', async () => {
     const made = await Promise.allSettled(Array.from({ length: 10 }, () => make({}, 3)));
     expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
-    expect(await countCrons(stores.database, rows.organizationId, {})).toBe(3);
+    expect(await countCrons(stores.database, rows.deploymentId, {})).toBe(3);
   });
 
   it('go with their thread and their assistant, need the thread, and are so many', async () => {
@@ -117,7 +117,7 @@ describe('rows of crons', () => {
     await make({}, 2);
     await expect(make({}, 2)).rejects.toMatchObject({ code: 'CRON_LIMIT_REACHED' });
     await expect(make({ thread_id: randomUUID() })).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
-    const left = () => countCrons(stores.database, rows.organizationId, {});
+    const left = () => countCrons(stores.database, rows.deploymentId, {});
     await stores.database.execute('DELETE FROM agents.threads WHERE thread_id = $1', [rows.threadId]);
     expect(await left()).toBe(1);
     await stores.database.execute('DELETE FROM agents.assistants WHERE assistant_id = $1', [rows.assistantId]);

@@ -38,21 +38,21 @@ beforeEach(async () => {
 /** Makes a run on a thread of its own, as crons without a thread do. */
 async function makeRun(tx: Sql, cron: Cron): Promise<string> {
   const [runId, threadId] = [randomUUID(), randomUUID()];
-  await tx.execute('INSERT INTO agents.threads (organization_id, thread_id, hidden) VALUES ($1, $2, true)', [
-    rows.organizationId,
+  await tx.execute('INSERT INTO agents.threads (deployment_id, thread_id, hidden) VALUES ($1, $2, true)', [
+    rows.deploymentId,
     threadId,
   ]);
   await tx.execute(
-    `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata)
+    `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata)
      VALUES ($1, $2, $3, $4, 'echo', '{}', $5)`,
-    [rows.organizationId, threadId, runId, cron.assistant_id, { cron_id: cron.cron_id }],
+    [rows.deploymentId, threadId, runId, cron.assistant_id, { cron_id: cron.cron_id }],
   );
   return runId;
 }
 
 const ports = (changes: Partial<FiringPorts> = {}): FiringPorts => ({
   database: stores.database,
-  organizationId: rows.organizationId,
+  deploymentId: rows.deploymentId,
   makeRun,
   logger,
   now: () => clock,
@@ -62,7 +62,7 @@ const ports = (changes: Partial<FiringPorts> = {}): FiringPorts => ({
 const cron = (changes: Partial<NewCron> = {}) =>
   createCron(
     stores.database,
-    rows.organizationId,
+    rows.deploymentId,
     {
       assistant_id: rows.assistantId,
       thread_id: null,
@@ -80,20 +80,20 @@ const cron = (changes: Partial<NewCron> = {}) =>
   );
 
 const nextOf = async (cronId: string) => {
-  const { next_run_date } = await readCron(stores.database, rows.organizationId, cronId);
+  const { next_run_date } = await readCron(stores.database, rows.deploymentId, cronId);
   return next_run_date && iso(next_run_date);
 };
 const runsOf = async (cronId: string) => {
   const found = await stores.database.query<{ run_id: string }>(
-    `SELECT run_id FROM agents.runs WHERE organization_id = $1 AND metadata ->> 'cron_id' = $2`,
-    [rows.organizationId, cronId],
+    `SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND metadata ->> 'cron_id' = $2`,
+    [rows.deploymentId, cronId],
   );
   return found.length;
 };
 const firingsOf = async (cronId: string) => {
   const found = await stores.database.query<{ due_at: string; run_id: string | null }>(
-    'SELECT due_at, run_id FROM agents.cron_firings WHERE organization_id = $1 AND cron_id = $2 ORDER BY due_at',
-    [rows.organizationId, cronId],
+    'SELECT due_at, run_id FROM agents.cron_firings WHERE deployment_id = $1 AND cron_id = $2 ORDER BY due_at',
+    [rows.deploymentId, cronId],
   );
   return found.map(({ due_at, run_id }) => [iso(due_at), run_id !== null]);
 };
@@ -185,7 +185,7 @@ describe('firing', () => {
     await fireCrons(ports());
     // A process whose clock is behind changes the schedule.
     const behindMs = at('2026-04-22T10:00:50Z').getTime();
-    await updateCron(stores.database, rows.organizationId, cron_id, { schedule: '*/1 * * * *' }, behindMs);
+    await updateCron(stores.database, rows.deploymentId, cron_id, { schedule: '*/1 * * * *' }, behindMs);
     expect(await nextOf(cron_id)).toBe(iso('2026-04-22T10:01Z'));
     await fireCrons(ports());
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
@@ -195,7 +195,7 @@ describe('firing', () => {
     const { cron_id } = await cron({ enabled: false });
     clock = at('2026-04-22T10:05:30Z');
     expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, undefined]);
-    await updateCron(stores.database, rows.organizationId, cron_id, { enabled: true }, clock.getTime());
+    await updateCron(stores.database, rows.deploymentId, cron_id, { enabled: true }, clock.getTime());
     expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, 30_000]);
   });
 

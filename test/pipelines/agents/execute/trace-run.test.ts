@@ -17,7 +17,7 @@ afterAll(() => api.close());
 
 function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): EndedRun {
   return {
-    organizationId: owner.id,
+    deploymentId: owner.id,
     threadId: uuidv7(),
     runId: uuidv7(),
     assistantId: uuidv7(),

@@ -11,7 +11,7 @@ afterAll(() => under?.close());
 
 const ask = async (request: GraphRequest) => JSON.parse(await under.pool.ask(request));
 const threadOf = (threadId: string, graphId: string) => ({
-  organizationId: under.threads.organizationId,
+  deploymentId: under.threads.deploymentId,
   threadId,
   graphId,
   config: {},
@@ -74,9 +74,9 @@ describe('state', () => {
     expect(insideHistory[0].checkpoint.checkpoint_ns).toBe(namespace);
   });
 
-  test('of another organisation is not there', async () => {
+  test('of another deployment is not there', async () => {
     const { threadId } = await under.run('steps');
-    const thread = { ...threadOf(threadId, 'steps'), organizationId: randomUUID() };
+    const thread = { ...threadOf(threadId, 'steps'), deploymentId: randomUUID() };
     expect(await ask({ kind: 'state', thread, subgraphs: false })).toMatchObject({ values: {}, checkpoint: null });
   });
 });

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
@@ -6,6 +5,7 @@ import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { followRun } from '../../../../pipelines/agents/runs/follow-run.ts';
 import { endSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
 import type { RunReadFrom, StreamHub } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import { addDeployment } from '../../../agents/add-deployment.ts';
 import { until } from '../../../infra/until.ts';
 import {
   all,
@@ -20,14 +20,11 @@ import { kwargs, leaseMs, newRun } from './run-rows.ts';
 
 let under: StreamsUnderTest;
 let hub: StreamHub;
-let organizationId: string;
+let deploymentId: string;
 beforeAll(async () => {
   under = await openStreams();
   hub = await under.hub();
-  organizationId = randomUUID();
-  await under.stores.database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'A')`, [
-    organizationId,
-  ]);
+  deploymentId = await addDeployment(under.stores.database);
 });
 afterAll(() => under?.close());
 
@@ -42,9 +39,9 @@ test('a run that has ended, whose end is not in the log yet, is followed to that
     },
   };
   const wanted = newRun(undefined, { kwargs: kwargs({ resumable: true }) });
-  const { thread_id: threadId, run_id: runId } = await createRun(database, organizationId, wanted);
-  const [claimed] = await claimRuns(database, organizationId, { slots: 1, leaseMs });
-  const ids = { organizationId, threadId, runId };
+  const { thread_id: threadId, run_id: runId } = await createRun(database, deploymentId, wanted);
+  const [claimed] = await claimRuns(database, deploymentId, { slots: 1, leaseMs });
+  const ids = { deploymentId, threadId, runId };
   const stream = newStream({ ...ids, threadStart: claimed!.threadStart });
   const writer = under.publisher().open(stream);
   await writer.write([chunk('a'), chunk('b')]);
@@ -52,7 +49,7 @@ test('a run that has ended, whose end is not in the log yet, is followed to that
   await endRun(database, claimed!, { status: 'success' });
 
   const follow = async (from: RunReadFrom) =>
-    all((await followRun({ organizationId, database: counted, hub }, ids, from)).reader).then((events) =>
+    all((await followRun({ deploymentId, database: counted, hub }, ids, from)).reader).then((events) =>
       events.map(idOf),
     );
   // Whoever has the end already, or is said to have seen more than there is, waits for nothing.

@@ -84,7 +84,7 @@ describe('making runs', () => {
   });
 
   it('leaves a run alone until it is due, and lets others of the thread go first', async () => {
-    const other = await rows.newOrganization();
+    const other = await rows.newDeployment();
     const threadId = await rows.newThread(other);
     const later = await rows.run(threadId, { afterSeconds: 3_600 }, other);
     expect(await claimRuns(database, other, { slots: 9, leaseMs })).toEqual([]);
@@ -147,7 +147,7 @@ describe('making runs', () => {
     expect(own.claimed).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });
   });
 
-  it('gives nothing of another organisation', async () => {
+  it('gives nothing of another deployment', async () => {
     const run = await rows.run(await rows.newThread());
     const { foreignOrg } = rows;
     expect(await claimRuns(database, foreignOrg, { slots: 9, leaseMs })).toEqual([]);
@@ -262,7 +262,7 @@ describe('many runs', () => {
   });
 
   it('are cancelled together, or none of them where one is missing', async () => {
-    const other = await rows.newOrganization();
+    const other = await rows.newDeployment();
     const threadId = await rows.newThread(other);
     const [first, second] = [await rows.run(threadId, {}, other), await rows.run(threadId, {}, other)];
     const missing = { threadId, runIds: [second.run_id, randomUUID()] };
@@ -279,15 +279,15 @@ describe('many runs', () => {
 });
 
 it('claims by looking at threads with a run to start alone, however many runs have ended or wait', async () => {
-  const other = await rows.newOrganization();
+  const other = await rows.newDeployment();
   const busy = await rows.newThread(other);
   await rows.run(busy, {}, other);
   await database.execute(
-    `INSERT INTO agents.threads (organization_id, thread_id) SELECT $1, gen_random_uuid() FROM generate_series(1, 5000)`,
+    `INSERT INTO agents.threads (deployment_id, thread_id) SELECT $1, gen_random_uuid() FROM generate_series(1, 5000)`,
     [other],
   );
   await database.execute(
-    `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, kwargs, status)
+    `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, status)
      SELECT $1, $2, gen_random_uuid(), $2, 'echo', '{}', CASE WHEN n % 2 = 0 THEN 'success' ELSE 'pending' END
      FROM generate_series(1, 20000) n`,
     [other, busy],

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
 export const assistant = { assistant_id: randomUUID(), graph_id: 'echo' };
@@ -29,26 +30,22 @@ export const newRun = (threadId: string | undefined, more: Partial<NewRun> = {})
   ...more,
 });
 
-/** A database with two organisations. */
+/** A database with two deployments. */
 export async function openRows() {
   const stores = await freshStores();
   const { database } = stores;
-  const newOrganization = async (): Promise<string> => {
-    const id = randomUUID();
-    await database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'A')`, [id]);
-    return id;
-  };
-  const [org, foreignOrg] = [await newOrganization(), await newOrganization()];
+  const newDeployment = () => addDeployment(database);
+  const [org, foreignOrg] = [await newDeployment(), await newDeployment()];
   return {
     stores,
     database,
     org,
     foreignOrg,
-    newOrganization,
-    newThread: async (organizationId = org) =>
-      (await createThread(database, organizationId, { metadata: {}, ifExists: 'raise' })).thread_id,
-    run: (threadId: string | undefined, more: Partial<NewRun> = {}, organizationId = org) =>
-      createRun(database, organizationId, newRun(threadId, more)),
+    newDeployment,
+    newThread: async (deploymentId = org) =>
+      (await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' })).thread_id,
+    run: (threadId: string | undefined, more: Partial<NewRun> = {}, deploymentId = org) =>
+      createRun(database, deploymentId, newRun(threadId, more)),
     /** A lease that has run out. */
     expire: (leaseToken: string) =>
       database.execute(

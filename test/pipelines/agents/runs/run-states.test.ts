@@ -80,11 +80,11 @@ async function stored(organization: string) {
   const { database } = rows;
   const runs = await database.query<Record<string, unknown>>(
     `SELECT run_id AS id, status, attempt, losses, cancel_action AS cancel FROM agents.runs
-     WHERE organization_id = $1 AND NOT removed ORDER BY place`,
+     WHERE deployment_id = $1 AND NOT removed ORDER BY place`,
     [organization],
   );
   const threads = await database.query<{ thread_id: string; status: string; waits: boolean }>(
-    `SELECT thread_id, status, next_due_at IS NOT NULL AS waits FROM agents.threads WHERE organization_id = $1`,
+    `SELECT thread_id, status, next_due_at IS NOT NULL AS waits FROM agents.threads WHERE deployment_id = $1`,
     [organization],
   );
   return { runs, threads };
@@ -95,7 +95,7 @@ describe('one operation at a time', () => {
     'does what the model does (seed %i)',
     async (seed) => {
       const { database } = rows;
-      const org = await rows.newOrganization();
+      const org = await rows.newDeployment();
       const pick = dice(seed);
       const threads = [await rows.newThread(org), await rows.newThread(org), await rows.newThread(org)];
       const model = new Model();
@@ -241,7 +241,7 @@ describe('one operation at a time', () => {
 describe('several processes at once', () => {
   it('never runs two of a thread, starts them in order, and leaves none behind', async () => {
     const { database } = rows;
-    const org = await rows.newOrganization();
+    const org = await rows.newDeployment();
     const pick = dice(5);
     const threads = await Promise.all(Array.from({ length: 6 }, () => rows.newThread(org)));
     const starts: ClaimedRun[] = [];
@@ -291,7 +291,7 @@ describe('several processes at once', () => {
         await sweepRuns(database, org);
         await carryOut(claims);
         const [row] = await database.query<{ going: number }>(
-          `SELECT count(*) AS going FROM agents.runs WHERE organization_id = $1 AND status IN ('pending', 'running')`,
+          `SELECT count(*) AS going FROM agents.runs WHERE deployment_id = $1 AND status IN ('pending', 'running')`,
           [org],
         );
         if (done && row?.going === 0) return;
@@ -317,7 +317,7 @@ describe('several processes at once', () => {
       }
       const first = ofThread.filter(({ attempt }) => attempt === 1).map(({ runId }) => runId);
       const made = await database.query<{ run_id: string }>(
-        'SELECT run_id FROM agents.runs WHERE organization_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY place',
+        'SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY place',
         [org, first],
       );
       expect(first).toEqual(made.map(({ run_id }) => run_id));

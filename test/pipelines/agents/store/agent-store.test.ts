@@ -8,6 +8,7 @@ import { getItems } from '../../../../pipelines/agents/store/get-items.ts';
 import { loadEmbedder } from '../../../../pipelines/agents/store/load-embedder.ts';
 import { putItems } from '../../../../pipelines/agents/store/put-items.ts';
 import type { Embed, StoreRules } from '../../../../pipelines/agents/store/store-item.ts';
+import { addDeployment } from '../../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../checkpoints/threads.ts';
 
 let threads: Threads;
@@ -17,13 +18,8 @@ beforeAll(async () => {
 afterAll(() => threads?.close());
 
 const plain: StoreRules = { refreshOnRead: true };
-const newOrganization = async () => {
-  const [{ id }] = (await threads.database.query<{ id: string }>(
-    `INSERT INTO organizations (id, display_name) VALUES (gen_random_uuid(), 'O') RETURNING id`,
-  )) as [{ id: string }];
-  return id;
-};
-const open = async (rules = plain) => new AgentStore(threads.pool, await newOrganization(), rules);
+const newDeployment = () => addDeployment(threads.database);
+const open = async (rules = plain) => new AgentStore(threads.pool, await newDeployment(), rules);
 const keysOf = (items: readonly { key: string }[]) => items.map(({ key }) => key).sort();
 
 test('an item is put, read, put anew and deleted, with what JSON can hold', async () => {
@@ -128,7 +124,7 @@ test('what cannot be a name is refused', async () => {
   await expect(put(['a'], 'nul \u0000')).rejects.toMatchObject({ code: 'STORE_KEY_INVALID' });
 });
 
-test('two organisations have nothing of each other', async () => {
+test('two deployments have nothing of each other', async () => {
   const [mine, other] = [await open(), await open()];
   await mine.put(['n'], 'k', { of: 'mine' });
   await other.put(['n'], 'k', { of: 'other' });
@@ -161,17 +157,17 @@ test('a batch of many goes in few statements', async () => {
 });
 
 test('what has run out is gone; reading puts it off where that is wished', async () => {
-  const organizationId = await newOrganization();
+  const deploymentId = await newDeployment();
   const sql = threads.database;
   const rules: StoreRules = { refreshOnRead: false, defaultTtlMinutes: 60 };
   const item = (key: string, ttl?: number | null) => ({ namespace: ['t'], key, value: {}, ttl });
-  await putItems(sql, organizationId, rules, [item('default'), item('never', null), item('short', 1), item('over', 0)]);
+  await putItems(sql, deploymentId, rules, [item('default'), item('never', null), item('short', 1), item('over', 0)]);
   const minutes = async () =>
     Object.fromEntries(
       (
         await sql.query<{ key: string; minutes: number | null }>(
-          `SELECT key, round(extract(epoch FROM expires_at - now()) / 60)::int AS minutes FROM agents.store_items WHERE organization_id = $1`,
-          [organizationId],
+          `SELECT key, round(extract(epoch FROM expires_at - now()) / 60)::int AS minutes FROM agents.store_items WHERE deployment_id = $1`,
+          [deploymentId],
         )
       ).map((row) => [row.key, row.minutes]),
     );
@@ -179,24 +175,24 @@ test('what has run out is gone; reading puts it off where that is wished', async
   const read = (refresh: boolean) =>
     getItems(
       sql,
-      organizationId,
+      deploymentId,
       ['short', 'over', 'never'].map((key) => ({ namespace: ['t'], key })),
       refresh,
     );
-  await sql.execute(`UPDATE agents.store_items SET ttl_minutes = 30 WHERE organization_id = $1 AND key = 'short'`, [
-    organizationId,
+  await sql.execute(`UPDATE agents.store_items SET ttl_minutes = 30 WHERE deployment_id = $1 AND key = 'short'`, [
+    deploymentId,
   ]);
   expect((await read(false)).map((found) => found?.key)).toEqual(['short', undefined, 'never']);
   expect((await minutes()).short).toBe(1);
   await read(true);
   expect((await minutes()).short).toBe(30);
-  const store = new AgentStore(threads.pool, organizationId, { refreshOnRead: true });
-  await sql.execute(`UPDATE agents.store_items SET ttl_minutes = 90 WHERE organization_id = $1 AND key = 'short'`, [
-    organizationId,
+  const store = new AgentStore(threads.pool, deploymentId, { refreshOnRead: true });
+  await sql.execute(`UPDATE agents.store_items SET ttl_minutes = 90 WHERE deployment_id = $1 AND key = 'short'`, [
+    deploymentId,
   ]);
   expect(keysOf(await store.search(['t']))).toEqual(['default', 'never', 'short']);
   expect((await minutes()).short).toBe(90);
-  expect(await deleteExpiredItems(sql, organizationId)).toBe(1);
+  expect(await deleteExpiredItems(sql, deploymentId)).toBe(1);
   expect(await minutes()).toEqual({ default: 60, never: null, short: 90 });
 });
 

@@ -71,16 +71,16 @@ class History {
   }
 
   /** A worker of each attempt writes; those that have lost their run go on for a while. */
-  async thread(organizationId: string, threadId: string, failing: boolean): Promise<void> {
+  async thread(deploymentId: string, threadId: string, failing: boolean): Promise<void> {
     const random = this.#random;
     const starts: RunStreamStart[] = [];
     const late: RunStreamStart[] = [];
     let threadStart = 0;
-    const follows = this.#followThread({ organizationId, threadId }, starts);
+    const follows = this.#followThread({ deploymentId, threadId }, starts);
     for (let count = 0; count < 3; count++) {
       // The last one is: else its end, by which the reader of the thread is known to be through, could be gone before it is taken.
       const kept = count === 2 || random.chance(0.8);
-      const run = newRun({ organizationId, threadId, kept });
+      const run = newRun({ deploymentId, threadId, kept });
       if (!kept || random.chance(0.7)) this.#reader(this.#followNow(run));
       const publisher = this.#under.publisher({ maxBytesInFlight: random.pick([2_000, 2 ** 22]) });
       const attempts = failing ? 1 : random.between(1, 3);
@@ -177,7 +177,7 @@ class History {
   }
 
   /** A thread over its runs and over connections: all that is kept, in order. An end that comes late may be missed by coming back. */
-  #followThread(thread: { readonly organizationId: string; readonly threadId: string }, starts: RunStreamStart[]) {
+  #followThread(thread: { readonly deploymentId: string; readonly threadId: string }, starts: RunStreamStart[]) {
     const seen: StreamedEvent[] = [];
     let done = false;
     let closing: () => void = () => {};

@@ -96,7 +96,7 @@ let runs = 0;
 export function newRun(given: Partial<RunStreamStart> = {}): RunStreamStart {
   runs++;
   return {
-    organizationId: uuidOf('organization of streams'),
+    deploymentId: uuidOf('organization of streams'),
     threadId: uuidOf('thread of streams', runs),
     runId: uuidOf('run of streams', runs),
     attempt: 1,

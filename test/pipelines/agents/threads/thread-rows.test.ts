@@ -39,10 +39,10 @@ const ended = (threadId: string) =>
 
 describe('threads', () => {
   beforeAll(async () => {
-    org = await rows.newOrganization();
+    org = await rows.newDeployment();
   });
 
-  it('are made once under an id, each in its organisation', async () => {
+  it('are made once under an id, each in its deployment', async () => {
     const threadId = randomUUID();
     const made = await make({ threadId: threadId.toUpperCase(), metadata: { a: 1 } });
     expect(made).toMatchObject({
@@ -141,7 +141,7 @@ describe('threads', () => {
 
 describe('threads with a time to live', () => {
   beforeAll(async () => {
-    org = await rows.newOrganization();
+    org = await rows.newDeployment();
   });
 
   it('say how long, and live longer with every change', async () => {
@@ -184,7 +184,7 @@ describe('threads with a time to live', () => {
 describe('search', () => {
   const ids: string[] = [];
   beforeAll(async () => {
-    org = await rows.newOrganization();
+    org = await rows.newDeployment();
     for (const n of [0, 1, 2, 3]) {
       const { thread_id: id } = await make({ metadata: { n, even: n % 2 === 0, deep: { list: [n, { m: n }] } } });
       ids.push(id);
@@ -217,7 +217,7 @@ describe('search', () => {
     expect(total).toBe('limit' in search ? 4 : expected.length);
   });
 
-  it('finds named ones of the organisation alone', async () => {
+  it('finds named ones of the deployment alone', async () => {
     const search = {
       ids: [ids[1] as string, randomUUID()],
       sortBy: 'status',

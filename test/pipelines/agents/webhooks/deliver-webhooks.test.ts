@@ -76,7 +76,7 @@ function ports(changes: Partial<DeliveryPorts> = {}, guard: Partial<GuardOptions
   closers.push(() => agents.close());
   return {
     database: stores.database,
-    organizationId: rows.organizationId,
+    deploymentId: rows.deploymentId,
     rules: webhookRules({ settings: { headers: { 'X-Team': 'a', 'Content-Type': 'text/plain' } }, allowPrivate: true }),
     secret,
     ownUrl: ownUrl(),
@@ -93,10 +93,10 @@ async function endRun(webhook: string | undefined, ended: { values?: string; err
   const runId = randomUUID();
   await stores.database.transaction(async (tx) => {
     await tx.execute(
-      `INSERT INTO agents.runs (organization_id, thread_id, run_id, assistant_id, graph_id, status, kwargs, metadata, started_at, ended_at)
+      `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, status, kwargs, metadata, started_at, ended_at)
        VALUES ($1, $2, $3, $4, 'echo', $5, $6, '{"team":"a"}', now(), now())`,
       [
-        rows.organizationId,
+        rows.deploymentId,
         rows.threadId,
         runId,
         rows.assistantId,
@@ -104,11 +104,8 @@ async function endRun(webhook: string | undefined, ended: { values?: string; err
         { input: 'a\u0000b', webhook },
       ],
     );
-    await noteWebhook(tx, { organizationId: rows.organizationId, runId, webhook, ...ended });
-    await tx.execute('DELETE FROM agents.runs WHERE organization_id = $1 AND run_id = $2', [
-      rows.organizationId,
-      runId,
-    ]);
+    await noteWebhook(tx, { deploymentId: rows.deploymentId, runId, webhook, ...ended });
+    await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2', [rows.deploymentId, runId]);
   });
   return runId;
 }
@@ -125,10 +122,10 @@ const stateOf = async (runId: string) => {
     due_at: string;
     given_up_at: string | null;
     last_error: string;
-  }>(
-    'SELECT attempts, due_at, given_up_at, last_error FROM agents.webhooks WHERE organization_id = $1 AND run_id = $2',
-    [rows.organizationId, runId],
-  );
+  }>('SELECT attempts, due_at, given_up_at, last_error FROM agents.webhooks WHERE deployment_id = $1 AND run_id = $2', [
+    rows.deploymentId,
+    runId,
+  ]);
   if (row === undefined) return 'gone';
   const { attempts, due_at, given_up_at, last_error } = row;
   const state = given_up_at !== null ? 'given up' : (Date.parse(due_at) - clock.getTime()) / 1_000;
@@ -258,8 +255,8 @@ describe('a webhook', () => {
   });
 
   it('goes out by itself once it is noted', async () => {
-    const { database, organizationId, rules, ownUrl: own } = ports();
-    const sender = startWebhooks({ database, organizationId, rules, secret, ownUrl: own, logger, allowPrivate: true });
+    const { database, deploymentId, rules, ownUrl: own } = ports();
+    const sender = startWebhooks({ database, deploymentId, rules, secret, ownUrl: own, logger, allowPrivate: true });
     try {
       const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(hook())));
       sender.wake();

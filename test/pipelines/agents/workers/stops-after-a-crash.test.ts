@@ -23,7 +23,7 @@ async function fromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
   const [head] = await under.threads.database.query<{ id: string }>(
     `SELECT checkpoint_id AS id FROM agents.checkpoints WHERE thread_id = $1 AND checkpoint_ns = ''
      ORDER BY checkpoint_id DESC LIMIT 1`,
-    [`${under.threads.organizationId}:${thread}`],
+    [`${under.threads.deploymentId}:${thread}`],
   );
   return { job: { start: { kind: 'input', checkpoint: { checkpoint_id: head!.id } } } };
 }
@@ -47,11 +47,11 @@ test('are not held by what stops them elsewhere, or not at all', async () => {
 
 test('stop where a graph within was to stop, and what runs beside it ends', async () => {
   const inside = async (thread: string) => {
-    const { database, organizationId } = under.threads;
+    const { database, deploymentId } = under.threads;
     const rows = await database.query<{ path: string }>(
       `SELECT DISTINCT ON (checkpoint_ns) metadata ->> 'step' AS path FROM agents.checkpoints
        WHERE thread_id = $1 AND checkpoint_ns LIKE 'between:%|stopping:%' ORDER BY checkpoint_ns, checkpoint_id DESC`,
-      [`${organizationId}:${thread}`],
+      [`${deploymentId}:${thread}`],
     );
     return rows.map(({ path }) => Number(path));
   };

@@ -72,7 +72,7 @@ describe('modes', () => {
     const debug = told.filter(({ event }) => event === 'debug').map(({ data }) => data);
     expect(debug.map(({ type }) => type)).toEqual(['checkpoint', 'checkpoint', 'task', 'task_result', 'checkpoint']);
     expect(debug.at(-1).payload.checkpoint).toEqual(checkpoints.at(-1).checkpoint);
-    expect(JSON.stringify(told)).not.toContain(`${under.threads.organizationId}:`);
+    expect(JSON.stringify(told)).not.toContain(`${under.threads.deploymentId}:`);
   });
 
   test('events: all that runs inside, beside the others', async () => {
@@ -149,7 +149,7 @@ describe('what goes in', () => {
     const { threadId } = await under.run('steps', { input: { steps: 2 }, kwargs: { durability } });
     const state = await under.threads.database.query<{ step: string }>(
       `SELECT metadata ->> 'step' AS step FROM agents.checkpoints WHERE thread_id = $1 ORDER BY checkpoint_id`,
-      [`${under.threads.organizationId}:${threadId}`],
+      [`${under.threads.deploymentId}:${threadId}`],
     );
     expect(state.map(({ step }) => step)).toEqual(durability === 'exit' ? ['2'] : ['-1', '0', '1', '2']);
     expect(await under.values('steps', { thread: threadId, input: { steps: 2 } })).toMatchObject({ count: 4 });

@@ -19,7 +19,7 @@ import {
 } from '../../../infra/event-log/kafka/kafka-under-test.ts';
 import { until } from '../../../infra/until.ts';
 import { json, noonMicros, runEvent, uuidOf } from '../../runs/run-events.ts';
-import { organizationId, streamEvent, streamMessage } from '../../streams/stream-events.ts';
+import { deploymentId, streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
 import { framed, messageOf } from './sink-under-test.ts';
 
@@ -228,7 +228,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const read = async ({ threadId, runId }: { threadId: string; runId: string }) =>
       (
         await readRunStream(stores.warehouse, {
-          organizationId,
+          deploymentId,
           threadId,
           runId,
           limitRows: 100,

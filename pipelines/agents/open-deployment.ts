@@ -1,0 +1,54 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { WorkspaceCaller } from '../tenants/caller.ts';
+import { operatorOf } from '../tenants/operator.ts';
+
+/** The deployment that an agent server is a process of. */
+export interface ServedDeployment {
+  readonly deploymentId: string;
+  /** Acts for the deployment towards the rest of Runlake, in its workspace. */
+  readonly operator: WorkspaceCaller;
+}
+
+interface DeploymentRow {
+  readonly organization_id: string;
+  readonly workspace_id: string;
+  readonly workspace_deleted: boolean;
+}
+
+/**
+ * Reads the deployment that the settings name. The default deployment of an organisation has the id of the organisation; it is created
+ * here, in the first workspace, unless it exists.
+ *
+ * @throws NOT_FOUND if there is no such organisation or deployment, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was deleted.
+ */
+export async function openDeployment(
+  database: Database,
+  settings: Pick<Config, 'agentsDeployment' | 'agentsOrganization'>,
+): Promise<ServedDeployment> {
+  const deploymentId =
+    settings.agentsDeployment ?? (await openDefaultDeployment(database, settings.agentsOrganization));
+  const [row] = await database.query<DeploymentRow>(
+    `SELECT deployment.organization_id, deployment.workspace_id, workspace.deleted_at IS NOT NULL AS workspace_deleted
+     FROM agents.deployments deployment JOIN workspaces workspace ON workspace.id = deployment.workspace_id
+     WHERE deployment_id = $1`,
+    [deploymentId],
+  );
+  if (row === undefined) throw fault('NOT_FOUND', { what: `Deployment ${deploymentId} (RUNLAKE_AGENTS_DEPLOYMENT)` });
+  const { organization_id: organizationId, workspace_id: workspaceId } = row;
+  if (row.workspace_deleted) {
+    throw fault('DEPLOYMENT_WITHOUT_WORKSPACE', { deployment: deploymentId, workspace: workspaceId });
+  }
+  return { deploymentId, operator: { ...(await operatorOf(database, organizationId)), workspaceId } };
+}
+
+async function openDefaultDeployment(database: Database, organizationId: string | undefined): Promise<string> {
+  const operator = await operatorOf(database, organizationId);
+  await database.execute(
+    `INSERT INTO agents.deployments (deployment_id, organization_id, workspace_id, name) VALUES ($1, $1, $2, 'default')
+     ON CONFLICT DO NOTHING`,
+    [operator.organizationId, operator.workspaceId],
+  );
+  return operator.organizationId;
+}

@@ -1,0 +1,232 @@
+-- A deployment is one agent server, in one or more processes. It belongs to a workspace. All rows of the agent server belong to a
+-- deployment; their former organization_id is renamed. The default deployment of an organisation has the id of the organisation and
+-- lies in its first workspace, so no row changes; an agent server creates it when it first starts.
+CREATE TABLE agents.deployments (
+  deployment_id uuid PRIMARY KEY,
+  organization_id uuid NOT NULL REFERENCES organizations (id),
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  name text NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO agents.deployments (deployment_id, organization_id, workspace_id, name)
+SELECT DISTINCT ON (organization_id) organization_id, organization_id, id, 'default' FROM workspaces
+WHERE organization_id IN (
+  SELECT organization_id FROM agents.assistants UNION SELECT organization_id FROM agents.threads
+  UNION SELECT organization_id FROM agents.runs UNION SELECT organization_id FROM agents.webhooks
+  UNION SELECT organization_id FROM agents.store_items
+)
+ORDER BY organization_id, deleted_at IS NOT NULL, created_at, id;
+
+ALTER TABLE agents.assistants RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.assistant_versions RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.threads RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.runs RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.crons RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.cron_firings RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.webhooks RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.store_items RENAME COLUMN organization_id TO deployment_id;
+ALTER TABLE agents.store_vectors RENAME COLUMN organization_id TO deployment_id;
+
+ALTER TABLE agents.assistants DROP CONSTRAINT assistants_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
+ALTER TABLE agents.threads DROP CONSTRAINT threads_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
+ALTER TABLE agents.runs DROP CONSTRAINT runs_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
+ALTER TABLE agents.crons DROP CONSTRAINT crons_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
+ALTER TABLE agents.webhooks DROP CONSTRAINT webhooks_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
+ALTER TABLE agents.store_items DROP CONSTRAINT store_items_organization_id_fkey, ADD FOREIGN KEY (deployment_id) REFERENCES agents.deployments;
+
+-- The functions are those of 0011, 0015 and 0016 with the new column. They notify with the id of the deployment as payload.
+DROP FUNCTION agents.lease_holds, agents.settle_thread, agents.add_run, agents.claim_runs, agents.end_run;
+
+-- Whether state of the thread may be written under the token: the lease of its running run, or the hold of a request that writes
+-- state. Locks the row until the transaction ends, so that nothing takes the run or the thread over before the commit. SECURITY
+-- DEFINER: graph code can test a token that it has, but cannot read any.
+CREATE FUNCTION agents.lease_holds(deployment uuid, thread uuid, token uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM FROM agents.runs
+  WHERE deployment_id = deployment AND thread_id = thread AND status = 'running'
+    AND lease_token = token AND lease_until > now()
+  FOR SHARE;
+  IF FOUND THEN RETURN true; END IF;
+  PERFORM FROM agents.threads
+  WHERE deployment_id = deployment AND thread_id = thread AND write_token = token AND write_until > now()
+  FOR SHARE;
+  RETURN FOUND;
+END $$;
+
+-- Writes to the row of a thread what follows from its runs: `busy` while one is pending or running, and when the next one is due;
+-- merges `about` into its metadata and restarts its time to live. Called last under the lock of the thread.
+CREATE FUNCTION agents.settle_thread(deployment uuid, thread uuid, about jsonb DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  any_running boolean := EXISTS (
+    SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'running'
+  );
+  first_due timestamptz := (
+    SELECT min(due_at) FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending'
+  );
+BEGIN
+  UPDATE agents.threads SET
+    updated_at = clock_timestamp(),
+    expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
+    metadata = CASE WHEN metadata @> about THEN metadata ELSE metadata || about END,
+    status = CASE WHEN any_running OR first_due IS NOT NULL THEN 'busy' ELSE rest_status END,
+    next_due_at = CASE WHEN any_running THEN NULL ELSE first_due END
+  WHERE deployment_id = deployment AND thread_id = thread;
+END $$;
+
+-- Adds a run to a thread. `outcome` is 'made', or 'started' if a lease was asked for and the run need not wait. If nothing is written
+-- it is 'thread-exists' (a thread was to be created), 'no-thread', 'not-yours' (the metadata of the thread does not contain
+-- `required`), or 'going' (another run of the thread is pending or running and NOT `beside_others`).
+CREATE FUNCTION agents.add_run(
+  deployment uuid, thread uuid, make_thread text, required jsonb, first_metadata jsonb, about jsonb,
+  first_ttl_minutes float8, first_ttl_strategy text, beside_others boolean,
+  run uuid, assistant uuid, graph text, run_kwargs json, run_metadata jsonb, strategy text, is_temporary boolean,
+  after_seconds float8, run_sender json, token uuid, lease_ms float8
+) RETURNS TABLE (outcome text, made_at timestamptz, start_number bigint, base text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  found_thread agents.threads;
+  starts_now boolean := token IS NOT NULL AND after_seconds <= 0;
+  others_go boolean := false;
+BEGIN
+  IF make_thread = 'own' THEN
+    INSERT INTO agents.threads (deployment_id, thread_id, hidden, metadata, ttl_minutes, ttl_strategy)
+    VALUES (deployment, thread, is_temporary, first_metadata || about, first_ttl_minutes, first_ttl_strategy)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN outcome := 'thread-exists'; RETURN NEXT; RETURN; END IF;
+  ELSE
+    SELECT * INTO found_thread FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
+    IF NOT FOUND AND make_thread = 'where-missing' THEN
+      IF NOT (first_metadata || about) @> required THEN outcome := 'not-yours'; RETURN NEXT; RETURN; END IF;
+      -- Another request may create it at the same time.
+      INSERT INTO agents.threads (deployment_id, thread_id, metadata, ttl_minutes, ttl_strategy)
+      VALUES (deployment, thread, first_metadata || about, first_ttl_minutes, first_ttl_strategy) ON CONFLICT DO NOTHING;
+      SELECT * INTO found_thread FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
+    END IF;
+    IF found_thread.thread_id IS NULL OR found_thread.hidden THEN outcome := 'no-thread'; RETURN NEXT; RETURN; END IF;
+    IF NOT found_thread.metadata @> required THEN outcome := 'not-yours'; RETURN NEXT; RETURN; END IF;
+    -- Two conditions, since each has a partial index of its own.
+    others_go :=
+      EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'running')
+      OR EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending');
+    IF others_go AND NOT beside_others THEN outcome := 'going'; RETURN NEXT; RETURN; END IF;
+  END IF;
+  -- Taken after the lock, so that runs of a thread are due in order of creation.
+  made_at := clock_timestamp();
+  IF starts_now AND NOT others_go AND coalesce(found_thread.write_until <= made_at, true) THEN
+    outcome := 'started';
+    base := (
+      SELECT checkpoint_id FROM agents.checkpoints
+      WHERE thread_id = deployment || ':' || thread AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1
+    );
+    UPDATE agents.threads SET
+      starts = starts + 1,
+      updated_at = made_at,
+      expires_at = made_at + ttl_minutes * interval '1 minute',
+      metadata = CASE WHEN metadata @> about THEN metadata ELSE metadata || about END,
+      status = 'busy'
+    WHERE deployment_id = deployment AND thread_id = thread
+    RETURNING starts INTO start_number;
+    INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata, multitask_strategy,
+      temporary, due_at, sender, created_at, updated_at, started_at,
+      status, attempt, lease_token, lease_until, base_checkpoint_id, thread_start)
+    VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
+      is_temporary, made_at, run_sender, made_at, made_at, made_at,
+      'running', 1, token, made_at + lease_ms * interval '1 millisecond', base, start_number);
+  ELSE
+    outcome := 'made';
+    INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata, multitask_strategy,
+      temporary, due_at, sender, created_at, updated_at)
+    VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
+      is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at);
+    PERFORM agents.settle_thread(deployment, thread, about);
+    PERFORM pg_notify('agent_runs', deployment::text);
+  END IF;
+  RETURN NEXT;
+END $$;
+
+-- Starts the first pending run of each of the threads that have waited longest, skipping locked threads. Postgres evaluates the
+-- condition again after it has locked a row (`next_due_at` changes under that lock), and the runs are read after all locks are held.
+-- The index holds only threads with a pending run, so the cost does not grow with ended runs.
+CREATE FUNCTION agents.claim_runs(deployment uuid, slots integer, lease_ms float8) RETURNS SETOF agents.runs
+LANGUAGE plpgsql AS $$
+DECLARE
+  heads uuid[];
+BEGIN
+  heads := ARRAY(
+    SELECT thread_id FROM agents.threads
+    WHERE deployment_id = deployment AND next_due_at <= clock_timestamp()
+      AND (write_until IS NULL OR write_until <= clock_timestamp())
+    ORDER BY next_due_at
+    LIMIT slots
+    FOR UPDATE SKIP LOCKED
+  );
+  IF cardinality(heads) = 0 THEN RETURN; END IF;
+  RETURN QUERY
+  WITH started AS (
+    UPDATE agents.threads SET starts = starts + 1, next_due_at = NULL
+    WHERE deployment_id = deployment AND thread_id = ANY (heads)
+    RETURNING deployment_id, thread_id, starts
+  )
+  UPDATE agents.runs run SET
+    status = 'running',
+    attempt = run.attempt + 1,
+    thread_start = started.starts,
+    lease_token = gen_random_uuid(),
+    lease_until = clock_timestamp() + lease_ms * interval '1 millisecond',
+    started_at = coalesce(run.started_at, clock_timestamp()),
+    updated_at = clock_timestamp(),
+    base_checkpoint_id = CASE WHEN run.attempt > 0 THEN run.base_checkpoint_id ELSE (
+      SELECT checkpoint_id FROM agents.checkpoints checkpoint
+      WHERE checkpoint.thread_id = run.deployment_id || ':' || run.thread_id AND checkpoint.checkpoint_ns = ''
+      ORDER BY checkpoint_id DESC LIMIT 1
+    ) END
+  FROM started CROSS JOIN LATERAL (
+    SELECT run_id FROM agents.runs waiting
+    WHERE waiting.deployment_id = started.deployment_id AND waiting.thread_id = started.thread_id
+      AND waiting.status = 'pending'
+    ORDER BY due_at, place LIMIT 1
+  ) head
+  WHERE run.deployment_id = started.deployment_id AND run.run_id = head.run_id
+  RETURNING run.*;
+END $$;
+
+-- Ends the run if the token is its lease; otherwise returns no row. Unless the run is rolled back, also writes what clients see of the
+-- thread. No other run of the thread is running, so the next one due is the first pending one.
+CREATE FUNCTION agents.end_run(
+  deployment uuid, thread uuid, run uuid, token uuid, end_status text, failure json, roll_back boolean,
+  resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean
+) RETURNS SETOF agents.runs
+LANGUAGE plpgsql AS $$
+DECLARE
+  ended agents.runs;
+  first_due timestamptz;
+  ended_at_time timestamptz;
+BEGIN
+  PERFORM FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
+  IF NOT FOUND THEN RETURN; END IF;
+  ended_at_time := clock_timestamp();
+  UPDATE agents.runs SET status = end_status, error = failure, removed = roll_back, events_missing = is_incomplete,
+    ended_at = ended_at_time, updated_at = ended_at_time, end_published = false
+  WHERE deployment_id = deployment AND thread_id = thread AND run_id = run AND lease_token = token AND status = 'running'
+  RETURNING * INTO ended;
+  IF NOT FOUND THEN RETURN; END IF;
+  first_due := (
+    SELECT min(due_at) FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending'
+  );
+  UPDATE agents.threads SET
+    rest_status = CASE WHEN roll_back THEN rest_status ELSE resting END,
+    status = CASE WHEN first_due IS NOT NULL THEN 'busy' WHEN roll_back THEN rest_status ELSE resting END,
+    values = CASE WHEN roll_back THEN values ELSE coalesce(state, values) END,
+    searchable_values = CASE WHEN roll_back OR state IS NULL THEN searchable_values ELSE searchable END,
+    interrupts = CASE WHEN roll_back THEN interrupts ELSE coalesce(waiting_for, interrupts) END,
+    error = CASE WHEN roll_back THEN error ELSE failure END,
+    state_updated_at = CASE WHEN roll_back THEN state_updated_at ELSE ended_at_time END,
+    updated_at = ended_at_time,
+    expires_at = ended_at_time + ttl_minutes * interval '1 minute',
+    next_due_at = first_due
+  WHERE deployment_id = deployment AND thread_id = thread;
+  IF first_due IS NOT NULL THEN PERFORM pg_notify('agent_runs', deployment::text); END IF;
+  RETURN NEXT ended;
+END $$;

@@ -1,0 +1,139 @@
+import { randomUUID } from 'node:crypto';
+import type { Client } from '@langchain/langgraph-sdk';
+import { WebSocket } from 'undici';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addDeploymentOf } from '../../agents/add-deployment.ts';
+import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-agent-server.ts';
+
+/**
+ * Two agent servers of one organisation, on the same stores: the default deployment in the first workspace, and another deployment in
+ * the second. Neither has the graphs of the other.
+ */
+let first: AgentServerUnderTest;
+let second: AgentServerUnderTest;
+/** With the key of each workspace. */
+let ofFirst: Client;
+let ofSecond: Client;
+
+beforeAll(async () => {
+  first = await startAgentServer();
+  const { owner, database } = first;
+  const agentsDeployment = await addDeploymentOf(database, {
+    organizationId: owner.id,
+    workspaceId: owner.workspaceIds[1],
+  });
+  second = await startAgentServer({ project: 'store', beside: first, config: { agentsDeployment } });
+  [ofFirst, ofSecond] = [first.clientOf(owner.workspaceKeys[0]), second.clientOf(owner.workspaceKeys[1])];
+}, 120_000);
+afterAll(async () => {
+  await second?.close();
+  await first?.close();
+});
+
+async function ended(client: Client, threadId: string, runId: string): Promise<string> {
+  const run = () => client.runs.get(threadId, runId);
+  await expect.poll(async () => ['pending', 'running'].includes((await run()).status), { timeout: 30_000 }).toBe(false);
+  return (await run()).status;
+}
+
+describe('two deployments of an organisation', () => {
+  it('claim their own runs alone', async () => {
+    const runs: Promise<string>[] = [];
+    for (let round = 0; round < 10; round++) {
+      for (const [client, graph] of [[ofFirst, 'echo'] as const, [ofSecond, 'notes'] as const]) {
+        const { thread_id: threadId } = await client.threads.create();
+        // Not started by the process that creates it: any process may claim it.
+        const { run_id: runId } = await client.runs.create(threadId, graph, { input: {}, afterSeconds: 0.2 });
+        runs.push(ended(client, threadId, runId));
+      }
+    }
+    expect(new Set(await Promise.all(runs))).toEqual(new Set(['success']));
+  });
+
+  it('have threads and streams of their own under the same ids', async () => {
+    const threadId = randomUUID();
+    await ofFirst.threads.create({ threadId, metadata: { of: 'first' } });
+    await ofSecond.threads.create({ threadId, metadata: { of: 'second' } });
+    expect(await ofFirst.threads.get(threadId)).toMatchObject({ metadata: { of: 'first' } });
+    expect(await ofSecond.threads.get(threadId)).toMatchObject({ metadata: { of: 'second' } });
+
+    const stop = new AbortController();
+    const joined = ofFirst.threads.joinStream(threadId, { streamMode: ['run_modes'], signal: stop.signal });
+    const seen: unknown[] = [];
+    const reading = (async () => {
+      for await (const event of joined) seen.push(event.data);
+    })().catch(() => undefined);
+    await ofSecond.runs.wait(threadId, 'notes', { input: { write: { animal: 'okapi' } } });
+    await ofFirst.runs.wait(threadId, 'echo', { input: { messages: [{ role: 'user', content: 'zebra' }] } });
+    await expect.poll(() => JSON.stringify(seen), { timeout: 20_000 }).toContain('zebra');
+    stop.abort();
+    await reading;
+    expect(JSON.stringify(seen)).not.toContain('okapi');
+    expect(JSON.stringify(await ofSecond.threads.getState(threadId))).toContain('okapi');
+    expect(JSON.stringify(await ofSecond.threads.getState(threadId))).not.toContain('zebra');
+    expect(JSON.stringify(await ofFirst.threads.getState(threadId))).not.toContain('okapi');
+  });
+
+  it('trace their runs into the workspace of the deployment, whichever workspace a key has by default', async () => {
+    const { owner, shared } = first;
+    const workspaceOf = async (server: AgentServerUnderTest, graph: string) => {
+      const { thread_id: threadId } = await server.clientOf(owner.adminKey).threads.create();
+      const { run_id: runId } = await server.clientOf(owner.adminKey).runs.create(threadId, graph, { input: {} });
+      const rows = () =>
+        shared.stores.warehouse.query<{ tenant_id: string }>({
+          name: 'test',
+          sql: `SELECT DISTINCT toString(tenant_id) AS tenant_id FROM runs WHERE trace_id = '${runId}'`,
+        });
+      await expect.poll(async () => (await rows()).length, { timeout: 30_000 }).toBeGreaterThan(0);
+      return (await rows()).map(({ tenant_id }) => tenant_id);
+    };
+    expect(await workspaceOf(first, 'echo')).toEqual([owner.workspaceIds[0]]);
+    expect(await workspaceOf(second, 'notes')).toEqual([owner.workspaceIds[1]]);
+  });
+});
+
+describe.each(['first', 'second'] as const)('a key of another workspace, at the %s', (which) => {
+  const server = () => (which === 'first' ? first : second);
+  const strange = () => first.owner.workspaceKeys[which === 'first' ? 1 : 0];
+  const refused = async (answer: Promise<Response>) => {
+    const { status, body } = await answer.then(async (got) => ({ status: got.status, body: await got.text() }));
+    expect([status, JSON.parse(body).code]).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
+  };
+
+  it('is refused by REST, server-sent events, MCP and A2A', async () => {
+    const [own, graph] = which === 'first' ? [ofFirst, 'echo'] : [ofSecond, 'notes'];
+    const { thread_id: threadId } = await own.threads.create();
+    const { run_id: runId } = await own.runs.create(threadId, graph, { input: {}, afterSeconds: 60 });
+    const ask = requestOf(server().url, strange());
+    const stream = { accept: 'text/event-stream' };
+    await refused(ask('GET', `/threads/${threadId}`));
+    await refused(ask('DELETE', `/threads/${threadId}`));
+    await refused(ask('POST', `/threads/${threadId}/runs/${runId}/cancel`));
+    await refused(ask('GET', `/threads/${threadId}/stream`, undefined, stream));
+    await refused(ask('GET', `/threads/${threadId}/runs/${runId}/stream`, undefined, stream));
+    await refused(ask('POST', `/threads/${threadId}/stream/events`, { channels: ['values'] }, stream));
+    const tools = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+    await refused(ask('POST', '/mcp', tools, { accept: 'application/json, text/event-stream' }));
+    const task = { jsonrpc: '2.0', id: 1, method: 'tasks/cancel', params: { id: runId, contextId: threadId } };
+    await refused(ask('POST', `/a2a/${graph}`, task));
+    expect((await own.runs.get(threadId, runId)).status).toBe('pending');
+    await own.runs.cancel(threadId, runId);
+  });
+
+  it('is refused by a WebSocket', async () => {
+    const [own] = which === 'first' ? [ofFirst] : [ofSecond];
+    const { thread_id: threadId } = await own.threads.create();
+    const opens = async (key: string) => {
+      const url = `${server().url.replace('http', 'ws')}/threads/${threadId}/stream/events`;
+      const socket = new WebSocket(url, { headers: { 'x-api-key': key } });
+      const opened = await new Promise<boolean>((resolve) => {
+        socket.addEventListener('open', () => resolve(true));
+        socket.addEventListener('error', () => resolve(false));
+      });
+      socket.close();
+      return opened;
+    };
+    expect(await opens(strange())).toBe(false);
+    expect(await opens(first.owner.adminKey)).toBe(true);
+  });
+});
