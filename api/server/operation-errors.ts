@@ -13,7 +13,12 @@ export const errorsOfAnyRequest: readonly ErrorCode[] = [
 ];
 
 /** For `errors` of an operation whose function asks ClickHouse. */
-export const warehouseErrors = ['WAREHOUSE_UNAVAILABLE', 'WAREHOUSE_QUERY_FAILED', 'ACCESS_DENIED_BY_STORE'] as const;
+export const warehouseErrors = [
+  'WAREHOUSE_UNAVAILABLE',
+  'WAREHOUSE_QUERY_FAILED',
+  'ACCESS_DENIED_BY_STORE',
+  'OVERLOADED',
+] as const;
 
 const databaseErrors = ['DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'ACCESS_DENIED_BY_STORE'] as const;
 const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
@@ -36,7 +41,7 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
     [closedQuery || schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
     [readsJson, ['INVALID_REQUEST', ...bodyErrors, ...jsonErrors]],
-    [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION', 'OVERLOADED']],
+    [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION', 'BODY_TOO_SLOW', 'OVERLOADED']],
     [true, errors],
   ];
   return [...new Set(steps.flatMap(([passes, codes]) => (passes ? codes : [])))];

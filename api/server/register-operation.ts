@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema, HTTPMethods } from 'fastify';
 import type { TSchema } from 'typebox';
 import { fault } from '../../infra/errors/runlake-error.ts';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
-import { Answer, type Operation } from './operation.ts';
+import { type Access, Answer, type Operation } from './operation.ts';
 import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
 import { unknownFields } from './unknown-fields.ts';
 
@@ -48,12 +49,36 @@ export function registerOperation(
       handler: async (request, reply) => {
         const { caller, params, query, body } = request;
         const input = { caller, params, query, body, services, request };
-        const result = await (request.span ? request.span.run(() => handle(input)) : handle(input));
+        const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
+        const result = await forTenant(operation, request, reply, work);
         if (result instanceof Answer) return sendAnswer(reply, result, schema.produces);
         return reply.code(status).send(result);
       },
     });
   }
+}
+
+/** Runs `work` for the caller's organisation. Queries of a request that only reads end when its client disconnects. */
+function forTenant<Result>(
+  { access }: Operation,
+  { caller }: FastifyRequest,
+  { raw: response }: FastifyReply,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  if (caller === undefined) return work();
+  const { organizationId } = caller;
+  if (!readsForItsClientAlone(access)) return runForTenant({ organizationId }, work);
+  const disconnected = new AbortController();
+  response.once('close', () => {
+    if (response.writableFinished) return;
+    disconnected.abort(fault('BAD_REQUEST', { reason: 'The client disconnected before the answer was complete.' }));
+  });
+  return runForTenant({ organizationId, disconnected: disconnected.signal }, work);
+}
+
+/** Requests to the agent server may start what goes on for others: runs, and streams that several clients follow. */
+function readsForItsClientAlone(access: Access): boolean {
+  return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }
 
 /** How a WebSocket is served; only where the plugin for it is there, see `web-sockets.ts`. */

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { runDetached } from '../fairness/tenant-context.ts';
 
 /**
  * Remembers the answers of a slow function for a while, and asks once where many ask at the same moment.
@@ -17,7 +18,8 @@ export class PromiseCache<Value> {
   get(key: string, ask: () => Promise<Value | undefined>): Promise<Value | undefined> {
     const kept = this.#kept.get(key);
     if (kept !== undefined) return kept;
-    const asked = ask();
+    // Others may wait for the same answer: a client that disconnects must not abort it.
+    const asked = runDetached(ask);
     this.#kept.set(key, asked);
     const drop = () => {
       if (this.#kept.peek(key) === asked) this.#kept.delete(key);

@@ -2,10 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
+import { tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { openConnection } from './connection.ts';
+import { type Connection, openConnection } from './connection.ts';
 import { externalTable } from './external-table.ts';
 import { type Statement, warehouseFault } from './faults.ts';
+import { QuerySlots } from './query-slots.ts';
 import { type Answer, readAnswer } from './read-answer.ts';
 import { saveAnswer } from './save-answer.ts';
 import { searchOf } from './search-of.ts';
@@ -22,7 +24,10 @@ export interface WarehouseOptions {
   readonly logger: Logger;
   /** How long a statement may take where it does not say so itself. */
   readonly timeoutMs: number;
-  /** Most connections at once; further statements wait for one. Default 16. */
+  /**
+   * Maximum number of statements at once of Runlake's own work, and of queries of organisations, each; further ones wait. Default 16.
+   * How organisations share theirs: `query-slots.ts`.
+   */
   readonly maxConnections?: number;
 }
 
@@ -30,7 +35,8 @@ export interface WarehouseOptions {
 const graceMs = 2_000;
 
 /** What one HTTP exchange carries, whatever it is for. */
-interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs' | 'signal'> {
+interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> {
+  readonly signal?: AbortSignal | undefined;
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
@@ -50,12 +56,29 @@ export function openWarehouse({
   maxConnections = 16,
 }: WarehouseOptions): Warehouse {
   const address = new URL(url);
-  const connection = openConnection({ address, authorities, maxConnections });
+  const slots = new QuerySlots(maxConnections);
+  const ownConnection = openConnection({ address, authorities, maxConnections });
+  const sharedConnection = openConnection({ address, authorities, maxConnections: slots.max });
   const database = decodeURIComponent(address.pathname.slice(1)) || 'default';
 
   async function exchange(request: Exchange): Promise<Buffer>;
   async function exchange<T>(request: Exchange, take: TakeAnswer<T>): Promise<T>;
   async function exchange(request: Exchange, take: TakeAnswer<unknown> = readAnswer): Promise<unknown> {
+    const context = 'readonly' in profiles[request.profile] ? tenantContext() : undefined;
+    if (context === undefined) return send(ownConnection, request, take);
+    const signals = [request.signal, context.disconnected].filter((each) => each !== undefined);
+    const signal = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
+    const allowedMs = request.timeoutMs ?? timeoutMs;
+    const beganAtMs = performance.now();
+    return slots.run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
+      // The time in the queue counts: callers rely on the limit. A query that waited long still gets a part of its time.
+      const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
+      const settings = { priority, ...request.settings };
+      return send(sharedConnection, { ...request, signal, timeoutMs: leftMs, settings }, take);
+    });
+  }
+
+  async function send(connection: Connection, request: Exchange, take: TakeAnswer<unknown>): Promise<unknown> {
     const queryId = randomUUID();
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const timeout = AbortSignal.timeout(allowedMs + graceMs);
@@ -161,6 +184,6 @@ export function openWarehouse({
     },
     version: async () =>
       (await query<{ version: string }>({ name: 'version', sql: 'SELECT version() AS version' }))[0]!.version,
-    close: () => connection.close(),
+    close: async () => void (await Promise.all([ownConnection.close(), sharedConnection.close()])),
   };
 }

@@ -22,7 +22,7 @@ export const exportSettings = {
     'RUNLAKE_EXPORT_CONCURRENCY',
     count(1, 64),
     2,
-    'Runs of bulk exports that one process works on at once; each has an encoder process of its own.',
+    'Runs of bulk exports that one process works on at once, and one more for an organisation that has none here; each has an encoder process of its own.',
   ),
   exportRetries: required(
     'RUNLAKE_EXPORT_RETRIES',

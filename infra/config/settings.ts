@@ -180,7 +180,7 @@ export const settings = {
     'RUNLAKE_MAX_COLLECTING_BYTES',
     bytes(64 * 1024 ** 3),
     512 * MIB,
-    'Bytes of all ingest bodies that arrive or are taken in at the same time, after decompression; beyond, requests get 503.',
+    'Bytes of all ingest bodies that arrive or are taken in at the same time; beyond, organisations that hold more than their share get 503, and up to a quarter more is there for the others.',
   ),
   maxRunBytes: required(
     'RUNLAKE_MAX_RUN_BYTES',

@@ -66,6 +66,11 @@ export const catalogue = {
     'The request did not arrive within {limitMs} ms ({limit}).',
     'Send it again, or send smaller batches.',
   ),
+  BODY_TOO_SLOW: caller(
+    408,
+    'Less than {bytes} bytes of the body arrived in {seconds} s.',
+    'Send it again over a faster connection, or send smaller batches.',
+  ),
   NOT_FOUND: caller(404, '{what} not found.', 'Check the id and the workspace of the API key.'),
   ROUTE_NOT_FOUND: caller(404, 'There is no {method} {path}.', 'See /docs for the routes of this server.'),
   METHOD_NOT_ALLOWED: caller(405, '{method} is not allowed on {path}.', 'See /docs for the routes of this server.'),

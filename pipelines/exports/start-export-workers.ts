@@ -9,7 +9,7 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { coordinateExport } from './coordinate-export.ts';
 import { unfinishedExports } from './export-metrics.ts';
 import type { WorkPorts } from './export-ports.ts';
-import { attemptRun } from './runs/attempt-run.ts';
+import { FairAttempts } from './runs/fair-attempts.ts';
 import { LiveAttempts } from './runs/live-attempts.ts';
 import { sweepExports } from './sweep-exports.ts';
 import { openWorkFolders } from './work-folders.ts';
@@ -36,9 +36,8 @@ export async function startExportWorkers(
   jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
     attempts.stopping ? Promise.resolve() : coordinateExport(ports, exportId, signal),
   );
-  jobs.work('export-run', ({ run_id: runId }) => track(attemptRun({ ...ports, attempts, folders }, runId)), {
-    concurrency: options.concurrency,
-  });
+  const fair = new FairAttempts({ ...ports, attempts, folders }, options.concurrency);
+  jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
   // Begins with one at once, which finds what was going on when the last process ended.
   let nextSweep: NodeJS.Timeout | undefined;
   const stopped = new AbortController();

@@ -28,6 +28,6 @@ export const createFeedback = defineOperation({
   handler: async ({ caller, request, services }) => {
     requireJson(request);
     const take = (body: Buffer) => takeFeedback(senderOf(caller), body, feedbackPorts(services));
-    return new Answer({ body: await withBody(request, services.config, take) });
+    return new Answer({ body: await withBody({ request, caller }, services.config, take) });
   },
 });

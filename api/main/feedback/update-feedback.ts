@@ -22,6 +22,6 @@ export const updateFeedback = defineOperation({
     requireJson(request);
     const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };
     const change = (body: Buffer) => changeFeedback(feedbackPorts(services), feedback, body);
-    return new Answer({ body: await withBody(request, services.config, change) });
+    return new Answer({ body: await withBody({ request, caller }, services.config, change) });
   },
 });

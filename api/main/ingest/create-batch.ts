@@ -23,6 +23,6 @@ export const createBatch = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptBatch(senderOf(caller), body, services.accept);
-    return answerAccepted(await withBody(request, services.config, accept));
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });

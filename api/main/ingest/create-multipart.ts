@@ -24,6 +24,6 @@ export const createMultipart = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'] ?? '';
     const accept = (body: Buffer) => acceptMultipart(senderOf(caller), { body, contentType }, services.accept);
-    return answerAccepted(await withBody(request, services.config, accept));
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });

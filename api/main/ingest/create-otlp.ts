@@ -29,7 +29,7 @@ export const createOtlp = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
     const projectName = projectOf(request);
-    const { rejected } = await withBody(request, services.config, (body) =>
+    const { rejected } = await withBody({ request, caller }, services.config, (body) =>
       acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Not taken: ${rejected[0]?.error.message}`;

@@ -21,6 +21,6 @@ export const createRun = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptSingle(senderOf(caller), { kind: 'post', body }, services.accept);
-    return answerAccepted(await withBody(request, services.config, accept));
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });

@@ -25,6 +25,6 @@ export const updateRun = defineOperation({
     requireJson(request);
     const patch = { kind: 'patch', idOutside: params.run_id.toLowerCase() } as const;
     const accept = (body: Buffer) => acceptSingle(senderOf(caller), { ...patch, body }, services.accept);
-    return answerAccepted(await withBody(request, services.config, accept));
+    return answerAccepted(await withBody({ request, caller }, services.config, accept));
   },
 });

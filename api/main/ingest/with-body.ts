@@ -1,24 +1,29 @@
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../../infra/config/settings.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import { BodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../../pipelines/ingest/body/collect.ts';
+import type { WorkspaceCaller } from '../../../pipelines/tenants/caller.ts';
 
-/** Bytes of all bodies that this process holds at this moment. */
-let heldBytes = 0;
+/** Of each configuration: a process has one. */
+const budgets = new WeakMap<Config, BodyBudget>();
 
 /**
- * Reads the body of an ingest request whole, decompressed, within the limits, and hands it to `work`. The bytes of all bodies
- * together are counted piece by piece while they arrive, and given back when `work` settles: while it goes on, with pauses,
- * the body stays in memory.
+ * Reads the body of an ingest request whole, decompressed, within the limits, and hands it to `work`. Its bytes are taken from the
+ * budget of the process while they arrive, as the caller's organisation, and given back when `work` settles: while it goes on,
+ * with pauses, the body stays in memory.
  *
- * @throws OVERLOADED where the bodies together exceed `maxCollectingBytes`, the faults of `collectBody`, and those of `work`.
+ * @throws OVERLOADED where the budget has no room for the organisation, the faults of `collectBody`, and those of `work`.
  */
 export async function withBody<Result>(
-  request: FastifyRequest,
+  { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
   config: Config,
   work: (body: Buffer) => Promise<Result>,
 ): Promise<Result> {
-  let ownBytes = 0;
+  const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
+  budgets.set(config, budget);
+  const displaced = new AbortController();
+  const share = budget.open(caller.organizationId, (error) => displaced.abort(error));
   try {
     const body = await collectBody(request.raw, {
       contentEncoding: request.headers['content-encoding'],
@@ -26,16 +31,12 @@ export async function withBody<Result>(
       timeoutMs: config.requestTimeoutMs,
       limitName: 'RUNLAKE_MAX_BODY_BYTES',
       timeoutName: 'RUNLAKE_REQUEST_TIMEOUT_MS',
-      onKept: (bytes) => {
-        ownBytes += bytes;
-        heldBytes += bytes;
-        if (heldBytes <= config.maxCollectingBytes) return;
-        throw fault('OVERLOADED', { what: 'RUNLAKE_MAX_COLLECTING_BYTES' }, { retryAfterSeconds: 1 });
-      },
+      share,
+      signal: displaced.signal,
     });
     return await work(body);
   } finally {
-    heldBytes -= ownBytes;
+    share.close();
   }
 }
 

@@ -26,11 +26,14 @@ export interface AttemptPorts extends WorkPorts {
   readonly folders: WorkFolders;
 }
 
-/** @throws what the database throws; the run is then taken up again by the next look at it. */
-export async function attemptRun(ports: AttemptPorts, runId: string): Promise<void> {
-  if (ports.attempts.stopping) return;
+/**
+ * @returns false where the run is not to be worked on now.
+ * @throws what the database throws; the run is then taken up again by the next look at it.
+ */
+export async function attemptRun(ports: AttemptPorts, runId: string): Promise<boolean> {
+  if (ports.attempts.stopping) return false;
   const taken = await takeRun(ports.database, runId, ports.limits, ports.now());
-  if (taken === undefined) return;
+  if (taken === undefined) return false;
   const end = await ports.attempts.during(taken.run, async (signal): Promise<AttemptEnd | 'completed'> => {
     try {
       await makeFiles(ports, taken, signal);
@@ -43,6 +46,7 @@ export async function attemptRun(ports: AttemptPorts, runId: string): Promise<vo
   attemptsEnded.inc({ end });
   if (end === 'over' || end === 'failed') await tidyRun(ports, taken.run);
   if (end === 'completed') await advanceExport(ports, taken.of.id);
+  return true;
 }
 
 async function makeFiles(ports: AttemptPorts, { run, of, nextPart }: TakenRun, signal: AbortSignal): Promise<void> {

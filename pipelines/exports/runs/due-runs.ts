@@ -31,3 +31,37 @@ export function dueRuns(
     [exportRunsAtOnce, choice.exportId ?? null, choice.newest ?? exportRunsAtOnce, now.toISOString()],
   );
 }
+
+export interface NextRun {
+  readonly id: string;
+  readonly organizationId: string;
+  /** Runs of the organisation that are being worked on, over all processes. */
+  readonly leases: number;
+}
+
+/** Of each organisation the run that it would have worked on first, of those that {@link dueRuns} finds. */
+export async function nextRuns(
+  sql: Sql,
+  { exportRunsAtOnce }: { readonly exportRunsAtOnce: number },
+  now: Date,
+): Promise<NextRun[]> {
+  return sql.query<NextRun>(
+    `WITH due AS (
+       SELECT DISTINCT ON (w.organization_id) w.organization_id, r.id
+       FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id CROSS JOIN LATERAL (
+         SELECT * FROM bulk_export_runs
+         WHERE bulk_export_id = e.id AND finished_at IS NULL ORDER BY start_time LIMIT $1
+       ) AS r
+       WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL
+         AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
+         AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $2)
+       ORDER BY w.organization_id, e.created_at, r.start_time
+     ), leases AS (
+       SELECT w.organization_id, count(*) AS held FROM bulk_export_runs AS r JOIN workspaces AS w ON w.id = r.workspace_id
+       WHERE r.finished_at IS NULL AND r.lease_until > clock_timestamp() GROUP BY w.organization_id
+     )
+     SELECT due.id, due.organization_id AS "organizationId", coalesce(leases.held, 0)::int AS leases
+     FROM due LEFT JOIN leases USING (organization_id)`,
+    [exportRunsAtOnce, now.toISOString()],
+  );
+}

@@ -1,18 +1,22 @@
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 import { multipart, postParts, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
+/** Of another organisation. */
+let quiet: Wire;
 
 beforeAll(async () => {
   api = await startApi({ config: { maxCollectingBytes: 60_000, maxPendingBytes: 2_000 } });
   const own = await addOrganization(api.database, 'own');
   await api.server.listen({ port: 0, host: '127.0.0.1' });
   wire = new Wire(api.server, own.adminKey);
+  quiet = new Wire(api.server, (await addOrganization(api.database, 'quiet')).adminKey);
 });
 afterAll(() => api.close());
 
@@ -33,6 +37,19 @@ test('bodies that arrive together share one budget, which a client that leaves g
   expect(parts(await wire.multipart(body(20_000)))).toEqual(overloaded('RUNLAKE_MAX_COLLECTING_BYTES'));
   socket.destroy();
   await until('the budget to be free', async () => (await wire.multipart(body(20_000))).status === 202, 10_000);
+});
+
+test('bodies whose end an organisation withholds do not keep another one out', async () => {
+  const sockets = [0, 1, 2].map(() => {
+    const socket = connect({ host: '127.0.0.1', port: Number(new URL(wire.url).port) });
+    socket.write(`POST /runs/multipart HTTP/1.1\r\nHost: x\r\nx-api-key: ${wire.key}\r\nContent-Length: 50000\r\n\r\n`);
+    socket.write('y'.repeat(19_900));
+    return socket;
+  });
+  const held = async () => (await registry.getSingleMetric('runlake_ingest_body_bytes')?.get())?.values[0]?.value ?? 0;
+  await until('their bytes to be held', async () => (await held()) === 59_700);
+  expect((await quiet.multipart(body(20_000))).status).toBe(202);
+  for (const socket of sockets) socket.destroy();
 });
 
 test('what counts is the size after decompression, and a refused body leaves nothing behind', async () => {

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { PassThrough, Readable } from 'node:stream';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { BodyBudget } from '../../../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../../../pipelines/ingest/body/collect.ts';
 import { sample, samples } from './zstd/samples.fixture.ts';
 
@@ -133,6 +134,29 @@ describe('faults', () => {
     stream.destroy(new Error('later, and heard by nobody'));
   });
 
+  it('a body that is displaced', async () => {
+    const displaced = new AbortController();
+    const stream = new PassThrough();
+    const answer = collectBody(stream, { ...options, contentEncoding: undefined, signal: displaced.signal });
+    stream.write('{');
+    displaced.abort(new Error('displaced'));
+    await expect(answer).rejects.toThrow('displaced');
+    stream.write('}');
+    expect(stream.listenerCount('data')).toBe(0);
+  });
+
+  it('a body that arrives slowly, but fast enough, is taken', async () => {
+    const stream = new PassThrough();
+    const progress = { bytes: 2, windowMs: 200 };
+    const answer = collectBody(stream, { ...options, contentEncoding: undefined, progress });
+    for (let sent = 0; sent < 40; sent += 1) {
+      stream.write('xx');
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    stream.end();
+    expect(await answer).toHaveLength(80);
+  });
+
   it.each([undefined, 'gzip', 'zstd'])('a client that goes away (%s)', async (contentEncoding) => {
     for (const error of [undefined, new Error('reset')]) {
       const stream = new PassThrough();
@@ -161,19 +185,50 @@ describe('bombs', () => {
     return { stream, sent: () => sent };
   };
 
-  it.each<[string, Buffer]>([
+  const bombs: [string, Buffer][] = [
     ['gzip', gzipSync(Buffer.alloc(20_000_000))],
     ['zstd', sample('zeros')],
-  ])('of %s are stopped at the limit', async (contentEncoding, bomb) => {
-    const { stream, sent } = endless(bomb, bomb);
-    let sentAtStop = -1;
-    const answer = collectBody(stream, { ...options, maxBytes: 40_000_000, contentEncoding }).catch((error) => {
-      sentAtStop = sent();
-      return error;
+  ];
+
+  it.each(bombs)(
+    'of %s that have no end are stopped at the limit of what may arrive',
+    async (contentEncoding, bomb) => {
+      const { stream, sent } = endless(bomb, bomb);
+      let sentAtStop = -1;
+      const answer = collectBody(stream, { ...options, maxBytes: 100_000, contentEncoding }).catch((error) => {
+        sentAtStop = sent();
+        return error;
+      });
+      expect(await answer).toMatchObject({ code: 'BODY_TOO_LARGE' });
+      expect(sentAtStop).toBeLessThan(5_000);
+      stream.destroy();
+    },
+  );
+
+  it.each(bombs)('of %s are decompressed up to the limit and no further', async (contentEncoding, bomb) => {
+    const share = new BodyBudget(100_000_000).open('a', () => undefined);
+    const stream = Readable.from([bomb], { objectMode: false });
+    const answer = collectBody(stream, { ...options, maxBytes: 1_000_000, contentEncoding, share });
+    await expect(answer).rejects.toMatchObject({ code: 'BODY_TOO_LARGE' });
+    expect(share.bytes).toBeGreaterThan(500_000);
+    expect(share.bytes).toBeLessThanOrEqual(1_000_000);
+    share.close();
+    expect(share.bytes).toBe(0);
+  });
+
+  it.each(bombs)('of %s whose end is withheld hold no more than has arrived', async (contentEncoding, bomb) => {
+    const share = new BodyBudget(100_000_000).open('a', () => undefined);
+    const stream = new PassThrough();
+    const answer = collectBody(stream, {
+      ...options,
+      contentEncoding,
+      share,
+      progress: { bytes: bomb.length, windowMs: 100 },
     });
-    expect(await answer).toMatchObject({ code: 'BODY_TOO_LARGE' });
-    expect(sentAtStop).toBeLessThan(5_000);
-    stream.destroy();
+    stream.write(bomb.subarray(0, -1));
+    await expect(answer).rejects.toMatchObject({ code: 'BODY_TOO_SLOW', status: 408 });
+    expect(share.bytes).toBe(bomb.length - 1);
+    expect(stream.listenerCount('data')).toBe(0);
   });
 
   it('of zstd leave the event loop its turns', async () => {

@@ -1,0 +1,203 @@
+/**
+ * Slots of one process, shared fairly between tenants while they are short.
+ *
+ * Invariant: no slot is free while a tenant waits for one that it may have; at most `slots + overdraft` are held; of the tenants
+ * that wait, the one that holds the fewest slots is served next, and within a tenant the first that asked.
+ *
+ *   1. A tenant that is alone may hold all `slots`.
+ *   2. A tenant that holds less than its share (`slots` divided by the tenants that hold or wait for any) may also take one of the
+ *      `overdraft` slots. So it need not wait for long work of others, which cannot be interrupted. As the others end their work they
+ *      get no new slots until less than `slots` are held again.
+ *   3. Who waits leaves the queue when its signal is aborted or its time is over. A queue that is full refuses at once; each
+ *      tenant has a queue of its own, so that one tenant cannot fill that of another.
+ */
+import { fault } from '../errors/runlake-error.ts';
+import { counter, histogram } from '../telemetry/metrics.ts';
+import { scrapedGauge } from '../telemetry/scraped-gauge.ts';
+
+export interface FairSlotsOptions {
+  /** Label of the metrics, and what OVERLOADED names. */
+  readonly name: string;
+  readonly slots: number;
+  readonly overdraft: number;
+  /** Maximum number of acquirers of one tenant that wait. */
+  readonly maxWaiting: number;
+}
+
+export interface AcquireOptions {
+  readonly maxWaitMs: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Slot {
+  /** When it was granted, another tenant held more slots than this one. */
+  readonly underShare: boolean;
+  /** Tenants that hold slots, this one included, when it was granted. */
+  readonly tenants: number;
+  /** Gives the slot back. Calling it again changes nothing. */
+  release(): void;
+}
+
+interface Waiter {
+  readonly grant: (slot: Slot) => void;
+}
+
+interface Tenant {
+  held: number;
+  /** In the order in which they asked. */
+  readonly waiting: Set<Waiter>;
+  /** Number of the last grant; breaks ties between tenants that hold the same. */
+  lastGrant: number;
+}
+
+const waitSeconds = histogram(
+  'runlake_fair_slots_wait_seconds',
+  'Time that work waited for a slot that organisations share, by kind of slot.',
+  ['slots'],
+  [0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30],
+);
+const refusals = counter(
+  'runlake_fair_slots_refused_total',
+  'Work that got no slot of those that organisations share, by kind of slot and cause (queue-full, timeout, cancelled).',
+  ['slots', 'cause'],
+);
+const usage = scrapedGauge(
+  'runlake_fair_slots',
+  'Slots that organisations share: held and waited for, by kind of slot.',
+  ['slots', 'state'],
+);
+const shown = new Map<string, FairSlots>();
+
+export class FairSlots {
+  readonly #options: FairSlotsOptions;
+  readonly #tenants = new Map<string, Tenant>();
+  #held = 0;
+  #grants = 0;
+
+  constructor(options: FairSlotsOptions) {
+    this.#options = options;
+    shown.set(options.name, this);
+    usage.showing(
+      () =>
+        [...shown].flatMap(([slots, { held, waiting }]) => [
+          { labels: { slots, state: 'held' }, value: held },
+          { labels: { slots, state: 'waiting' }, value: waiting },
+        ]),
+      0,
+    );
+  }
+
+  get held(): number {
+    return this.#held;
+  }
+
+  get waiting(): number {
+    return [...this.#tenants.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
+  }
+
+  /** @throws OVERLOADED where the queue is full or the time is over; the reason of `signal`. */
+  async acquire(tenantId: string, { maxWaitMs, signal }: AcquireOptions): Promise<Slot> {
+    const { name, maxWaiting } = this.#options;
+    signal?.throwIfAborted();
+    const tenant = this.#tenantOf(tenantId);
+    if (tenant.waiting.size === 0 && this.#mayHaveOne(tenant)) return this.#take(tenantId, tenant);
+    if (tenant.waiting.size >= maxWaiting) {
+      refusals.inc({ slots: name, cause: 'queue-full' });
+      throw overloaded(name);
+    }
+    const endWait = waitSeconds.startTimer({ slots: name });
+    let leave = () => {};
+    try {
+      return await new Promise<Slot>((grant, reject) => {
+        const waiter = { grant };
+        const refuse = (cause: string, reason: unknown) => {
+          refusals.inc({ slots: name, cause });
+          reject(reason);
+        };
+        const timer = setTimeout(() => refuse('timeout', overloaded(name)), maxWaitMs);
+        const onAbort = () => refuse('cancelled', signal?.reason);
+        signal?.addEventListener('abort', onAbort);
+        tenant.waiting.add(waiter);
+        leave = () => {
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', onAbort);
+          if (tenant.waiting.delete(waiter)) this.#settle(tenantId, tenant);
+        };
+      });
+    } finally {
+      leave();
+      endWait();
+    }
+  }
+
+  #tenantOf(tenantId: string): Tenant {
+    let tenant = this.#tenants.get(tenantId);
+    if (tenant === undefined) {
+      tenant = { held: 0, waiting: new Set(), lastGrant: 0 };
+      this.#tenants.set(tenantId, tenant);
+    }
+    return tenant;
+  }
+
+  #mayHaveOne(tenant: Tenant): boolean {
+    const { slots, overdraft } = this.#options;
+    if (this.#held < slots) return true;
+    return this.#held < slots + overdraft && tenant.held < Math.max(1, Math.floor(slots / this.#tenants.size));
+  }
+
+  #take(tenantId: string, tenant: Tenant): Slot {
+    let held = 0;
+    let tenants = 1;
+    for (const other of this.#tenants.values()) {
+      if (other === tenant || other.held === 0) continue;
+      tenants += 1;
+      held = Math.max(held, other.held);
+    }
+    tenant.held += 1;
+    this.#held += 1;
+    this.#grants += 1;
+    tenant.lastGrant = this.#grants;
+    let released = false;
+    const release = () => {
+      if (released) return;
+      released = true;
+      tenant.held -= 1;
+      this.#held -= 1;
+      this.#settle(tenantId, tenant);
+    };
+    return { underShare: tenant.held <= held, tenants, release };
+  }
+
+  /** After a tenant holds or waits for less: forgets it where nothing is left of it, and serves who may be served now. */
+  #settle(tenantId: string, tenant: Tenant): void {
+    if (tenant.held === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);
+    for (;;) {
+      const next = this.#next();
+      if (next === undefined) return;
+      const [id, { waiting }] = next;
+      for (const first of waiting) {
+        waiting.delete(first);
+        first.grant(this.#take(id, next[1]));
+        break;
+      }
+    }
+  }
+
+  #next(): readonly [string, Tenant] | undefined {
+    let best: readonly [string, Tenant] | undefined;
+    for (const entry of this.#tenants) {
+      const [, tenant] = entry;
+      if (tenant.waiting.size === 0 || !this.#mayHaveOne(tenant)) continue;
+      const isBefore =
+        best === undefined ||
+        tenant.held < best[1].held ||
+        (tenant.held === best[1].held && tenant.lastGrant < best[1].lastGrant);
+      if (isBefore) best = entry;
+    }
+    return best;
+  }
+}
+
+function overloaded(name: string): Error {
+  return fault('OVERLOADED', { what: name }, { retryAfterSeconds: 1 });
+}

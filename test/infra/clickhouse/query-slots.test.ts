@@ -1,0 +1,104 @@
+import { setMaxListeners } from 'node:events';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { until } from '../until.ts';
+
+let stores: Awaited<ReturnType<typeof freshStores>>;
+let warehouse: Warehouse;
+beforeAll(async () => {
+  stores = await freshStores();
+  warehouse = openWarehouse({
+    url: stores.clickhouseUrl,
+    logger: createLogger('silent', 'test'),
+    timeoutMs: 60_000,
+    maxConnections: 4,
+  });
+});
+afterAll(async () => {
+  await warehouse?.close();
+  await stores?.close();
+});
+
+const sleeping = 'SELECT sum(sleepEachRow(0.2)) FROM numbers(300) SETTINGS max_block_size = 1';
+
+/** Queries of this name on the server, with their priority. */
+function running(name: string): Promise<{ priority: string }[]> {
+  return stores.warehouse.query({
+    name: 'test',
+    sql: `SELECT Settings['priority'] AS priority FROM system.processes WHERE Settings['log_comment'] = {name:String}`,
+    params: { name },
+  });
+}
+
+/** Sends `count` queries for an organisation that last until the function returned ends them. */
+function flood(organizationId: string, name: string, count: number): () => Promise<void> {
+  const controller = new AbortController();
+  setMaxListeners(count * 3, controller.signal);
+  const queries = Array.from({ length: count }, () =>
+    runForTenant({ organizationId }, () => warehouse.query({ name, sql: sleeping, signal: controller.signal })),
+  );
+  const ended = Promise.allSettled(queries);
+  return async () => {
+    controller.abort(new Error('enough'));
+    for (const result of await ended) expect(String((result as PromiseRejectedResult).reason)).toBe('Error: enough');
+  };
+}
+
+it('an organisation whose queries fill all slots holds up neither another one nor Runlake itself', async () => {
+  const end = flood('flooding', 'flood-slots', 64);
+  try {
+    await until('the slots to be full', async () => (await running('flood-slots')).length === 4);
+    const sql = `SELECT Settings['priority'] AS priority FROM system.processes WHERE query_id = queryID()`;
+    const ask = () => warehouse.query<{ priority: string }>({ name: 'quiet', sql });
+    // The others are paused for it.
+    expect(await runForTenant({ organizationId: 'quiet' }, ask)).toEqual([{ priority: '1' }]);
+    expect((await running('flood-slots')).map(({ priority }) => priority)).toEqual(['2', '2', '2', '2']);
+    await warehouse.ping();
+  } finally {
+    await end();
+  }
+});
+
+it('an organisation alone has no priority over itself', async () => {
+  const end = flood('alone', 'alone', 2);
+  try {
+    await until('two queries to run', async () => (await running('alone')).length === 2);
+    expect(await running('alone')).toEqual([{ priority: '2' }, { priority: '2' }]);
+  } finally {
+    await end();
+  }
+});
+
+it('an organisation that asks without a pause loses its priority when its share is used up', async () => {
+  const end = flood('flooding', 'flood-share', 64);
+  try {
+    await until('the slots to be full', async () => (await running('flood-share')).length === 4);
+    const sql = `SELECT Settings['priority'] AS priority, sleepEachRow(2) FROM system.processes WHERE query_id = queryID()`;
+    const priorities: string[] = [];
+    for (let asked = 0; asked < 4; asked += 1) {
+      const [row] = await runForTenant({ organizationId: 'busy' }, () =>
+        warehouse.query<{ priority: string }>({ name: 'busy', sql }),
+      );
+      priorities.push(row?.priority as string);
+    }
+    expect(priorities[0]).toBe('1');
+    expect(priorities.at(-1)).toBe('2');
+  } finally {
+    await end();
+  }
+});
+
+it('a query ends on the server when the client that it is for disconnects, also one that waits for a slot', async () => {
+  const disconnected = new AbortController();
+  const context = { organizationId: 'leaving', disconnected: disconnected.signal };
+  const queries = Array.from({ length: 6 }, () =>
+    runForTenant(context, () => warehouse.query({ name: 'leaving', sql: sleeping })).catch((error) => error.message),
+  );
+  await until('four to run', async () => (await running('leaving')).length === 4);
+  disconnected.abort(new Error('the client has gone'));
+  expect(await Promise.all(queries)).toEqual(Array(6).fill('the client has gone'));
+  await until('none to run', async () => (await running('leaving')).length === 0);
+});

@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import type { WorkPorts } from '../../../pipelines/exports/export-ports.ts';
+import { FairAttempts } from '../../../pipelines/exports/runs/fair-attempts.ts';
+import { LiveAttempts } from '../../../pipelines/exports/runs/live-attempts.ts';
+import { openWorkFolders } from '../../../pipelines/exports/work-folders.ts';
+import { addOrganization } from '../../api/start-api.ts';
+import { until } from '../../infra/until.ts';
+import { day, openWorkshop, type Workshop } from './workshop.ts';
+
+let shop: Workshop;
+afterEach(() => shop?.close());
+
+const at = day('2026-03-05');
+const dayMicros = 86_400_000_000;
+
+/** An export of another organisation that is RUNNING and has a run a day, as the one given. */
+async function addForeignExport(name: string, exportId: string): Promise<string> {
+  const { workspaceIds } = await addOrganization(shop.database, name);
+  const [id, projectId] = [randomUUID(), randomUUID()];
+  await shop.database.execute(`INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, 'p')`, [
+    projectId,
+    workspaceIds[0],
+  ]);
+  await shop.database.execute(
+    `INSERT INTO bulk_exports SELECT (jsonb_populate_record(e, jsonb_build_object('id', $2::uuid, 'workspace_id', $3::uuid,
+       'project_id', $4::uuid, 'created_at', now()))).* FROM bulk_exports AS e WHERE id = $1`,
+    [exportId, id, workspaceIds[0], projectId],
+  );
+  await shop.database.execute(
+    `INSERT INTO bulk_export_runs SELECT (jsonb_populate_record(r, jsonb_build_object('id', gen_random_uuid(),
+       'bulk_export_id', $2::uuid, 'workspace_id', $3::uuid))).* FROM bulk_export_runs AS r WHERE bulk_export_id = $1`,
+    [exportId, id, workspaceIds[0]],
+  );
+  return id;
+}
+
+/** Attempts that last until they are ended, in the order in which they began: the workspace of each. */
+async function openAttempts(concurrency: number) {
+  const began: string[] = [];
+  const ends: (() => void)[] = [];
+  const openSource: WorkPorts['openSource'] = ({ tenantId: workspaceId }) => ({
+    count: async () => {
+      began.push(workspaceId);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return { members: 0, late: 0 };
+    },
+    find: async () => undefined,
+    read: async () => undefined,
+    encode: async () => undefined,
+    close: () => undefined,
+  });
+  const attempts = new LiveAttempts(shop.database, shop.limits, shop.logger);
+  const folder = join(shop.workRoot, 'fair');
+  await mkdir(folder, { recursive: true });
+  const folders = await openWorkFolders(folder);
+  const openStore: WorkPorts['openStore'] = () =>
+    shop.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
+  const fair = new FairAttempts(
+    { ...shop.ports, now: () => new Date(), openSource, openStore, attempts, folders },
+    concurrency,
+  );
+  return { fair, began, ends, stop: () => attempts.stop() };
+}
+
+it('runs of one organisation, however many and long, do not hold up the first of another', async () => {
+  shop = await openWorkshop();
+  const flood = await shop.create({ endTimeMicros: at + 20 * dayMicros });
+  await shop.start(flood.id);
+  const { fair, began, ends, stop } = await openAttempts(2);
+  const jobs = Array.from({ length: fair.maxJobs }, () => fair.attemptNext());
+  await until('two to go on', () => began.length === 2);
+  const foreign = await addForeignExport('quiet', flood.id);
+  await until('the run of the other organisation to begin', () => began.length === 3);
+  expect(began.slice(0, 2)).toEqual([shop.workspaceId, shop.workspaceId]);
+  const [{ workspaceId: other } = { workspaceId: '' }] = await shop.database.query<{ workspaceId: string }>(
+    'SELECT workspace_id AS "workspaceId" FROM bulk_exports WHERE id = $1',
+    [foreign],
+  );
+  expect(began[2]).toBe(other);
+  // Both have runs that are due: who has fewer is next.
+  ends[0]?.();
+  jobs.push(fair.attemptNext());
+  await until('the next to begin', () => began.length === 4 || ends.length === 4);
+  expect(began.length).toBe(4);
+  stop();
+  for (const end of ends) end();
+  let over = false;
+  void Promise.all(jobs).then(() => {
+    over = true;
+  });
+  await until('all to end', () => {
+    for (const end of ends) end();
+    return over;
+  });
+});
+
+it('with one attempt at a time organisations take turns', async () => {
+  shop = await openWorkshop();
+  const flood = await shop.create({ endTimeMicros: at + 5 * dayMicros });
+  await shop.start(flood.id);
+  await addForeignExport('second', flood.id);
+  const { fair, began, ends, stop } = await openAttempts(1);
+  // Each run is counted twice: at its beginning and at its end.
+  const endOne = async (count: number) => {
+    await until('a run to begin', () => ends.length >= count * 2 - 1);
+    ends[count * 2 - 2]?.();
+    await until('a run to be counted again', () => ends.length >= count * 2);
+    ends[count * 2 - 1]?.();
+  };
+  for (let count = 1; count <= 6; count += 1) {
+    const job = fair.attemptNext();
+    await endOne(count);
+    await job;
+  }
+  const turns = began.filter((_, index) => index % 2 === 0);
+  expect(new Set(turns.slice(0, 2)).size).toBe(2);
+  expect(new Set(turns.slice(2, 4)).size).toBe(2);
+  expect(new Set(turns.slice(4, 6)).size).toBe(2);
+  stop();
+});

@@ -1,0 +1,94 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { BodyBudget, type BodyShare } from '../../../../pipelines/ingest/body/body-budget.ts';
+
+/** A body whose client goes on sending; `displacedBy` is what it ended with. */
+function openBody(budget: BodyBudget, tenant: string, bytes = 0): { share: BodyShare; displacedBy?: Error } {
+  const body: { share: BodyShare; displacedBy?: Error } = {
+    share: budget.open(tenant, (error) => {
+      body.displacedBy = error;
+    }),
+  };
+  if (bytes > 0) body.share.take(bytes);
+  return body;
+}
+const overloaded = expect.objectContaining({ code: 'OVERLOADED', retryAfterSeconds: 1 });
+
+it('an organisation alone may hold everything, and no more', () => {
+  const budget = new BodyBudget(100);
+  openBody(budget, 'a', 60);
+  const second = openBody(budget, 'a', 40);
+  expect(() => second.share.take(1)).toThrow(overloaded);
+  second.share.close();
+  openBody(budget, 'a', 40);
+});
+
+it('bodies that still arrive make room for an organisation below its share, the largest first', () => {
+  const budget = new BodyBudget(100);
+  const flood = [20, 50, 30].map((bytes) => openBody(budget, 'a', bytes));
+  const quiet = openBody(budget, 'b', 30);
+  expect(flood.map(({ displacedBy }) => displacedBy)).toEqual([undefined, overloaded, undefined]);
+  // The share of each is 50 now: who would pass it is refused, and so is what comes of the body that was displaced.
+  expect(() => flood[0]?.share.take(21)).toThrow(overloaded);
+  expect(() => flood[1]?.share.take(1)).toThrow(overloaded);
+  expect(quiet.displacedBy).toBeUndefined();
+});
+
+it('bodies that have arrived stay; a quarter more is there for organisations below their share', () => {
+  const budget = new BodyBudget(100);
+  const arrived = openBody(budget, 'a', 100);
+  arrived.share.isArriving = false;
+  const quiet = openBody(budget, 'b', 25);
+  expect(() => quiet.share.take(1)).toThrow(overloaded);
+  expect(() => openBody(budget, 'a', 1)).toThrow(overloaded);
+  expect(arrived.displacedBy).toBeUndefined();
+  arrived.share.close();
+  quiet.share.take(75);
+});
+
+const step = fc.oneof(
+  fc.record({ do: fc.constant('open' as const), tenant: fc.constantFrom('a', 'b', 'c') }),
+  fc.record({ do: fc.constant('take' as const), which: fc.nat(), bytes: fc.integer({ min: 1, max: 60 }) }),
+  fc.record({ do: fc.constant('close' as const), which: fc.nat() }),
+  fc.record({ do: fc.constant('arrive' as const), which: fc.nat() }),
+);
+
+it('whatever comes: the bound holds, who is below its share is refused by the quarter alone, all is given back', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const budget = new BodyBudget(100);
+      const open: { tenant: string; body: ReturnType<typeof openBody> }[] = [];
+      const sum = (tenant?: string) =>
+        open.reduce(
+          (all, each) => (tenant === undefined || each.tenant === tenant ? all + each.body.share.bytes : all),
+          0,
+        );
+      for (const next of steps) {
+        if (next.do === 'open') open.push({ tenant: next.tenant, body: openBody(budget, next.tenant) });
+        else if (open.length > 0) {
+          const chosen = open[next.which % open.length] as (typeof open)[number];
+          if (next.do === 'arrive') chosen.body.share.isArriving = false;
+          else if (next.do === 'close') {
+            chosen.body.share.close();
+            open.splice(open.indexOf(chosen), 1);
+          } else if (chosen.body.displacedBy === undefined) {
+            const before = { own: sum(chosen.tenant), all: sum() };
+            try {
+              chosen.body.share.take(next.bytes);
+            } catch {
+              expect(before.all + next.bytes).toBeGreaterThan(100);
+              // Three organisations at most, so a third is what each may have in any case.
+              const isBelowShare = before.own + next.bytes <= 33;
+              if (isBelowShare) expect(sum() + next.bytes).toBeGreaterThan(125);
+            }
+          }
+        }
+        expect(sum()).toBeLessThanOrEqual(125);
+      }
+      for (const { body } of open) body.share.close();
+      expect(sum()).toBe(0);
+      openBody(budget, 'd', 100);
+    }),
+    { numRuns: 500 },
+  );
+});
