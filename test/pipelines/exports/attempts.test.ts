@@ -373,7 +373,7 @@ describe('a lease', () => {
 
 describe('a run that nobody knows', () => {
   it('is left alone', async () => {
-    await expect(shop.worker().attempt(randomUUID())).resolves.toBeUndefined();
+    await expect(shop.worker().attempt(randomUUID())).resolves.toBe(false);
     const [own = ''] = await readdir(shop.workRoot);
     expect(await readdir(`${shop.workRoot}/${own}`)).toEqual(['owner.json']);
   });
