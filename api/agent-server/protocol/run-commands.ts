@@ -1,14 +1,15 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, type TSchema, Type } from 'typebox';
-import { fault } from '../../../infra/errors/runlake-error.ts';
-import { protocolMode } from '../../../pipelines/agents/protocol/protocol-mode.ts';
+import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { protocolMode, questionEvent } from '../../../pipelines/agents/protocol/protocol-mode.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { listRuns } from '../../../pipelines/agents/runs/list-runs.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
-import type { Thread } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
+import type { Thread, ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { compileCheck } from '../../server/schema-check.ts';
@@ -44,10 +45,60 @@ const start = paramsOf(
   }),
 );
 
-/** `run.start`: makes the thread, too, where there is none. */
+/**
+ * `run.start`: creates the thread if it does not exist. If the graph waits for an answer, the input is that answer: the Python
+ * library sends `Command(resume=...)` in this form. Source: `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
+ */
 export async function startRun(scene: CommandScene, params: unknown): Promise<object> {
-  const { multitaskStrategy, multitask_strategy = multitaskStrategy, ...asked } = start(params);
-  return { run_id: await makeRun(scene, { ...asked, multitask_strategy, if_not_exists: 'create' }) };
+  const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = start(params);
+  const isAnswer = input !== null && (await waitsForAnswer(scene, asked.config?.configurable));
+  const given = isAnswer ? { command: { resume: input } } : { input };
+  return { run_id: await makeRun(scene, { ...asked, ...given, multitask_strategy, if_not_exists: 'create' }) };
+}
+
+/** Whether the checkpoint that a new run begins on has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
+async function waitsForAnswer(
+  scene: CommandScene,
+  { checkpoint_id }: Readonly<Record<string, unknown>> = {},
+): Promise<boolean> {
+  const { agents, threadId } = scene;
+  try {
+    if (typeof checkpoint_id === 'string') {
+      const checkpoint = { checkpoint_id };
+      const text = await readThreadState(agents, threadId, { checkpoint, subgraphs: false, select: ['interrupts'] });
+      return (JSON.parse(text) as Pick<ThreadState, 'interrupts'>).interrupts.length > 0;
+    }
+    const thread = await readThread(agents.database, agents.deploymentId, threadId);
+    if (thread.status !== 'busy') return openInterrupts(thread).size > 0;
+  } catch (error) {
+    if (isRunlakeError(error) && error.code === 'THREAD_NOT_FOUND') return false;
+    throw error;
+  }
+  // A client may answer as soon as it has the question, before the run that asks has ended.
+  if (!(await hasAsked(scene))) return false;
+  const thread = await afterRun(scene);
+  return thread.status === 'busy' || openInterrupts(thread).size > 0;
+}
+
+/** Whether the running run of a thread has streamed a question. */
+async function hasAsked({ agents, threadId }: CommandScene): Promise<boolean> {
+  const { deploymentId, hub } = agents;
+  const run = await runningRun(agents, threadId);
+  if (run === undefined) return false;
+  const reader = await hub.readRun({ deploymentId, threadId, runId: run.run_id }, 'start');
+  try {
+    const finished = reader.finish();
+    for await (const { mode, event } of reader) if (mode === protocolMode && event === questionEvent) return true;
+    await finished;
+    return false;
+  } finally {
+    reader.close();
+  }
+}
+
+/** Ids of the interrupts that a thread waits on. */
+function openInterrupts({ status, interrupts }: Thread): ReadonlySet<string | undefined> {
+  return new Set(status === 'interrupted' ? Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)) : []);
 }
 
 const Answered = Closed({
@@ -71,11 +122,11 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
   const asked = several ? respond(params) : oneAsMany(respondOne(params));
   const { agents, threadId } = scene;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
-  // Whoever answers at once has the question before the run that asks has ended.
+  // A client may answer as soon as it has the question, before the run that asks has ended.
   if (thread.status === 'busy') thread = await afterRun(scene);
-  const open = new Set(Object.values(thread.interrupts).flatMap((list) => list.map(({ id }) => id)));
+  const open = openInterrupts(thread);
   for (const { interrupt_id: id } of asked.responses) {
-    if (thread.status === 'interrupted' && open.has(id)) continue;
+    if (open.has(id)) continue;
     throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' does not wait for an answer to '${id}'.`);
   }
   const resume = Object.fromEntries(
@@ -98,14 +149,19 @@ const askerEndsWithinMs = 5_000;
 /** The thread when the run that is under way on it has ended, or does not end. */
 async function afterRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
   const { database, deploymentId } = agents;
-  const page = { limit: 1, offset: 0, status: 'running', select: ['run_id'] } as const;
-  const [run] = await listRuns(database, deploymentId, threadId, page);
+  const run = await runningRun(agents, threadId);
   if (run !== undefined) {
     const { drainStarted } = request.server;
     const signal = AbortSignal.any([AbortSignal.timeout(askerEndsWithinMs), drainStarted]);
     await awaitRunEnd(agents, { deploymentId, threadId, runId: run.run_id }, { signal });
   }
   return readThread(database, deploymentId, threadId);
+}
+
+async function runningRun({ database, deploymentId }: Agents, threadId: string) {
+  const page = { limit: 1, offset: 0, status: 'running', select: ['run_id'] } as const;
+  const [run] = await listRuns(database, deploymentId, threadId, page);
+  return run;
 }
 
 function oneAsMany({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {

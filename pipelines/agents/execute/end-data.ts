@@ -16,13 +16,13 @@ const afterFirst = Buffer.from('},"status":');
  * feedback, without parsing the values.
  */
 export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
-  const { status, error, values, kwargs, interrupted, interrupts } = run;
+  const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;
   const goes = (text: string) => kwargs.temporary || text.length <= mostValueBytes;
   const members: string[] = [];
   if (run.eventsMissing) members.push('"events_missing":true');
   else if (error !== undefined && isGivenUp(error)) members.push(`"unsaid":${JSON.stringify(error)}`);
   else if (feedback !== undefined) members.push(`"feedback":${JSON.stringify(feedback)}`);
-  members.push(`"status":${JSON.stringify(status)}`);
+  members.push(`"status":${JSON.stringify(status)}`, `"graph_id":${JSON.stringify(graphId)}`);
   if (interrupted) members.push('"interrupted":true');
   const waiting = interrupts === undefined ? undefined : JSON.stringify(interrupts);
   if (waiting !== undefined && goes(waiting)) members.push(`"interrupts":${waiting}`);

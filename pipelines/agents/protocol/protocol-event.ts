@@ -28,9 +28,9 @@ export interface ProtocolMessage {
   readonly text: string;
 }
 
-/** Modes whose data the protocol has as it is. */
-const asItIs = new Set(['values', 'tasks']);
 const converted = new Set(['updates', 'custom', 'tools']);
+/** Key of the library for questions in values and updates, which the protocol has as events of their own. */
+const interruptKey = '__interrupt__';
 
 /** An event of a thread as the protocol tells it, whichever way its run was started; undefined where `filter` leaves it out or the protocol has nothing for it. */
 export function protocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
@@ -50,21 +50,44 @@ export function protocolMessage(event: StreamedEvent, filter: EventFilter): Prot
 
 function toldOf(event: StreamedEvent): Told | undefined {
   const { mode, isEnd, namespace } = event;
-  if (isEnd) return lifecycle(endOf(read(event) as RunEnd));
-  if (mode === 'metadata' && namespace === '') return lifecycle({ event: 'running' });
+  if (isEnd) {
+    const end = read(event) as RunEnd;
+    return lifecycle({ ...endOf(end), graph_name: end.graph_id });
+  }
+  if (mode === 'metadata' && namespace === '') {
+    const { graph_id } = read(event) as { readonly graph_id?: string };
+    return lifecycle({ event: 'running', graph_name: graph_id });
+  }
   const text = () => Buffer.from(event.data).toString('utf8');
   // It is an object with `data` and maybe `node`.
   if (mode === protocolMode) return { method: event.event, rest: text().slice(1) };
-  if (asItIs.has(mode)) return { method: mode, rest: `"data":${text()}}` };
+  if (mode === 'values') return valuesOf(text());
+  if (mode === 'tasks') return { method: mode, rest: `"data":${text()}}` };
   if (converted.has(mode)) return convertedOf(mode, read(event));
   if (mode === 'checkpoints') return checkpointOf(read(event));
   return undefined;
+}
+
+/** Values without the questions that the library puts beside them; undefined if nothing else is there. */
+function valuesOf(text: string): Told | undefined {
+  if (!text.includes(interruptKey)) return { method: 'values', rest: `"data":${text}}` };
+  const values: unknown = JSON.parse(text);
+  if (typeof values !== 'object' || values === null || !(interruptKey in values)) {
+    return { method: 'values', rest: `"data":${text}}` };
+  }
+  const { [interruptKey]: _, ...data } = values;
+  return Object.keys(data).length === 0 ? undefined : { method: 'values', rest: JSON.stringify({ data }).slice(1) };
 }
 
 function convertedOf(mode: string, payload: unknown): Told | undefined {
   const [made] = convertToProtocolEvent({ namespace: [], mode: mode as 'updates', payload, seq: 0 });
   if (made === undefined) return undefined;
   const { node, data } = made.params as { readonly node?: string; readonly data: { readonly name?: unknown } };
+  if (mode === 'updates') {
+    if (node === interruptKey) return undefined;
+    const { values } = data as { readonly values?: unknown };
+    return { method: mode, rest: JSON.stringify({ ...(node !== undefined && { node }), data: values }).slice(1) };
+  }
   const rest = `${JSON.stringify({ ...(node !== undefined && { node }), data }).slice(1)}`;
   return { method: mode, rest, ...(mode === 'custom' && typeof data.name === 'string' && { name: data.name }) };
 }
@@ -86,14 +109,26 @@ function checkpointOf(payload: unknown): Told | undefined {
   return isCheckpointEnvelope(data) ? { method: 'checkpoints', rest: JSON.stringify({ data }).slice(1) } : undefined;
 }
 
-function lifecycle(data: { readonly event: string; readonly error?: string }): Told {
-  return { method: 'lifecycle', rest: `"data":${JSON.stringify({ ...data, graph_name: 'root' })}}` };
+function lifecycle(data: {
+  readonly event: string;
+  readonly graph_name: string | undefined;
+  readonly error?: string;
+}): Told {
+  return { method: 'lifecycle', rest: `"data":${JSON.stringify(data)}}` };
 }
 
-/** The status of the run is the last word on it. One that was cancelled has the status `interrupted`, as clients expect. */
-function endOf({ status, interrupted, error }: RunEnd): { readonly event: string; readonly error?: string } {
-  if (status === 'interrupted' || interrupted) return { event: 'interrupted' };
-  if (status === 'success') return { event: 'completed' };
+/**
+ * How a run ended. `interrupted` says that the graph waits for an answer, and nothing else: the Python SDK ends its iterators at a
+ * question, at `completed` and at `failed`. So a run that was cancelled, or that stopped at a breakpoint, is `completed`.
+ */
+function endOf({ status, interrupted, interrupts, error }: RunEnd): {
+  readonly event: string;
+  readonly error?: string;
+} {
+  // Interrupts that are too large for the end of a run are left out of it.
+  const hasQuestion = interrupts === undefined || Object.values(interrupts).some((list) => list.length > 0);
+  if (interrupted && hasQuestion) return { event: 'interrupted' };
+  if (status === 'success' || status === 'interrupted') return { event: 'completed' };
   return { event: 'failed', error: error === undefined ? status : `${error.error}: ${error.message}` };
 }
 

@@ -38,6 +38,7 @@ export interface RunEnd {
   /** The log did not take all events of the attempt: there is a hole before the end. */
   readonly events_missing?: boolean;
   readonly status: RunStatus;
+  readonly graph_id?: string;
   /** Whether the graph waits, for an answer or to go on. */
   readonly interrupted?: boolean;
   /** What it waits for, by task; left out where that is large, and then read from the row of the thread. */

@@ -1,6 +1,6 @@
 import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { protocolMode } from '../protocol/protocol-mode.ts';
+import { protocolMode, questionEvent } from '../protocol/protocol-mode.ts';
 import { runGraph, type Take, takeEach } from './run-graph.ts';
 import type { Streamed, StreamRequest } from './stream-graph.ts';
 
@@ -52,7 +52,7 @@ export async function streamProtocol(
         ...{ type: 'event', seq: 0, method: 'input' },
         params: { namespace, timestamp: 0, data },
       } as ProtocolEvent);
-      yield ofMethod('input.requested', { namespace, data: question });
+      yield ofMethod(questionEvent, { namespace, data: question });
     }
     if (withStates && mode === 'values' && namespace.length === 0) {
       yield { mode: '', event: '', namespace: '', data: payload };

@@ -85,11 +85,14 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
       { event: 'started', graph_name: 'child' },
       { event: 'completed', graph_name: 'child' },
     ]);
-    expect(seen[0]).toMatchObject({ method: 'lifecycle', params: { namespace: [], data: { event: 'running' } } });
+    expect(seen[0]).toMatchObject({
+      ...{ method: 'lifecycle' },
+      params: { namespace: [], data: { event: 'running', graph_name: 'parent' } },
+    });
     expect(seen.at(-1)).toMatchObject({ method: 'lifecycle', params: { data: { event: 'completed' } } });
     expect(seen.find(({ method }) => method === 'custom')?.params.data).toEqual({ payload: { from: 'inner' } });
     const outer = seen.find(({ method, params }) => method === 'updates' && params.namespace.length === 0);
-    expect(outer?.params).toMatchObject({ node: 'outer', data: { node: 'outer', values: { path: ['outer'] } } });
+    expect(outer?.params).toMatchObject({ node: 'outer', data: { path: ['outer'] } });
     await thread.close();
   });
 
@@ -98,7 +101,8 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     const events = await thread.subscribe({ channels: [...everything] });
     await thread.run.start({ input: { ask: true } });
     const before = await untilEnd(events);
-    expect(before.at(-1)?.params.data).toEqual({ event: 'interrupted', graph_name: 'root' });
+    expect(before.at(-1)?.params.data).toEqual({ event: 'interrupted', graph_name: 'parent' });
+    expect(before.filter(({ params }) => JSON.stringify(params.data).includes('__interrupt__'))).toEqual([]);
     const [question] = thread.interrupts;
     expect(question).toMatchObject({ payload: 'inside?' });
     const { interruptId: id = '', namespace = [] } = question ?? {};
@@ -134,6 +138,65 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
       .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
       .toMatchObject({ result: 'answered: yes' });
     await thread.close();
+  });
+
+  it('takes the input of a run as the answer to an open question, at the checkpoint that the run begins on', async () => {
+    const thread = threadOn(transport, 'ask');
+    const { threadId } = thread;
+    const result = async () => (await agents.client.threads.get(threadId)).values;
+    const startAndJoin = async (input: unknown, config?: { configurable: object }) => {
+      const { run_id } = (await thread.run.start({ input, config } as never)) as { run_id: string };
+      await agents.client.runs.join(threadId, run_id);
+    };
+    await startAndJoin({ question: 'Sure?' });
+    const first = (await agents.client.threads.getHistory(threadId)).at(-1)?.checkpoint.checkpoint_id;
+    await startAndJoin({ question: 'Other?' }, { configurable: { checkpoint_id: first } });
+    expect(await agents.client.threads.get(threadId)).toMatchObject({
+      ...{ status: 'interrupted', values: { question: 'Other?' } },
+    });
+    await startAndJoin('yes');
+    expect(await result()).toMatchObject({ question: 'Other?', result: 'answered: yes' });
+    await thread.close();
+  });
+
+  it('takes a run that is started as soon as the question is there as the answer', async () => {
+    const thread = threadOn(transport, 'ask');
+    const asking = await thread.subscribe({ channels: ['input'] });
+    await thread.run.start({ input: { question: 'Sure?' } });
+    for await (const { method } of asking) {
+      if (method !== 'input.requested') continue;
+      await thread.run.start({ input: 'yes' });
+      break;
+    }
+    await expect
+      .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
+      .toMatchObject({ result: 'answered: yes' });
+    await thread.close();
+  });
+
+  it('ends a run that is cancelled, or that stops at a breakpoint, as completed', async () => {
+    const cancelled = threadOn(transport, 'steps');
+    const events = await cancelled.subscribe({ channels: ['lifecycle', 'values'] });
+    const { run_id } = (await cancelled.run.start({ input: { steps: 1, pauseMs: 60_000 } })) as { run_id: string };
+    const seen: Event[] = [];
+    for await (const event of events) {
+      if (event.method === 'values' && !seen.some(({ method }) => method === 'values')) {
+        await agents.client.runs.cancel(cancelled.threadId, run_id);
+      }
+      seen.push(event);
+      if (isEnd(event)) break;
+    }
+    expect(seen.at(-1)?.params.data).toEqual({ event: 'completed', graph_name: 'steps' });
+    expect(cancelled.interrupted).toBe(false);
+    expect((await agents.client.runs.get(cancelled.threadId, run_id)).status).toBe('interrupted');
+    await cancelled.close();
+    const paused = threadOn(transport, 'pausing');
+    const ends = await paused.subscribe({ channels: [...everything] });
+    await paused.run.start({ input: { question: 'Go?' } });
+    const before = await untilEnd(ends);
+    expect(before.at(-1)?.params.data).toEqual({ event: 'completed', graph_name: 'pausing' });
+    expect(before.filter(({ params }) => JSON.stringify(params.data).includes('__interrupt__'))).toEqual([]);
+    await paused.close();
   });
 
   it('lists the checkpoints of a thread, and forks from one', async () => {

@@ -46,7 +46,7 @@ it('stream, and say where they are', async () => {
   });
   const events = await all(stream);
   expect(events.map(({ event, data }) => [event, data])).toEqual([
-    ['metadata', { run_id: made!.run_id, attempt: 1 }],
+    ['metadata', { run_id: made!.run_id, attempt: 1, graph_id: 'burst' }],
     ...[0, 1, 2].map((i) => ['custom', { i }]),
   ]);
   expect(made!.thread_id).toBeUndefined();

@@ -6,9 +6,12 @@ Called with the address and the key in LANGGRAPH_URL and LANGGRAPH_API_KEY, as a
 import asyncio
 import json
 import os
+import threading
 import time
 import uuid
 
+from langgraph.pregel.remote import RemoteGraph
+from langgraph.types import Command
 from langgraph_sdk import get_client, get_sync_client
 
 url = os.environ["LANGGRAPH_URL"]
@@ -139,6 +142,37 @@ def protocol() -> None:
         found["protocol"].append(thread.output["result"])
 
 
+def ends() -> None:
+    """Iterators end when a run is cancelled, and at a breakpoint, where nothing is asked."""
+    with client.threads.stream(assistant_id="steps") as thread:
+        run = thread.run.start(input={"steps": 1, "pauseMs": 60_000})
+        seen = []
+        for values in thread.values:
+            if not seen:
+                threading.Thread(target=client.runs.cancel, args=(thread.thread_id, run["run_id"])).start()
+            seen.append(values)
+        found["ended"] = [thread.interrupted, thread.output["steps"]]
+    with client.threads.stream(assistant_id="pausing") as thread:
+        thread.run.start(input={"question": "Go?"})
+        found["paused"] = [list(thread.values)[-1], thread.interrupted, thread.output]
+
+
+def remote_graph() -> None:
+    """A remote graph takes the answer to its question as a new input."""
+    graph = RemoteGraph("ask", url=url, api_key=os.environ["LANGGRAPH_API_KEY"])
+    config = {"configurable": {"thread_id": client.threads.create()["thread_id"]}}
+    with graph.stream_events({"question": "Go?"}, config, version="v3") as run:
+        for _ in run.values:
+            pass
+        found["remote"] = [run.interrupted]
+    with graph.stream_events(Command(resume="yes"), config, version="v3") as run:
+        found["remote"].append(run.output["result"])
+    with graph.stream_events({"question": "Again?"}, config, version="v3") as run:
+        for _ in run.values:
+            pass
+    found["remote"].append(client.threads.get_state(config["configurable"]["thread_id"])["next"])
+
+
 async def beside() -> None:
     """Joins a resumable run again behind what was seen, as a page that is loaded anew does; cancels one run and many."""
     client = get_client(url=url)
@@ -173,5 +207,7 @@ runs()
 assistants()
 crons_and_store()
 protocol()
+ends()
+remote_graph()
 asyncio.run(beside())
 print(json.dumps(found))
