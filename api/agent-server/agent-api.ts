@@ -4,7 +4,7 @@ import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.t
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiForm, OwnAccess } from '../server/api-form.ts';
 import { appRoutes } from './app/app-routes.ts';
-import { sharedOrigins } from './shared-origins.ts';
+import { setsOrigins, sharedOrigins } from './shared-origins.ts';
 
 /** What a langgraph.json adds to the agent server. */
 export interface AgentApiParts {
@@ -20,6 +20,8 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
   const { ownAccess, app, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
+  // An app answers preflights of its own routes itself, unless somebody says which origins may call.
+  const ofApp = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',
     description:
@@ -28,7 +30,7 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     workspaceId,
     ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { ownAccess }),
-    ...(parts && app && { ownRoutes: appRoutes({ ...parts, app, workspaceId, bodyLimit }) }),
-    ...(crossOrigin && { crossOrigin }),
+    ...(parts && app && { ownRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
+    crossOrigin,
   };
 }

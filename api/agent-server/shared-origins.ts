@@ -7,25 +7,31 @@ const exposedHeaders = ['content-location', 'location', 'x-pagination-total', 'x
 /** No browser sends a longer one, and a pattern of a project may take long over it. */
 const longestOrigin = 300;
 
+/** Source: RFC 5735, loopback; a browser writes the host of an origin in its shortest form. */
+const loopback = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
+const loopbackOrigins = { includes: (origin: string) => loopback.test(origin) };
+
+/** Whether the operator or the langgraph.json says which origins may call the agent server. */
+export function setsOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): boolean {
+  return ofOperator !== undefined || originsOf(cors ?? {}) !== undefined;
+}
+
 /**
- * Which pages may call the agent server, by `http.cors` of the langgraph.json. Origins that the operator sets count in place of
- * those of the file. Undefined: none.
+ * Which pages may call the agent server: those of `ofOperator`, else those of `http.cors` in the langgraph.json, else pages of this
+ * machine, such as a development server.
  */
-export function sharedOrigins(
-  ofOperator: string | undefined,
-  cors: CorsSettings | undefined | null,
-): SharedOrigins | undefined {
-  const origins = ofOperator === undefined ? originsOf(cors ?? {}) : originsIn(ofOperator);
-  if (origins === undefined) return undefined;
+export function sharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
+  const origins = ofOperator === undefined ? (originsOf(cors ?? {}) ?? loopbackOrigins) : originsIn(ofOperator);
   const { allow_methods: allowed = ['*'], allow_headers: headers = ['*'], expose_headers: exposed = [] } = cors ?? {};
   return {
     origins,
     methods: allowed.includes('*') ? methods : allowed.map((method) => method.toUpperCase()),
     headers: headers.includes('*') ? '*' : headers,
     exposedHeaders: [...new Set([...exposedHeaders, ...exposed.map((name) => name.toLowerCase())])],
-    // Browsers take no cookies along to where all origins may call.
+    // Browsers send no cookies to a server that all origins may call.
     credentials: (cors?.allow_credentials ?? false) && origins !== '*',
     maxAgeSeconds: cors?.max_age ?? 600,
+    settings: 'RUNLAKE_AGENTS_CORS_ORIGINS, or to http.cors.allow_origins of the langgraph.json',
   };
 }
 

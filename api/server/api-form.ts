@@ -13,7 +13,7 @@ export interface ApiForm extends ApiTitle {
   readonly workspaceId?: string;
   /** Whether it tells `/docs` and `/openapi.json`. Default: yes. */
   readonly isDescribed?: boolean;
-  /** Which pages of other origins may call it. Unset: none. */
+  /** Which pages of other origins may call its operations. Unset: none. */
   readonly crossOrigin?: SharedOrigins;
   /** Who asks, and what they reach, where API keys do not say so. */
   readonly ownAccess?: OwnAccess;
@@ -22,6 +22,8 @@ export interface ApiForm extends ApiTitle {
 
 /** Routes that are no operations. */
 export interface OwnRoutes {
+  /** Which pages of other origins may call them. Unset: the routes answer preflights themselves. */
+  readonly crossOrigin?: SharedOrigins | undefined;
   /** Whether they come before an operation of the same route. They get all that no operation has. */
   names(method: string, path: string): boolean;
   /** Its body was not read. */

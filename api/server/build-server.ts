@@ -17,7 +17,7 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import { type ApiForm, mainApi, type OwnRoutes } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
-import { everyOrigin, shareAcrossOrigins } from './cross-origin.ts';
+import { everyOrigin, type SharedOrigins, shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { errorAnswer, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
 import { acceptTimesOfClients } from './formats.ts';
@@ -70,6 +70,7 @@ const startingRetrySeconds = 2;
 
 /** A path that no operation has. */
 const ownRoute = '/own-route';
+const ownUrls: ReadonlySet<string> = new Set([ownRoute, '/*']);
 
 /** Room for headers beside the longest URL that our own check can name. */
 const headerBytes = 1024 * 1024;
@@ -146,6 +147,11 @@ export async function buildServer({
     reply.code(error.status).headers(securityHeaders).type(contentType).send(body);
   }
 
+  function crossOriginOf(url: string): SharedOrigins | undefined {
+    if (openPaths.has(shapeOf(url))) return everyOrigin;
+    return form.ownRoutes && ownUrls.has(url) ? form.ownRoutes.crossOrigin : form.crossOrigin;
+  }
+
   server.decorate('drain', async () => {
     const cutOff = await drain.start(config.drainTimeoutMs);
     await server.close();
@@ -167,7 +173,7 @@ export async function buildServer({
     const { operation } = request.routeOptions.config;
     const counted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
-    const shared = openPaths.has(shapeOf(request.routeOptions.url ?? '')) ? everyOrigin : form.crossOrigin;
+    const shared = crossOriginOf(request.routeOptions.url ?? '');
     const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
     const what = counted ? waitsFor() : undefined;
     if (what !== undefined) throw fault('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { fault } from '../../infra/errors/runlake-error.ts';
 
 export interface SharedOrigins {
   readonly origins: '*' | { includes(origin: string): boolean };
@@ -9,8 +10,10 @@ export interface SharedOrigins {
   readonly exposedHeaders: readonly string[];
   /** Whether cookies come along; not with `*` for origins. */
   readonly credentials: boolean;
-  /** How long a browser may keep the answer to its question beforehand. */
+  /** How long a browser may keep the answer to a preflight. */
   readonly maxAgeSeconds: number;
+  /** What a refused preflight tells the operator to change. Unset: it is answered like any other OPTIONS request. */
+  readonly settings?: string;
 }
 
 /** For what anybody may call. */
@@ -26,21 +29,25 @@ export const everyOrigin: SharedOrigins = {
 const headerList = /^[\w-]+(?: *, *[\w-]+)*$/;
 
 /**
- * Tells a browser that the page which sends `request` may read the answer, errors included, where its origin is one of those
- * given.
+ * Sets the CORS headers of the answer, errors included, if `origins` has the origin of `request`.
  *
- * @returns whether this is the browser's question beforehand, which is answered with 204 and nothing else. Source: Fetch standard,
- * "CORS protocol".
+ * @returns whether the request is a preflight, which is answered with 204 and no body. Source: Fetch standard, "CORS protocol".
+ * @throws ORIGIN_NOT_ALLOWED for a preflight of another origin.
  */
 export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {
   const { origin } = request.headers;
-  const { origins, headers } = shared;
+  const { origins, headers, settings } = shared;
+  const isPreflight = request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined;
   if (origins !== '*') reply.header('vary', 'origin');
-  if (origin === undefined || (origins !== '*' && !origins.includes(origin))) return false;
+  if (origin === undefined) return false;
+  if (origins !== '*' && !origins.includes(origin)) {
+    if (isPreflight && settings !== undefined) throw fault('ORIGIN_NOT_ALLOWED', { origin, settings });
+    return false;
+  }
   reply.header('access-control-allow-origin', origins === '*' ? '*' : origin);
   reply.header('access-control-expose-headers', shared.exposedHeaders.join(', '));
   if (shared.credentials) reply.header('access-control-allow-credentials', 'true');
-  if (request.method !== 'OPTIONS' || request.headers['access-control-request-method'] === undefined) return false;
+  if (!isPreflight) return false;
   reply.header('access-control-allow-methods', shared.methods.join(', '));
   reply.header('access-control-max-age', String(shared.maxAgeSeconds));
   const asked = request.headers['access-control-request-headers'];

@@ -30,7 +30,7 @@ export const agentSettings = {
   agentsCorsOrigins: optional(
     'RUNLAKE_AGENTS_CORS_ORIGINS',
     Type.String({ pattern: '^(?:\\*|https?://[^\\s,/]+(?:,\\s*https?://[^\\s,/]+)*)$' }),
-    'Origins whose pages may call the agent server, as https://a.example,https://b.example, or `*` for all. Unset: none.',
+    'Origins whose pages may call the agent server, as https://a.example,https://b.example, or `*` for all. Unset: those of `http.cors` in the langgraph.json, else the loopback origins (localhost, 127.0.0.0/8, [::1]).',
   ),
   agentsDatabaseUrl: optional(
     'RUNLAKE_AGENTS_DATABASE_URL',

@@ -74,6 +74,11 @@ export const catalogue = {
   NOT_FOUND: caller(404, '{what} not found.', 'Check the id and the workspace of the API key.'),
   ROUTE_NOT_FOUND: caller(404, 'There is no {method} {path}.', 'See /docs for the routes of this server.'),
   METHOD_NOT_ALLOWED: caller(405, '{method} is not allowed on {path}.', 'See /docs for the routes of this server.'),
+  ORIGIN_NOT_ALLOWED: caller(
+    403,
+    "Pages of the origin '{origin}' may not call this server.",
+    'Add the origin to {settings}.',
+  ),
   CONFLICT: caller(409, '{reason}', 'Use another name or id, or change the one that exists.'),
 
   // Who asks

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentApi } from '../../../api/agent-server/agent-api.ts';
 import type { AgentServices } from '../../../api/agent-server/agent-services.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
@@ -99,5 +99,50 @@ it('lets pages of the origins that are set read answers and errors, and no other
   const answer = await ask({ origin, ...wish });
   expect(answer.statusCode).toBe(204);
   expect(answer.headers['access-control-allow-headers']).toBe('x-api-key,content-type');
-  expect((await ask({ origin: 'https://c.example', ...wish })).statusCode).toBe(405);
+  const refused = await ask({ origin: 'https://c.example', ...wish });
+  expect([refused.statusCode, refused.json()]).toEqual([
+    403,
+    expect.objectContaining({ code: 'ORIGIN_NOT_ALLOWED', detail: expect.stringContaining("'https://c.example'") }),
+  ]);
+  expect(refused.body).toContain('RUNLAKE_AGENTS_CORS_ORIGINS');
+  expect((await ask({ origin: 'http://localhost:3000', ...wish })).statusCode).toBe(403);
+});
+
+describe('where no origins are set', () => {
+  const preflight = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'x-api-key' };
+  let loopback: FastifyInstance;
+  beforeAll(async () => {
+    const { config } = loadConfig({});
+    const services = { agents: {} } as unknown as AgentServices;
+    const [logger, form] = [createLogger('silent', 'test'), agentApi(config, owner.workspaceIds[0])];
+    loopback = await buildServer({ config, services, logger, operations: agentOperations, form });
+  });
+  afterAll(() => loopback.close());
+  const ask = (origin: string) =>
+    loopback.inject({ method: 'OPTIONS', url: '/threads', headers: { origin, ...preflight } });
+
+  it.each([
+    'http://localhost:3000',
+    'https://localhost',
+    'http://127.0.0.1:5173',
+    'http://127.1.2.3',
+    'http://[::1]:8080',
+  ])('lets pages of %s in', async (origin) => {
+    const { statusCode, headers } = await ask(origin);
+    expect([statusCode, headers]).toEqual([
+      204,
+      expect.objectContaining({ 'access-control-allow-origin': origin, 'access-control-allow-headers': 'x-api-key' }),
+    ]);
+    expect(headers).not.toHaveProperty('access-control-allow-credentials');
+  });
+
+  it.each([
+    ...['null', 'http://localhost.example.com', 'http://127.0.0.1.example.com', 'http://128.0.0.1', 'file://localhost'],
+    ...['http://localhost:3000/path', 'http://user@localhost', 'http://10.0.0.1', 'http://[::2]'],
+  ])('refuses pages of %s and names the setting', async (origin) => {
+    const { statusCode, headers, body } = await ask(origin);
+    expect([statusCode, JSON.parse(body).code]).toEqual([403, 'ORIGIN_NOT_ALLOWED']);
+    expect(body).toContain('RUNLAKE_AGENTS_CORS_ORIGINS');
+    expect(headers).not.toHaveProperty('access-control-allow-origin');
+  });
 });
