@@ -74,7 +74,10 @@ export function guaranteesPage(): Page {
     tableOf(embeddedRows),
     '## Bulk exports',
     'A file that is recorded is whole in the bucket, was read back before it went up, and holds its members once. The manifest is ' +
-      'written last. What belongs to an export, and what its values are, says docs/decisions/0050.',
+      'written last, after each recorded file was found in the bucket with its size and ETag: a file that is gone or has other content ' +
+      'fails the export without a retry. Files that may not be read (`s3:GetObject` is optional) are not checked; `unchecked_files` of ' +
+      'the manifest counts them. A worker that stalled and lost its lease cannot write over a file on a store that knows conditional ' +
+      'writes (`If-None-Match`, `If-Match`); on others its late write is found by the check, if it comes before the manifest. What belongs to an export, and what its values are, says docs/decisions/0050.',
     tableOf(exportRows),
     '## Agents',
     'At most one process writes for a run: the one that holds its lease, by the clock of Postgres. What becomes of a run is written ' +

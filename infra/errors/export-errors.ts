@@ -40,6 +40,11 @@ export const exportErrors = {
     'Check what stands between Runlake and the store, and try again.',
   ),
   DESTINATION_OBJECT_MISSING: caller(400, 'There is no object {where}.', 'Check whether somebody has deleted it.'),
+  DESTINATION_FILE_GONE: caller(
+    400,
+    'A file of the export is no longer in the destination as it was written: {reason} ({where}).',
+    'The bucket was deleted, emptied or written to during the export. Recreate it, and create a new export.',
+  ),
   DESTINATION_IN_USE: caller(
     409,
     'The destination is in use by {exports} export(s) that are not finished.',

@@ -15,6 +15,12 @@ export interface ObjectStore {
   put(key: string, body: Uint8Array, options?: PutOptions): Promise<void>;
   /** The object, at most `maxBytes` of it. @throws DESTINATION_OBJECT_MISSING where there is none. */
   get(key: string, options: GetOptions): Promise<Buffer>;
+  /**
+   * Size and version of the object, without its content; undefined if there is none.
+   * @throws DESTINATION_ACCESS_DENIED if it may not be read, which a store that does not let itself be listed answers for a missing
+   * object too.
+   */
+  stat(key: string, options?: ObjectCallOptions): Promise<ObjectStat | undefined>;
   /** Deletes the object; where there is none, nothing. */
   delete(key: string, options?: ObjectCallOptions): Promise<void>;
   /**
@@ -29,6 +35,12 @@ export interface ObjectStore {
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
   /** Ends its connections. Calls under way fail. */
   close(): Promise<void>;
+}
+
+export interface ObjectStat {
+  readonly bytes: number;
+  /** As the store sends it; differs after each write of other content. Undefined if the store has none. */
+  readonly etag: string | undefined;
 }
 
 export interface ObjectCallOptions {
@@ -46,6 +58,8 @@ export interface GetOptions extends ObjectCallOptions {
 export interface UploadOptions extends ObjectCallOptions {
   /** Called with the id of an upload in parts before its first part is sent; the upload goes on when it has resolved. */
   readonly noteUpload?: (uploadId: string) => Promise<void>;
+  /** Called before anything at the key is replaced; rejects if the caller may no longer write. The store asks where it can. */
+  readonly mayReplace?: () => Promise<void>;
   /** Called with the bytes that have arrived so far. */
   readonly onProgress?: (bytes: number) => void;
 }
@@ -54,4 +68,6 @@ export interface Uploaded {
   readonly bytes: number;
   /** Of the whole file, in hexadecimal. */
   readonly sha256: string;
+  /** As {@link ObjectStore.stat} answers it; undefined if the store has none, or may not be asked. */
+  readonly etag?: string | undefined;
 }

@@ -2,11 +2,12 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { enqueueRun } from './enqueue.ts';
 import type { WorkPorts } from './export-ports.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
-import { finishExport } from './finish-export.ts';
+import { endExport, enqueueWaiting, finishExport } from './finish-export.ts';
 import { writeManifest } from './manifest.ts';
 import { dueRuns } from './runs/due-runs.ts';
 import { textOf } from './runs/end-attempt.ts';
 import { spawnDue } from './schedules.ts';
+import { type FilesCheck, verifyFiles } from './verify-files.ts';
 
 /** Two runs may end at the same moment; what a third makes room for, the sweep finds. */
 const newcomers = 2;
@@ -46,7 +47,13 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
   try {
     const store = await ports.openStore(of);
     try {
-      const manifest = await writeManifest(ports, of, store, signal);
+      const check = await verifyFiles(ports, of, store, signal);
+      if (check.kind === 'gone') return await failExport(ports, of, check);
+      if (check.unchecked > 0) {
+        const about = { exportId: of.id, files: check.unchecked };
+        ports.logger.warn(about, 'files of a bulk export may not be read in its destination: not checked');
+      }
+      const manifest = await writeManifest(ports, of, store, { uncheckedFiles: check.unchecked, signal });
       const completed = await finishExport(ports, of.id, { to: 'COMPLETED', reason: null });
       // Cancelled, or out of time, at the last moment: its set is not said to be whole. Completed by another: it is.
       if (!completed && !(await isCompleted(ports, of.id))) await manifest.takeBack();
@@ -58,6 +65,28 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
     ports.logger.error({ err, exportId: of.id }, 'the manifest of a bulk export cannot be written');
     await finishExport(ports, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
   }
+}
+
+/** Nothing brings the file back: no retry. Its run and the export are FAILED, with the cause. */
+async function failExport(
+  ports: WorkPorts,
+  of: ExportRecord,
+  { runId, error }: Extract<FilesCheck, { kind: 'gone' }>,
+): Promise<void> {
+  ports.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is gone');
+  const now = ports.now();
+  const ended = await ports.database.transaction(async (tx) => {
+    const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: textOf(error) }, now);
+    if (workspaceId === undefined) return undefined;
+    await tx.execute(
+      `UPDATE bulk_export_runs SET status = 'FAILED', updated_at = $3,
+         errors = coalesce(errors, '{}') || jsonb_build_object('retry_' || retry_number, $2::text)
+       WHERE id = $1 AND status = 'COMPLETED'`,
+      [runId, textOf(error), now.toISOString()],
+    );
+    return workspaceId;
+  });
+  if (ended !== undefined) await enqueueWaiting(ports, ended);
 }
 
 async function isCompleted({ database }: Pick<WorkPorts, 'database'>, exportId: string): Promise<boolean> {

@@ -34,15 +34,15 @@ export async function writeManifest(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,
-  signal?: AbortSignal,
+  { uncheckedFiles, signal }: { readonly uncheckedFiles: number; readonly signal?: AbortSignal | undefined },
 ): Promise<{ takeBack(): Promise<void> }> {
   const key = keyOfManifest(of);
-  const text = JSON.stringify(await manifestOf(database, of), null, 2);
+  const text = JSON.stringify(await manifestOf(database, of, uncheckedFiles), null, 2);
   await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json', signal });
   return { takeBack: () => store.delete(key).catch(() => undefined) };
 }
 
-async function manifestOf(database: Database, of: ExportRecord) {
+async function manifestOf(database: Database, of: ExportRecord, uncheckedFiles: number) {
   const runs = await database.query<ManifestRun>(
     `SELECT id, start_time AS "startTime", end_time AS "endTime", rows_written AS rows, coalesce(late_runs, 0) AS "lateRuns"
      FROM bulk_export_runs WHERE bulk_export_id = $1 ORDER BY start_time`,
@@ -69,6 +69,8 @@ async function manifestOf(database: Database, of: ExportRecord) {
     fields,
     rows: sum(files.map(({ rows }) => rows)),
     bytes: sum(files.map(({ bytes }) => bytes)),
+    // Files that the destination does not let be read; all others were there right before this was written.
+    unchecked_files: uncheckedFiles,
     late_runs: sum(runs.map(({ lateRuns }) => lateRuns)),
     runs: runs.map(({ id, startTime, endTime, rows, lateRuns }) => ({
       id,

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, realpath, rm, stat } from 'node:fs/promises';
+import { type FileHandle, lstat, open, realpath, rm, stat } from 'node:fs/promises';
+import { isRunlakeError } from '../../errors/runlake-error.ts';
 import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
 import { joinKey } from '../object-key.ts';
 import type { ObjectStore } from '../object-store.ts';
@@ -61,9 +62,17 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
           await file.close();
         }
       }),
+    stat: (key, { signal } = {}) =>
+      attempt('read', key, signal, async (call) => {
+        const { size } = await lstat(await placeOf(key, call));
+        return { bytes: size, etag: undefined };
+      }).catch((error) => {
+        if (isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING') return undefined;
+        throw error;
+      }),
     delete: (key, { signal } = {}) =>
       attempt('delete', key, signal, async (call) => rm(await placeOf(key, call), { force: true })),
-    upload: (key, from, { signal, noteUpload, onProgress } = {}) =>
+    upload: (key, from, { signal, noteUpload, mayReplace, onProgress } = {}) =>
       attempt('upload', key, signal, async (call) => {
         const source = await openSource(from);
         try {
@@ -73,7 +82,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
           await noteUpload?.(draftName);
           const hash = createHash('sha256');
           let bytes = 0;
-          await writeWhole(path, draftPath(path, draftName) as string, async (file) => {
+          const write = async (file: FileHandle) => {
             const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, size));
             while (bytes < size) {
               signal?.throwIfAborted();
@@ -83,7 +92,9 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
               bytes += piece.length;
               onProgress?.(bytes);
             }
-          });
+            await mayReplace?.();
+          };
+          await writeWhole(path, draftPath(path, draftName) as string, write);
           return { bytes, sha256: hash.digest('hex') };
         } finally {
           await source.close();

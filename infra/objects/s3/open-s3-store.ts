@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, GetObjectCommand, HeadBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
-import { isRunlakeError } from '../../errors/runlake-error.ts';
+import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import { destinationFault, type ObjectCall, type ObjectStep } from '../destination-fault.ts';
 import { joinKey } from '../object-key.ts';
-import type { ObjectStore } from '../object-store.ts';
+import type { ObjectStat, ObjectStore } from '../object-store.ts';
 import { readAtMost } from '../read-at-most.ts';
 import { fillFrom, openSource } from '../source-file.ts';
+import { putOnce } from './put-once.ts';
 import { openS3Connection } from './s3-connection.ts';
 import { isNoBucket, statusOf } from './s3-faults.ts';
 import type { S3Options } from './s3-options.ts';
@@ -63,6 +64,12 @@ export function openS3Store(options: S3Options): ObjectStore {
         { signal, bytes: maxBytes },
       );
     },
+    async stat(key, { signal } = {}) {
+      return head(callFor('read', key), nameOf(key), signal).catch((error) => {
+        if (isMissing(error)) return undefined;
+        throw error;
+      });
+    },
     async delete(key, { signal } = {}) {
       await connection.send(
         callFor('delete', key),
@@ -81,17 +88,16 @@ export function openS3Store(options: S3Options): ObjectStore {
         const contentType = binary;
         if (bytes >= smallestInParts) {
           const uploaded = await uploadParts(connection, call, { name, file, bytes, contentType }, uploadOptions);
-          await compareSize(call, name, bytes, signal);
-          return uploaded;
+          return { ...uploaded, etag: await etagOf(call, name, bytes, signal) };
         }
         const hash = createHash('sha256');
         const body = Buffer.allocUnsafe(bytes);
         await fillFrom(file, body, 0, [hash]);
         const sha256 = hash.digest('hex');
-        await uploadSmall(connection, call, { name, body, sha256, contentType }, { signal });
+        const now = () => head(call, name, signal);
+        await putOnce(connection, call, { name, body, sha256, contentType }, { ...uploadOptions, now });
         onProgress?.(bytes);
-        await compareSize(call, name, bytes, signal);
-        return { bytes, sha256 };
+        return { bytes, sha256, etag: await etagOf(call, name, bytes, signal) };
       } finally {
         await file.close();
       }
@@ -104,24 +110,34 @@ export function openS3Store(options: S3Options): ObjectStore {
     },
   };
 
-  /** Where it may not be read, it is as the store said. @throws DESTINATION_OBJECT_DAMAGED */
-  async function compareSize(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
-    const asked = connection.send(
+  /** @throws DESTINATION_OBJECT_MISSING, DESTINATION_ACCESS_DENIED */
+  async function head(call: ObjectCall, name: string, signal: AbortSignal | undefined): Promise<ObjectStat> {
+    const { ContentLength, ETag } = await connection.send(
       call,
       (client, abortSignal) =>
         client.send(new HeadObjectCommand({ Bucket: bucket, Key: name }), { abortSignal }).catch((raw) => {
-          // Moved or deleted by somebody; the store spoke the S3 API a moment ago.
-          if (statusOf(raw) === 404) throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', raw);
+          if (statusOf(raw) === 404) throw fault('DESTINATION_OBJECT_MISSING', { where: call.where }, { cause: raw });
           throw raw;
         }),
       { signal },
     );
-    const found = await asked.catch((error) => {
+    return { bytes: ContentLength ?? -1, etag: ETag };
+  }
+
+  /** Compares the size of what arrived, if it may be read. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED */
+  async function etagOf(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
+    const found = await head(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
+      // Moved or deleted by somebody; the store spoke the S3 API a moment ago.
+      if (isMissing(error)) throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
       throw error;
     });
-    if (found === undefined || found.ContentLength === bytes) return;
-    const reason = `it has ${found.ContentLength ?? 'no'} bytes, and ${bytes} were sent`;
+    if (found === undefined || found.bytes === bytes) return found?.etag;
+    const reason = `it has ${found.bytes} bytes, and ${bytes} were sent`;
     throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, reason);
   }
+}
+
+function isMissing(error: unknown): boolean {
+  return isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING';
 }

@@ -13,12 +13,21 @@ export interface SmallObject {
   readonly contentType: string;
 }
 
-/** One PutObject. Whoever answers without an ETag did not store it. */
+/** What has to be at the name for the write to happen. */
+export interface WriteCondition {
+  /** Nothing. */
+  readonly IfNoneMatch?: '*';
+  /** The object with this ETag. */
+  readonly IfMatch?: string;
+}
+
+/** One PutObject. An answer without an ETag means that nothing was stored. */
 export async function uploadSmall(
   connection: S3Connection,
   call: ObjectCall,
   { name, body, sha256, contentType }: SmallObject,
   { signal }: S3CallOptions,
+  condition: WriteCondition = {},
 ): Promise<void> {
   const { ETag } = await connection.send(
     call,
@@ -29,6 +38,7 @@ export async function uploadSmall(
         Body: body,
         ContentLength: body.length,
         ContentType: contentType,
+        ...condition,
       });
       signedAs(command, sha256);
       return client.send(command, { abortSignal });

@@ -17,6 +17,8 @@ export interface WrittenPart {
   readonly rows: number;
   readonly bytes: number;
   readonly sha256: string;
+  /** Null if the store does not say. */
+  readonly etag: string | null;
 }
 
 export interface RunEnd {
@@ -32,6 +34,11 @@ export class Checkpoint {
     this.#database = database;
     this.#run = run;
     this.#now = now;
+  }
+
+  /** Resolves while this attempt is the last one. */
+  async confirm(): Promise<void> {
+    await this.#write(this.#database, 'fence = fence', []);
   }
 
   /** Notes how many runs belong to it. @throws EXPORT_ATTEMPT_OVER, as all of them, and what the database throws. */
@@ -52,7 +59,7 @@ export class Checkpoint {
   }
 
   /** Records a file that is whole in the bucket, and the cursor behind it. */
-  async recordFile({ part, path, rows, bytes, sha256 }: WrittenPart, cursor: ExportCursor): Promise<void> {
+  async recordFile({ part, path, rows, bytes, sha256, etag }: WrittenPart, cursor: ExportCursor): Promise<void> {
     await this.#database.transaction(async (tx) => {
       await this.#write(
         tx,
@@ -60,9 +67,9 @@ export class Checkpoint {
         [rows, bytes, cursor],
       );
       await tx.execute(
-        `INSERT INTO bulk_export_files (bulk_export_run_id, part, path, rows, bytes, sha256, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-        [this.#run.id, part, path, rows, bytes, sha256, this.#now().toISOString()],
+        `INSERT INTO bulk_export_files (bulk_export_run_id, part, path, rows, bytes, sha256, etag, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+        [this.#run.id, part, path, rows, bytes, sha256, etag, this.#now().toISOString()],
       );
     });
   }

@@ -160,10 +160,12 @@ async function writePart<Read>(
     const pending = { part, after: after ?? null, last, rows: found, bytes: sliceBytes, path, uploadId: null };
     await checkpoint.notePending(pending);
     const noteUpload = (uploadId: string) => checkpoint.noteUpload(uploadId);
-    const { bytes, sha256 } = await timed('upload', () => store.upload(key, made.path, { signal, noteUpload }));
+    const mayReplace = () => checkpoint.confirm();
+    const options = { signal, noteUpload, mayReplace };
+    const { bytes, sha256, etag = null } = await timed('upload', () => store.upload(key, made.path, options));
     // Of an earlier attempt; what was on its way then may have come to the store after it was taken back.
     if (repeated) await store.abortUploads(key, [], { signal });
-    await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256 }, last);
+    await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
     exportedRows.inc(made.rows);
     exportedBytes.inc(bytes);
   }

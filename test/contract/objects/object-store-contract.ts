@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 
 export interface StoreUnderTest {
@@ -64,6 +65,30 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
       expect(sha256(await read('large', 3 * MIB))).toBe(sha256(body));
     });
 
+    it('says what is at a key, as it said of the upload', async () => {
+      expect(await store.stat('never')).toBeUndefined();
+      expect(await store.stat('no/folder/either')).toBeUndefined();
+      const { bytes, etag } = await store.upload('weighed', file(Buffer.from('some words')));
+      expect(await store.stat('weighed')).toEqual({ bytes, etag });
+      await store.upload('weighed', file(Buffer.from('other word')));
+      const after = await store.stat('weighed');
+      expect(after?.bytes).toBe(bytes);
+      if (etag !== undefined) expect(after?.etag).not.toBe(etag);
+    });
+
+    it('asks before it replaces anything, and leaves what is there if it may not', async () => {
+      await store.upload('guarded', file(Buffer.from('first')));
+      const mayReplace = async () => {
+        throw fault('EXPORT_ATTEMPT_OVER');
+      };
+      const late = store.upload('guarded', file(Buffer.from('late')), { mayReplace });
+      await expect(late).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
+      expect((await read('guarded')).toString()).toBe('first');
+      await store.upload('guarded', file(Buffer.from('second')), { mayReplace: async () => undefined });
+      expect((await read('guarded')).toString()).toBe('second');
+      expect(await namesOf(`${prefix}/guarded`)).toHaveLength(1);
+    });
+
     it('says that an object is not there, and deletes what is', async () => {
       await expect(read('never')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING', retryable: false });
       await store.put('gone', Buffer.from('x'));
@@ -91,7 +116,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
         },
         onProgress: (sent) => progress.push(sent),
       });
-      expect(uploaded).toEqual({ bytes, sha256: sha256(body) });
+      expect(uploaded).toMatchObject({ bytes, sha256: sha256(body) });
       expect(sha256(await read(`files/${what}`))).toBe(uploaded.sha256);
       expect(progress).toEqual([...progress].sort((one, other) => one - other));
       if (bytes > 0) expect(progress.at(-1)).toBe(bytes);

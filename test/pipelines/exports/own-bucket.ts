@@ -92,6 +92,11 @@ export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
     remove,
     create,
     filesOf,
+    /** The manifest of an export, parsed. */
+    manifest: async (exportId: string): Promise<unknown> => {
+      const key = (await s3.objects(name)).find((each) => each.includes(exportId) && each.endsWith('_manifest.json'));
+      return JSON.parse((await body(key ?? '')).toString());
+    },
     /** Keys of an export to which uploads in parts are not over. */
     uploads: async (exportId: string) => (await s3.uploads(name)).filter((key) => key.includes(exportId)),
 

@@ -93,7 +93,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
       if (of.total === undefined) return;
       // Now and then more than were counted: runs may become members behind the count.
       const rows = random.between(1, 15);
-      const part = { part: of.part++, path: 'p', rows, bytes: rows * 7, sha256: 's' };
+      const part = { part: of.part++, path: 'p', rows, bytes: rows * 7, sha256: 's', etag: null };
       await checkpointOf(taken).recordFile(part, cursor);
       of.written += rows;
     },
@@ -110,7 +110,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
       await shop.worker().lose(of.id);
       of.taken = await takeRun(shop.database, of.id, shop.limits, shop.ports.now());
       // Who had it wakes up and has nothing to say.
-      const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's' };
+      const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's', etag: null };
       await expect(checkpointOf(taken).recordFile(late, cursor)).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
     },
     async complete(of, taken) {
