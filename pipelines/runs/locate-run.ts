@@ -48,11 +48,12 @@ export async function locateRun(
   return (await locateRuns(warehouse, tenantId, [runId]))[0];
 }
 
-/** The projects in which a trace has runs: one, as a rule. */
+/** The project of a trace; empty if it is not stored (yet). */
 export async function locateTrace(warehouse: Warehouse, tenantId: string, traceId: string): Promise<string[]> {
   const rows = await warehouse.query<{ session_id: string }>({
     name: 'locate-trace',
-    sql: 'SELECT DISTINCT session_id FROM trace_locator WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}',
+    sql: `SELECT min(pick).3 AS session_id FROM trace_locations
+          WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} GROUP BY trace_id`,
     params: { tenant: tenantId, trace: traceId },
   });
   return rows.map((row) => row.session_id);

@@ -38,7 +38,7 @@ const steps: readonly Step[] = [
   {
     name: 'sink before it asks for the places of traces',
     role: 'ingest',
-    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/trace_locator/)),
+    hold: (pipeline) => ingest(pipeline).clickhouse.hold('before', says(/trace_locations/)),
   },
   {
     name: 'sink before an event is parked',

@@ -35,7 +35,23 @@ export interface CutInsert {
   writeDown(cut: Cut): Promise<void>;
   /** Joins the transaction of step 4. */
   also?(transaction: Sql): Promise<void>;
+  /** Of the cut that this one is a part of. */
+  readonly bisection?: Bisection;
 }
+
+/** What is left for finding the refused records of one cut. */
+interface Bisection {
+  /** Inserts after which parts are halved no further than to `minRecords`. */
+  insertsLeft: number;
+  readonly minRecords: number;
+}
+
+/** Enough to isolate some ten records anywhere in a full cut, or any number in one place of it. */
+const exactInserts = 256;
+/** Afterwards at most twice as many further inserts. */
+const maxParts = 128;
+/** Dead-letter records that are written side by side. */
+const deadLettersAtOnce = 100;
 
 export interface InsertPorts {
   readonly log: EventLog;
@@ -46,10 +62,13 @@ export interface InsertPorts {
 }
 
 /**
- * Inserts a cut; where ClickHouse refuses its data, halves it until the records that cannot be stored are alone, and
- * puts those to the dead letters. The cut stays written down until its halves are done.
+ * Inserts a cut. If ClickHouse refuses its data, bisects it until the refused records are alone, and writes those to the dead-letter
+ * queue. The cut stays written down until its halves are done.
  *
- * @returns the records that were put aside.
+ * The number of inserts is bounded: if many records are refused, the rest of the cut is bisected down to small parts only, and a refused
+ * part goes to the dead-letter queue whole, with records that could be stored. A replay stores those.
+ *
+ * @returns the records that went to the dead-letter queue, as they came.
  * @throws what ClickHouse, Postgres or the log throw otherwise; the cut may then be stored in part and has to come again.
  */
 export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<LogRecord[]> {
@@ -101,17 +120,26 @@ async function insertBody(
 
 async function insertHalves(insert: CutInsert, refusal: RunlakeError, ports: InsertPorts): Promise<LogRecord[]> {
   const { also: _joinsTheWhole, ...half } = insert;
-  const { topic, records } = insert;
-  if (records.length > 1) {
-    const middle = Math.ceil(records.length / 2);
-    const refused = await insertCut({ ...half, records: records.slice(0, middle) }, ports);
-    return refused.concat(await insertCut({ ...half, records: records.slice(middle) }, ports));
+  const { records } = insert;
+  const { bisection = { insertsLeft: exactInserts, minRecords: Math.ceil(records.length / maxParts) } } = insert;
+  const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
+  if (records.length <= minRecords) return putAside(insert, refusal, ports);
+  bisection.insertsLeft -= 2;
+  const middle = Math.ceil(records.length / 2);
+  const refused = await insertCut({ ...half, bisection, records: records.slice(0, middle) }, ports);
+  return refused.concat(await insertCut({ ...half, bisection, records: records.slice(middle) }, ports));
+}
+
+async function putAside({ topic, records }: CutInsert, refusal: RunlakeError, { log }: InsertPorts) {
+  const came = records.map(({ record, came = record }) => came);
+  const cause = String(refusal.cause ?? refusal.message);
+  const reason = came.length === 1 ? cause : `one of ${came.length} records that were inserted together: ${cause}`;
+  for (let from = 0; from < came.length; from += deadLettersAtOnce) {
+    const some = came.slice(from, from + deadLettersAtOnce);
+    await Promise.all(some.map((record) => log.deadLetter(topic, record, reason, 'insert')));
   }
-  const [good] = records as readonly [GoodRecord];
-  const record = good.came ?? good.record;
-  await ports.log.deadLetter(topic, record, String(refusal.cause ?? refusal.message), 'insert');
-  deadLetters.inc({ topic: topic.name, step: 'insert' });
-  return [record];
+  deadLetters.inc({ topic: topic.name, step: 'insert' }, came.length);
+  return came;
 }
 
 function tokenOf({ topic, partition, records, tokenSalt }: CutInsert, body: Buffer): string {

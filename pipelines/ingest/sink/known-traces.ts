@@ -8,7 +8,7 @@ export interface TracePlace {
 }
 
 /**
- * The places of recent traces, by tenant and trace (see `traceKeyOf`), and of all others by asking `trace_locator`.
+ * The places of recent traces, by tenant and trace (see `traceKeyOf`), and of all others by asking `trace_locations`.
  * Two generations stand in for a least-recently-used list: at `capacity` / 2 the younger becomes the older, which keeps
  * what is in use without a linked list.
  */
@@ -64,8 +64,9 @@ export class KnownTraces {
 async function locateTraces(keys: readonly string[], warehouse: Warehouse): Promise<[string, TracePlace][]> {
   const rows = await warehouse.query<{ tenant_id: string; trace_id: string; session_id: string; micros: number }>({
     name: 'locate-traces',
-    sql: `SELECT tenant_id, trace_id, any(session_id) AS session_id, toUnixTimestamp64Micro(any(trace_time)) AS micros
-          FROM trace_locator
+    // The least of all inserts, merged or not: the same for every reader at any time.
+    sql: `SELECT tenant_id, trace_id, (min(pick) AS first).3 AS session_id, toUnixTimestamp64Micro(first.2) AS micros
+          FROM trace_locations
           WHERE (tenant_id, trace_id) IN keys
           GROUP BY tenant_id, trace_id`,
     external: {

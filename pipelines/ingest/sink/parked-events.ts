@@ -17,6 +17,10 @@ interface ParkedRow {
   readonly headers: Record<string, string>;
 }
 
+/** Of one statement; values travel as hexadecimal text. */
+const maxStatementEvents = 1_000;
+const maxStatementBytes = 8 * 1024 * 1024;
+
 /** Where parked events stood in the log. */
 export interface ParkedFrom {
   readonly topic: string;
@@ -36,28 +40,49 @@ export async function parkEvents(
   records: readonly LogRecord[],
 ): Promise<void> {
   await database.transaction(async (transaction) => {
-    for (const record of records) {
+    for (const chunk of chunksOf(records)) {
       await transaction.query(
-        `WITH fresh AS (
-           INSERT INTO parked_offsets (topic, partition, log_offset, salt) VALUES ($1, $2, $3, $9)
-           ON CONFLICT DO NOTHING RETURNING log_offset
+        `WITH events AS (
+           SELECT * FROM unnest($2::int[], $3::bigint[], $4::uuid[], $5::uuid[], $6::bytea[], $7::bytea[], $8::text[])
+             AS e (partition, log_offset, tenant_id, trace_id, key, value, headers)
+         ), fresh AS (
+           INSERT INTO parked_offsets (topic, partition, log_offset, salt)
+           SELECT $1, partition, log_offset, $9 FROM events ORDER BY partition, log_offset
+           ON CONFLICT DO NOTHING RETURNING partition, log_offset
          )
          INSERT INTO parked_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
-         SELECT $1, $2, log_offset, $4, $5, $6, $7, $8 FROM fresh ON CONFLICT DO NOTHING`,
+         SELECT $1, partition, log_offset, tenant_id, trace_id, key, value, headers::jsonb
+         FROM events JOIN fresh USING (partition, log_offset) ORDER BY partition, log_offset ON CONFLICT DO NOTHING`,
         [
           topic,
-          record.partition,
-          record.offset,
-          tenantIdOf(record.value),
-          traceIdOf(record.value),
-          Buffer.from(record.key),
-          record.value,
-          record.headers,
+          chunk.map(({ partition }) => partition),
+          chunk.map(({ offset }) => offset),
+          chunk.map(({ value }) => tenantIdOf(value)),
+          chunk.map(({ value }) => traceIdOf(value)),
+          chunk.map(({ key }) => Buffer.from(key)),
+          chunk.map(({ value }) => value),
+          chunk.map(({ headers }) => JSON.stringify(headers)),
           salt,
         ],
       );
     }
   });
+}
+
+/** Parts of `records` that one statement takes. */
+function* chunksOf(records: readonly LogRecord[]): Generator<readonly LogRecord[]> {
+  let from = 0;
+  let bytes = 0;
+  for (const [index, { value }] of records.entries()) {
+    const isFull = index - from >= maxStatementEvents || bytes + value.length > maxStatementBytes;
+    if (isFull && index > from) {
+      yield records.slice(from, index);
+      from = index;
+      bytes = 0;
+    }
+    bytes += value.length;
+  }
+  if (from < records.length) yield records.slice(from);
 }
 
 /** Forgets offsets parked before `before`: longer ago than a process can have been asleep. */

@@ -2,7 +2,7 @@ import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
 
 /**
- * What the views on `runs` would have written, as in `schemas/clickhouse/0001_runs.sql`: an insert that died may have reached
+ * What the views on `runs` would have written, as in `schemas/clickhouse/0001_runs.sql` and `0007_trace_locations.sql`: an insert that died may have reached
  * `runs` and not yet them. Repeats are harmless, except of traces: a merged run has its earliest time and its last sender, so
  * that only traces that are missing are added.
  */
@@ -12,7 +12,8 @@ const views: Readonly<Record<string, string>> = {
       SELECT tenant_id, hour, trace_id FROM traces WHERE (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
     ) GROUP BY tenant_id, hour, trace_id`,
   run_locator: 'SELECT tenant_id, id, start_time, trace_id, trace_time, session_id FROM found',
-  trace_locator: 'SELECT DISTINCT tenant_id, trace_id, trace_time, session_id FROM found',
+  trace_locations: `SELECT tenant_id, trace_id, min((first_received_at, trace_time, session_id)) AS pick FROM found
+    GROUP BY tenant_id, trace_id`,
 };
 
 /**

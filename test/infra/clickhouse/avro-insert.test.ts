@@ -21,7 +21,7 @@ beforeEach(async () => {
 });
 
 /** The table and every target of a view on it. */
-const filled = ['runs', 'traces', 'run_locator', 'trace_locator'] as const;
+const filled = ['runs', 'traces', 'run_locator', 'trace_locations'] as const;
 
 const run = {
   tenantId: randomUUID(),

@@ -68,3 +68,30 @@ test('poison that names no project waits for nobody', async () => {
   expect(await deadLetters()).toMatchObject([{ step: 'key' }]);
   expect(await under.stores.database.query('SELECT FROM parked_events')).toEqual([]);
 });
+
+test('very many refused records: the inserts are bounded, and none is lost', async () => {
+  await under.stores.database.query('DELETE FROM dead_letters');
+  const insertsBefore = under.inserts.length;
+  const good = Array.from({ length: 200 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
+  const bad = Array.from({ length: 3_000 }, () => framed(runEvent({ userId: garbled })));
+  await under.publish(...good, ...bad);
+  expect(under.inserts.length - insertsBefore).toBeLessThan(800);
+  const letters = await deadLetters();
+  const put = new Set(letters.map(({ value }) => value.toString('latin1')));
+  expect(bad.every((value) => put.has(value.toString('latin1')))).toBe(true);
+  // What was in one part with refused records is there too, to be replayed.
+  const ids = new Set((await under.rows<{ id: string }>('SELECT id FROM runs')).map(({ id }) => id));
+  expect(good.every((event) => ids.has(event.runId) || put.has(framed(event).toString('latin1')))).toBe(true);
+  expect(letters.length - bad.length).toBeLessThan(100);
+  expect(letters.some(({ reason }) => /one of \d+ records that were inserted together/.test(reason))).toBe(true);
+});
+
+test('a refused record of a full batch is found alone, with the last ones of a batch too', async () => {
+  await under.stores.database.query('DELETE FROM dead_letters');
+  const events = Array.from({ length: 2_000 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
+  const bad = new Set([3, 1_000, 1_999]);
+  await under.publish(
+    ...events.map((event, index) => (bad.has(index) ? framed({ ...event, userId: garbled }) : event)),
+  );
+  expect(await deadLetters()).toHaveLength(bad.size);
+});

@@ -64,7 +64,7 @@ describe('the first event of a trace that names a project decides for all of it'
     await under.publish(child(root, { projectId: otherProjectId, traceTimeMicros: later }), patchOf(root));
     for (const row of await stored())
       expect(row).toMatchObject({ session_id: projectId, micros: root.traceTimeMicros });
-    expect(await under.rows('SELECT trace_id FROM trace_locator FINAL')).toHaveLength(1);
+    expect(await under.rows('SELECT trace_id FROM trace_locations FINAL')).toHaveLength(1);
   });
 
   test('in another workspace the same trace is another one', async () => {
@@ -191,7 +191,7 @@ describe('an insert that fails half-way', () => {
       warehouse
         .command({
           name,
-          sql: `INSERT INTO trace_locator (tenant_id, trace_id) SELECT generateUUIDv4(), generateUUIDv4()
+          sql: `INSERT INTO trace_locations (tenant_id, trace_id) SELECT generateUUIDv4(), generateUUIDv4()
             FROM numbers(300) WHERE sleepEachRow(0.02) = 0 SETTINGS max_block_size = 10`,
           settings: { insert_deduplication_token: own },
         })
@@ -209,7 +209,7 @@ describe('an insert that fails half-way', () => {
 
   test('after `runs`, before the tables behind its views: they are completed, by the next batch already', async () => {
     const { warehouse } = under.stores;
-    const views = ['traces', 'run_locator', 'trace_locator'];
+    const views = ['traces', 'run_locator', 'trace_locations'];
     const contents = (table: string) => under.rows(`SELECT * FROM ${table} FINAL ORDER BY ALL`);
     await under.publish(root, child(root), runEvent({ startTimeMicros: noonMicros + 9 * hourMicros }));
     const before = await Promise.all(views.map(contents));

@@ -86,7 +86,7 @@ const reached: Record<string, keyof typeof eventsOf> = {
   runs: 'runs',
   traces: 'runs',
   run_locator: 'runs',
-  trace_locator: 'runs',
+  trace_locations: 'runs',
   feedback: 'feedback',
   attachments: 'attachments',
   stream_events: 'streams',

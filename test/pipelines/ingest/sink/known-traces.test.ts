@@ -1,0 +1,38 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { traceKey } from '../../../../pipelines/ingest/run-event/key-fields.ts';
+import { KnownTraces } from '../../../../pipelines/ingest/sink/known-traces.ts';
+import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
+
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+
+// Two sinks that have a partition at the same time may each place a trace.
+test.each([
+  ['first', 0, 1],
+  ['last', 1, 0],
+])('a trace that was placed twice lies where the event accepted first put it, inserted %s', async (_when, one, two) => {
+  const first = runEvent({ receivedAtMicros: noonMicros + 1 });
+  const second = runEvent({
+    traceId: first.traceId,
+    receivedAtMicros: noonMicros + 2,
+    projectId: otherProjectId,
+    traceTimeMicros: noonMicros - 7,
+  });
+  const events = [first, second] as const;
+  const ofEach = async () => {
+    const key = traceKey(tenantId, first.traceId);
+    const place = (await new KnownTraces(1_000).placesOf([key], stores.warehouse)).get(key);
+    expect(place).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros });
+    expect(await locateTrace(stores.warehouse, tenantId, first.traceId)).toEqual([projectId]);
+  };
+  await insertEvents(stores.warehouse, [events[one] as typeof first]);
+  await insertEvents(stores.warehouse, [events[two] as typeof first]);
+  await ofEach();
+  await stores.warehouse.command({ name: 'test', sql: 'OPTIMIZE TABLE trace_locations FINAL' });
+  await ofEach();
+});
