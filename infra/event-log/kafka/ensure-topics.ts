@@ -51,6 +51,7 @@ export function maxMessageBytes({ deadLetters }: TopicToHave, { maxRunBytes }: P
 
 async function create(admin: Admin, missing: readonly TopicToHave[], wishes: TopicWishes): Promise<void> {
   const { kafkaPartitions, kafkaReplication } = wishes;
+  const replicas = kafkaReplication ?? (await defaultReplication(admin));
   try {
     await admin.createTopics({
       waitForLeaders: true,
@@ -60,7 +61,7 @@ async function create(admin: Admin, missing: readonly TopicToHave[], wishes: Top
         replicationFactor: kafkaReplication ?? -1,
         configEntries: [
           { name: 'max.message.bytes', value: String(maxMessageBytes(topic, wishes)) },
-          ...((kafkaReplication ?? 0) >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
+          ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
     });
@@ -75,6 +76,27 @@ async function create(admin: Admin, missing: readonly TopicToHave[], wishes: Top
     ];
     if (!kinds.some((kind) => kind === 'TOPIC_ALREADY_EXISTS')) throw error;
     if (kinds.some((kind) => /^[A-Z_]+$/.test(kind) && !harmless.includes(kind))) throw error;
+  }
+}
+
+/** Of topics that name none; 0 if this user may not ask, and {@link compare} then warns of a quorum that is too small. */
+async function defaultReplication(admin: Admin): Promise<number> {
+  const { controller } = await admin.describeCluster();
+  try {
+    const { resources } = await admin.describeConfigs({
+      includeSynonyms: false,
+      resources: [
+        {
+          type: kafkajs.ConfigResourceTypes.BROKER,
+          name: String(controller ?? 0),
+          configNames: ['default.replication.factor'],
+        },
+      ],
+    });
+    return Number(resources[0]?.configEntries[0]?.configValue ?? 0);
+  } catch (error) {
+    if (!kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'))) throw error;
+    return 0;
   }
 }
 

@@ -29,20 +29,22 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
     const { brokers } = await link.ask((admin) => admin.describeCluster());
     const there = new Set(await link.ask((admin) => admin.listTopics()));
     const present = wanted.filter(({ name }) => there.has(name));
+    let replication = '';
     if (present.length > 0) {
-      const limits = await link.ask((admin) =>
-        limitsOf(
+      const settings = await link.ask((admin) =>
+        settingsOf(
           admin,
           present.map(({ name }) => name),
         ),
       );
       for (const topic of present) {
         const needed = maxMessageBytes(topic, config);
-        const found = limits.get(topic.name) ?? needed;
+        const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
         if (found >= needed) continue;
         const variable = 'RUNLAKE_MAX_RUN_BYTES';
         throw fault('TOPIC_UNFIT', { topic: topic.name, property: 'max.message.bytes', found, needed, variable });
       }
+      replication = `; ${await link.ask((admin) => replicationOf(admin, settings))}`;
       // What the sink does at every start; without the right it would wait for ever.
       await link.ask((admin) => admin.describeGroups(topics.map((topic) => names.group(`sink-${topic.table}`))));
     }
@@ -51,25 +53,43 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
       missing === 0
         ? 'all topics are there and large enough'
         : `${missing} topics are not there yet; the start makes them`;
-    return `${brokers.length} broker(s) answer; ${state}`;
+    return `${brokers.length} broker(s) answer; ${state}${replication}`;
   } finally {
     await link.close();
   }
 }
 
-async function limitsOf(admin: Admin, names: readonly string[]): Promise<Map<string, number>> {
+interface TopicSettings {
+  readonly maxMessageBytes: number;
+  readonly minInsyncReplicas: number;
+}
+
+async function settingsOf(admin: Admin, names: readonly string[]): Promise<Map<string, TopicSettings>> {
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
     resources: names.map((name) => ({
       type: kafkajs.ConfigResourceTypes.TOPIC,
       name,
-      configNames: ['max.message.bytes'],
+      configNames: ['max.message.bytes', 'min.insync.replicas'],
     })),
   });
   return new Map(
-    resources.map(({ resourceName, configEntries }) => [
-      resourceName,
-      Number(configEntries[0]?.configValue ?? Number.NaN),
-    ]),
+    resources.map(({ resourceName, configEntries }) => {
+      const settingOf = (name: string) =>
+        Number(configEntries.find(({ configName }) => configName === name)?.configValue ?? Number.NaN);
+      return [
+        resourceName,
+        { maxMessageBytes: settingOf('max.message.bytes'), minInsyncReplicas: settingOf('min.insync.replicas') },
+      ];
+    }),
   );
+}
+
+/** What an accepted event is safe against, by the topics with the fewest replicas and the smallest quorum. */
+async function replicationOf(admin: Admin, settings: ReadonlyMap<string, TopicSettings>): Promise<string> {
+  const { topics } = await admin.fetchTopicMetadata({ topics: [...settings.keys()] });
+  const replicas = Math.min(...topics.flatMap(({ partitions }) => partitions.map((each) => each.replicas.length)));
+  const quorum = Math.min(...[...settings.values()].map(({ minInsyncReplicas }) => minInsyncReplicas));
+  const words = `replicas ${replicas}, min.insync.replicas ${quorum}`;
+  return quorum >= 2 ? words : `${words}: a broker that is lost may take accepted events with it`;
 }

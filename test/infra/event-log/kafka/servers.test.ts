@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import { inspectKafka } from '../../../../infra/event-log/kafka/inspect-kafka.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -33,6 +34,10 @@ describe.runIf(servers)('Kafka and registry as the log finds them', () => {
     expect(await shape()).toBe(3);
     expect(Number((await configOf(topic)).get('max.message.bytes'))).toBeGreaterThan(kafka.config.maxRunBytes);
     expect(await kafka.admin.listTopics()).toContain(`${topic}-dead-letters`);
+    // One broker: its default replication is 1, and a quorum of two could never be had.
+    expect((await configOf(topic)).get('min.insync.replicas')).toBe('1');
+    const told = await inspectKafka({ config: kafka.config, topics: [runEvents], logger });
+    expect(told).toContain('replicas 1, min.insync.replicas 1: a broker that is lost may take accepted events with it');
     await kafka.open({ kafkaPartitions: 5 }, [runEvents]);
     expect(await shape()).toBe(3);
   });
