@@ -14,6 +14,8 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { AccessWatch } from './access-watch.ts';
 import { type ApiForm, mainApi, type OwnRoutes } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { canonicalUrl } from './canonical-url.ts';
@@ -42,6 +44,7 @@ declare module 'fastify' {
     readonly draining: boolean;
     /** Aborted by {@link FastifyInstance.drain}: answers that have no end of their own end then. */
     readonly drainStarted: AbortSignal;
+    readonly accessWatch: AccessWatch;
   }
 
   interface FastifyRequest {
@@ -96,6 +99,7 @@ export async function buildServer({
     operations.flatMap((operation) => (operation.openToPages ? [shapeOf(routedPath(operation, operation.path))] : [])),
   );
   const drain = new Drain();
+  const accessWatch = new AccessWatch();
 
   const server = Fastify({
     loggerInstance: logger as unknown as FastifyBaseLogger,
@@ -158,8 +162,10 @@ export async function buildServer({
     return cutOff;
   });
   server.decorate('draining', { getter: () => drain.draining });
+  server.decorate('accessWatch', accessWatch);
   server.decorate('drainStarted', { getter: () => drain.started });
   server.decorateRequest('caller', undefined);
+  server.decorateRequest('access', undefined);
   server.decorateRequest('span', undefined);
   server.setValidatorCompiler(compileCheck);
   server.setSerializerCompiler(compileWriter);
@@ -189,11 +195,19 @@ export async function buildServer({
       throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
     }
     if (preflight) return reply.code(204).send();
-    const { ownAccess } = form;
-    if (operation && ownAccess && !('public' in operation.access)) request.caller = await ownAccess.identify(request);
-    else if (operation)
-      request.caller = await identifyCaller(request, operation.access, services.authenticator, form.workspaceId);
+    if (operation === undefined || 'public' in operation.access) return;
+    const renew = () => identify(request, operation.access);
+    request.caller = await renew();
+    request.access = accessWatch.open(request, reply, renew, form.ownAccess === undefined);
   });
+  server.addHook('onClose', async () => accessWatch.close());
+
+  async function identify(request: FastifyRequest, access: Operation['access']): Promise<Caller> {
+    if (form.ownAccess) return form.ownAccess.identify(request);
+    const caller = await identifyCaller(request, access, services.authenticator, form.workspaceId);
+    if (caller === undefined) throw fault('API_KEY_MISSING');
+    return caller;
+  }
 
   if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);
   readOnlyJson(server, config);

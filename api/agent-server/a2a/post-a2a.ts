@@ -145,7 +145,7 @@ function untilStopped(input: Call, items: (signal: AbortSignal) => AsyncGenerato
     close: () => closed.abort(),
   };
   const heartbeatMs = input.services.agents.config.agentsHeartbeatMs;
-  return { source, heartbeatMs, stopping: new AbortController().signal };
+  return { source, heartbeatMs, stopping: new AbortController().signal, accessEnded: input.request.access?.ended };
 }
 
 type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };

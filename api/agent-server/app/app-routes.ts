@@ -24,16 +24,20 @@ export function appRoutes(options: {
 }): OwnRoutes {
   const { app, ownAccess, http, authenticator, workspaceId, bodyLimit } = options;
 
-  async function identify(request: Parameters<OwnRoutes['handle']>[0]): Promise<AgentUser> {
+  async function identify(...[request, reply]: Parameters<OwnRoutes['handle']>): Promise<AgentUser> {
     if (ownAccess) {
       await ownAccess.identify(request);
       const { user } = request.agentAccess ?? {};
       if (user === undefined) throw fault('API_KEY_MISSING');
       return user;
     }
-    const caller = await identifyCaller(request, runs, authenticator, workspaceId);
-    if (caller === undefined) throw fault('API_KEY_MISSING');
-    const { userId } = caller;
+    const renew = async () => {
+      const caller = await identifyCaller(request, runs, authenticator, workspaceId);
+      if (caller === undefined) throw fault('API_KEY_MISSING');
+      return caller;
+    };
+    const { userId } = await renew();
+    request.access = request.server.accessWatch.open(request, reply, renew, true);
     return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
   }
 

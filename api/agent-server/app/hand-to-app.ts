@@ -12,7 +12,7 @@ export interface HandPorts {
   readonly app: Pick<HttpApp, 'send'>;
   readonly bodyLimit: ApiForm['bodyLimit'];
   /** Who asks, where routes of the app are not open to everybody. @throws where nobody is let in. */
-  readonly identify: ((request: FastifyRequest) => Promise<AgentUser>) | undefined;
+  readonly identify: ((request: FastifyRequest, reply: FastifyReply) => Promise<AgentUser>) | undefined;
 }
 
 /** Of one connection alone (RFC 9110, 7.6.1), answered here already, or said by this server itself. */
@@ -28,10 +28,12 @@ const ofConnection = new Set([
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT; what `identify` throws.
  */
 export async function handToApp(request: FastifyRequest, reply: FastifyReply, ports: HandPorts): Promise<void> {
-  const user = await ports.identify?.(request);
+  const user = await ports.identify?.(request, reply);
   const gone = new AbortController();
   const leave = () => gone.abort();
   reply.raw.once('close', leave);
+  const accessEnded = request.access?.ended;
+  accessEnded?.addEventListener('abort', leave);
   const answer = await ports.app.send({
     method: request.method,
     target: request.originalUrl,
@@ -49,6 +51,7 @@ export async function handToApp(request: FastifyRequest, reply: FastifyReply, po
     reply.raw.destroy();
   } finally {
     reply.raw.off('close', leave);
+    accessEnded?.removeEventListener('abort', leave);
   }
 }
 

@@ -63,6 +63,7 @@ export const postMcp = defineAgentOperation({
         heartbeatMs: services.agents.config.agentsHeartbeatMs,
         failed: errorText,
         stopping: request.server.drainStarted,
+        accessEnded: request.access?.ended,
         stopped: () => errorText(fault('DRAINING')),
       }),
     });

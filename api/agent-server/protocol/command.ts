@@ -52,6 +52,9 @@ const codes: Readonly<Record<string, CommandErrorCode>> = {
   FIELD_NOT_BUILT: 'not_supported',
   FORBIDDEN: 'permission_denied',
   AUTH_FORBIDDEN: 'permission_denied',
+  API_KEY_INVALID: 'permission_denied',
+  WORKSPACE_FORBIDDEN: 'permission_denied',
+  AUTH_REJECTED: 'permission_denied',
 };
 
 /** The answer to a command that failed by what it asks; undefined where it failed by something else. */

@@ -40,6 +40,7 @@ export const streamThreadEvents = defineAgentOperation({
       failure: (err) => failureFrame(streamFailure(err)),
       heartbeatMs: agents.config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,
+      accessEnded: request.access?.ended,
       comesBack: true,
       logger: request.log,
     });

@@ -9,11 +9,15 @@
  *      when the last one was sent.
  *   3. A reader that fails is told of as an error, and closes the socket: clients come back and subscribe again.
  *   4. A peer that answers no ping in time is cut off. A server that stops closes with 1012.
+ *   5. The caller is authenticated again for each command. When that fails, or the caller loses access, the socket is closed with 1008
+ *      and the code of the error.
  */
 
 import { Type } from 'typebox';
+import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { protocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import type { StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
+import { isAccessError } from '../../server/access-watch.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
 import { asOperation } from '../access/as-operation.ts';
 import { Closed } from '../agent-schema.ts';
@@ -65,6 +69,9 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   const stop = () => close(1012, 'DRAINING');
   const stopping = request.server.drainStarted;
   stopping.addEventListener('abort', stop);
+  const accessEnded = request.access?.ended;
+  const refuse = () => close(1008, errorOfStream(accessEnded?.reason).error);
+  accessEnded?.addEventListener('abort', refuse);
   const beat = setInterval(
     () => {
       if (!heard) return socket.terminate();
@@ -80,6 +87,7 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
     closed = true;
     clearInterval(beat);
     stopping.removeEventListener('abort', stop);
+    accessEnded?.removeEventListener('abort', refuse);
     for (const reader of readers.values()) reader.close();
     readers.clear();
   });
@@ -98,13 +106,18 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   async function answer(data: Buffer, isBinary: boolean): Promise<void> {
     let id: number | null = null;
     let begin: (() => void) | undefined;
+    let accessLost: RunlakeError | undefined;
     try {
       if (isBinary) throw new CommandRefused('invalid_argument', 'A message has to be a text, and not binary.');
       const read = readCommand(parseJsonBody(data, config.maxJsonDepth));
       if ('refusal' in read) return await send(JSON.stringify(read.refusal));
       id = read.command.id;
+      const caller = await request.access?.renew().catch((err) => {
+        if (isAccessError(err)) accessLost = err;
+        throw err;
+      });
       const answered = await asOperation(request, ruleOf(read.command), inputOf(read.command), ({ body, access }) =>
-        answerCommand({ ...scene, ...(access && { access }) }, body, {
+        answerCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
           'subscription.subscribe': async (_scene, params) => {
             const subscribed = await subscribe(params);
             begin = subscribed.begin;
@@ -120,6 +133,7 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
       if (refusal === undefined) request.log.warn({ err }, 'a command failed');
       const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: errorOfStream(err).message };
       await send(JSON.stringify(refusal ?? failure));
+      if (accessLost) close(1008, accessLost.code);
     }
   }
 

@@ -82,6 +82,7 @@ function liveOptions({ services: { agents }, request }: Asked, run: FollowedRun)
   return {
     heartbeatMs: config.agentsHeartbeatMs,
     stopping: request.server.drainStarted,
+    accessEnded: request.access?.ended,
     logger: request.log,
     ...(run.cancelOnDisconnect && { left: () => void cancel() }),
   };

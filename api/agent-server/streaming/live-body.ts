@@ -9,7 +9,8 @@
  *   3. Each `heartbeatMs` a heartbeat goes out, unless the socket is full.
  *   4. It ends with the source, or when that fails, after `failed`; or when the server stops: after `stopped` or, where the client comes
  *      back by itself when the connection breaks, by breaking it, since a clean end would be taken for the end of what is told.
- *   5. If the client went before that, `left` is called, once.
+ *   5. When the caller loses access it ends after `failed`, which is told why.
+ *   6. If the client went before that, `left` is called, once.
  */
 
 import { Readable } from 'node:stream';
@@ -35,6 +36,8 @@ export interface LiveBodyOptions<Item> {
   failed(error: unknown): Uint8Array;
   /** Of the server. */
   readonly stopping: AbortSignal;
+  /** Of the caller; see `OpenAccess.ended`. */
+  readonly accessEnded: AbortSignal | undefined;
   /** What is told where the server stops; undefined: the client comes back by itself. */
   readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
@@ -67,7 +70,9 @@ class LiveBody<Item> extends Readable {
       if (!this.#full && !this.#ended) this.#full = !this.push(options.heartbeat);
     }, options.heartbeatMs);
     options.stopping.addEventListener('abort', this.#stop);
+    options.accessEnded?.addEventListener('abort', this.#refuse);
     if (options.stopping.aborted) this.#stop();
+    else if (options.accessEnded?.aborted) this.#refuse();
     else void this.#pump();
   }
 
@@ -145,6 +150,13 @@ class LiveBody<Item> extends Readable {
     this.destroy(fault('DRAINING'));
   };
 
+  readonly #refuse = (): void => {
+    const { failed, accessEnded } = this.#options;
+    if (this.#ended) return;
+    this.#lastWords = setTimeout(() => this.destroy(), lastWordsMs).unref();
+    this.#end(failed(accessEnded?.reason));
+  };
+
   #end(last?: Uint8Array): void {
     if (this.#ended) return;
     if (last !== undefined) this.#collect([last]);
@@ -157,6 +169,7 @@ class LiveBody<Item> extends Readable {
     this.#ended = true;
     clearInterval(this.#timer);
     this.#options.stopping.removeEventListener('abort', this.#stop);
+    this.#options.accessEnded?.removeEventListener('abort', this.#refuse);
     this.#options.source.close();
   }
 }

@@ -19,6 +19,8 @@ export interface SseOptions<Item> {
   readonly heartbeatMs: number;
   /** Of the server. */
   readonly stopping: AbortSignal;
+  /** Of the caller; see `OpenAccess.ended`. */
+  readonly accessEnded: AbortSignal | undefined;
   /** Whether the client comes back by itself when the connection breaks, without having missed anything. */
   readonly comesBack: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;

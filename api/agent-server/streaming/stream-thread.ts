@@ -69,6 +69,7 @@ export const streamThread = defineAgentOperation({
       },
       heartbeatMs: config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,
+      accessEnded: request.access?.ended,
       comesBack: true,
       logger: request.log,
     });

@@ -52,6 +52,7 @@ afterEach(() => {
 async function serve({ heartbeatMs = 60_000, comesBack = false } = {}) {
   const source = new Source();
   const stopping = new AbortController();
+  const accessEnded = new AbortController();
   const left = vi.fn();
   const writes: number[] = [];
   const server = http.createServer((_request, response) => {
@@ -65,6 +66,7 @@ async function serve({ heartbeatMs = 60_000, comesBack = false } = {}) {
       frame: (frame: SseFrame) => frame,
       heartbeatMs,
       stopping: stopping.signal,
+      accessEnded: accessEnded.signal,
       comesBack,
       logger: { warn: () => undefined },
       left,

@@ -1,0 +1,110 @@
+import { finished } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Access of an open connection after its first authentication. Undefined on public operations. */
+    access: OpenAccess | undefined;
+  }
+}
+
+const checkEveryMs = 2_000;
+
+/** Access of one request while it is answered. */
+export interface OpenAccess {
+  /**
+   * Authenticates the caller again, for a further command on the same connection.
+   *
+   * @throws what the first authentication throws, where the caller no longer has access.
+   */
+  renew(): Promise<Caller>;
+  /**
+   * Aborted within seconds after the caller lost access, with the error as its reason: the key was revoked or has expired, the member
+   * was removed, the workspace was deleted. Answers that go on end then. Undefined under custom authentication.
+   */
+  readonly ended: AbortSignal | undefined;
+}
+
+/**
+ * Authenticates the callers of long answers again, every two seconds.
+ *
+ * Invariant: a request whose `ended` was read is checked until its response is finished. Requests of one key share one look-up, because
+ * the authenticator remembers keys. A check that fails for another reason than access, as while Postgres is away, changes nothing: the
+ * next one decides.
+ */
+export class AccessWatch {
+  readonly #watched = new Map<WatchedAccess, AbortController>();
+  #timer: NodeJS.Timeout | undefined;
+  #checking = false;
+
+  /** `isWatched`: false where only `renew` is wanted. */
+  open(request: FastifyRequest, reply: FastifyReply, renew: () => Promise<Caller>, isWatched: boolean): OpenAccess {
+    return isWatched ? new WatchedAccess(this, request, reply, renew) : { renew, ended: undefined };
+  }
+
+  watch(access: WatchedAccess): AbortSignal {
+    const controller = new AbortController();
+    this.#watched.set(access, controller);
+    finished(access.reply.raw, () => this.#forget(access));
+    this.#timer ??= setInterval(() => void this.#check(), checkEveryMs).unref();
+    return controller.signal;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#watched.clear();
+  }
+
+  async #check(): Promise<void> {
+    if (this.#checking) return;
+    this.#checking = true;
+    await Promise.all([...this.#watched].map(([access, controller]) => this.#checkOne(access, controller)));
+    this.#checking = false;
+  }
+
+  async #checkOne(access: WatchedAccess, controller: AbortController): Promise<void> {
+    try {
+      await access.renew();
+    } catch (error) {
+      if (!isAccessError(error)) return;
+      const { log, id: requestId } = access.request;
+      log.info({ requestId, code: error.code }, 'access ended, closing the stream');
+      this.#forget(access);
+      controller.abort(error);
+    }
+  }
+
+  #forget(access: WatchedAccess): void {
+    this.#watched.delete(access);
+    if (this.#watched.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+class WatchedAccess implements OpenAccess {
+  readonly #watch: AccessWatch;
+  #ended: AbortSignal | undefined;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly renew: () => Promise<Caller>;
+
+  constructor(watch: AccessWatch, request: FastifyRequest, reply: FastifyReply, renew: () => Promise<Caller>) {
+    this.#watch = watch;
+    this.request = request;
+    this.reply = reply;
+    this.renew = renew;
+  }
+
+  get ended(): AbortSignal {
+    this.#ended ??= this.#watch.watch(this);
+    return this.#ended;
+  }
+}
+
+/** Whether an authentication failed because the caller has no access, rather than because it could not be checked. */
+export function isAccessError(error: unknown): error is RunlakeError {
+  return isRunlakeError(error) && (error.status === 401 || error.status === 403);
+}

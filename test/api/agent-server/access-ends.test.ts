@@ -1,0 +1,167 @@
+import { type CloseEvent, type MessageEvent, WebSocket } from 'undici';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { hashKey } from '../../../pipelines/tenants/key-format.ts';
+import { addKey } from '../start-api.ts';
+import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-agent-server.ts';
+
+/** Open streams and sockets whose caller loses access. */
+
+let agents: AgentServerUnderTest;
+beforeAll(async () => {
+  agents = await startAgentServer();
+}, 120_000);
+afterAll(() => agents?.close());
+
+/** A generous bound for "within seconds" on a loaded machine; without the check the streams stay open for minutes. */
+const within = { timeout: 15_000, interval: 100 };
+
+const newKey = (expiresAt?: string) =>
+  addKey({
+    database: agents.database,
+    organizationId: agents.owner.id,
+    userId: agents.owner.userId,
+    ...(expiresAt && { expiresAt }),
+  });
+
+/** As another process does it: this one is not told. */
+const revokeElsewhere = (key: string) =>
+  agents.database.execute('UPDATE api_keys SET revoked_at = now() WHERE hash = $1', [hashKey(key)]);
+
+const longRun = { assistant_id: 'steps', input: { steps: 1, pauseMs: 60_000 } };
+
+async function threadWithRun() {
+  const { thread_id: threadId } = await agents.client.threads.create();
+  const { run_id: runId } = await agents.client.runs.create(threadId, 'steps', { input: longRun.input });
+  return { threadId, runId };
+}
+
+/** Opens an answer, and reads it in the background until it ends. */
+async function openAnswer(key: string, method: string, path: string, body?: unknown) {
+  const answer = await requestOf(agents.url, key)(method, path, body, {
+    accept: 'application/json, text/event-stream',
+  });
+  expect(answer.status).toBe(200);
+  const seen = { text: '', ended: false };
+  void (async () => {
+    const decoder = new TextDecoder();
+    for await (const chunk of answer.body ?? []) seen.text += decoder.decode(chunk, { stream: true });
+  })()
+    .catch(() => undefined)
+    .finally(() => {
+      seen.ended = true;
+    });
+  await expect.poll(() => seen.text, within).not.toBe('');
+  return seen;
+}
+
+async function openSocket(key: string, threadId: string) {
+  const socket = new WebSocket(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, {
+    headers: { 'x-api-key': key },
+  });
+  const messages: { id?: number; type: string; error?: string }[] = [];
+  const seen: { messages: typeof messages; closed?: CloseEvent } = { messages };
+  socket.addEventListener('message', (event: MessageEvent) => messages.push(JSON.parse(String(event.data))));
+  socket.addEventListener('close', (event: CloseEvent) => {
+    seen.closed = event;
+  });
+  await new Promise<void>((resolve, reject) => {
+    socket.addEventListener('open', () => resolve(), { once: true });
+    socket.addEventListener('error', reject, { once: true });
+  });
+  return Object.assign(seen, {
+    send: (id: number, method: string, params: object) => socket.send(JSON.stringify({ id, method, params })),
+  });
+}
+
+describe('a key that another process revokes', () => {
+  it.each<[string, (ids: { threadId: string; runId: string }) => readonly [string, string, unknown?]]>([
+    [
+      'the stream of a run that was joined',
+      ({ threadId, runId }) => ['GET', `/threads/${threadId}/runs/${runId}/stream`],
+    ],
+    ['the wait for a run', ({ threadId, runId }) => ['GET', `/threads/${threadId}/runs/${runId}/join`]],
+    ['the stream of a thread', ({ threadId }) => ['GET', `/threads/${threadId}/stream`]],
+    [
+      'the events of a thread',
+      ({ threadId }) => ['POST', `/threads/${threadId}/stream/events`, { channels: ['values', 'lifecycle'] }],
+    ],
+    ['a run that is streamed', () => ['POST', '/runs/stream', longRun]],
+    ['a run that is waited for', () => ['POST', '/runs/wait', longRun]],
+    [
+      'a tool call',
+      () => [
+        'POST',
+        '/mcp',
+        {
+          jsonrpc: '2.0',
+          id: 1,
+          method: 'tools/call',
+          params: { name: 'steps', arguments: longRun.input },
+        },
+      ],
+    ],
+  ])('ends %s, with the reason', async (_what, opening) => {
+    const key = await newKey();
+    const seen = await openAnswer(key, ...opening(await threadWithRun()));
+    expect(seen.ended).toBe(false);
+    await revokeElsewhere(key);
+    await expect.poll(() => seen.ended, within).toBe(true);
+    expect(seen.text).toMatch(/API_KEY_INVALID|The API key is not valid/);
+  });
+
+  it('closes a WebSocket, which streams nothing any more', async () => {
+    const key = await newKey();
+    const { threadId } = await threadWithRun();
+    const socket = await openSocket(key, threadId);
+    socket.send(1, 'subscription.subscribe', { channels: ['lifecycle'] });
+    await expect.poll(() => socket.messages[0], within).toMatchObject({ type: 'success', id: 1 });
+    await revokeElsewhere(key);
+    await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
+  });
+});
+
+it('a command on a WebSocket is refused at once where the key was revoked: it starts no run', async () => {
+  const key = await newKey();
+  const { thread_id: threadId } = await agents.client.threads.create();
+  const socket = await openSocket(key, threadId);
+  await revokeElsewhere(key);
+  agents.services.authenticator.forgetKey(hashKey(key));
+  socket.send(1, 'run.start', { assistant_id: 'echo', input: {} });
+  await expect
+    .poll(() => socket.messages, within)
+    .toMatchObject([{ type: 'error', id: 1, error: 'permission_denied' }]);
+  await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
+  expect(await agents.client.runs.list(threadId)).toEqual([]);
+});
+
+it('a key that expires ends its streams', async () => {
+  const key = await newKey(new Date(Date.now() + 4_000).toISOString());
+  const { threadId } = await threadWithRun();
+  const seen = await openAnswer(key, 'GET', `/threads/${threadId}/stream`);
+  const socket = await openSocket(key, threadId);
+  await expect.poll(() => seen.ended, within).toBe(true);
+  expect(seen.text).toContain('API_KEY_INVALID');
+  await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
+});
+
+it('a deleted workspace ends the streams of its keys', async () => {
+  const { workspaceIds, workspaceKeys } = agents.owner;
+  const { threadId } = await threadWithRun();
+  const seen = await openAnswer(workspaceKeys[1], 'GET', `/threads/${threadId}/stream`);
+  await agents.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceIds[1]]);
+  await expect.poll(() => seen.ended, within).toBe(true);
+  expect(seen.text).toContain('WORKSPACE_FORBIDDEN');
+});
+
+it('other keys go on', async () => {
+  const [kept, revoked] = [await newKey(), await newKey()];
+  const { threadId } = await threadWithRun();
+  const keeps = await openAnswer(kept, 'GET', `/threads/${threadId}/stream`);
+  const ends = await openAnswer(revoked, 'GET', `/threads/${threadId}/stream`);
+  const socket = await openSocket(kept, threadId);
+  await revokeElsewhere(revoked);
+  await expect.poll(() => ends.ended, within).toBe(true);
+  expect(keeps.ended).toBe(false);
+  socket.send(1, 'state.get', {});
+  await expect.poll(() => socket.messages, within).toMatchObject([{ type: 'success', id: 1 }]);
+});
