@@ -60,6 +60,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     RUNLAKE_PORT: String(options.port ?? 0),
     RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
     RUNLAKE_LOG_LEVEL: 'warn',
+    RUNLAKE_SERVE_METRICS: 'true',
     // Costs seconds of a processor at each start; tests that are about it say so.
     RUNLAKE_AGENTS_TYPES_SECONDS: '0',
     ...servers?.environment,

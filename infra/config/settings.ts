@@ -26,6 +26,12 @@ export const settings = {
     9464,
     'Port on which a role without an API of its own (ingest, exports) tells metrics and readiness; 0 takes a free one.',
   ),
+  serveMetrics: required(
+    'RUNLAKE_SERVE_METRICS',
+    Type.Boolean(),
+    false,
+    'Serve /metrics on the ports of the main API and of the agent server, without a key, to everybody who reaches them.',
+  ),
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
     web,

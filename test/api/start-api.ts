@@ -42,7 +42,7 @@ export interface ApiOptions {
 export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> {
   const stores = await freshStores();
   const logger = createLogger('silent', 'test');
-  const config = { ...loadConfig(stores.environment).config, ...options.config };
+  const config = { ...loadConfig(stores.environment).config, serveMetrics: true, ...options.config };
   const { database } = stores;
   const ends = new Ends();
   ends.add('stores', () => stores.close());

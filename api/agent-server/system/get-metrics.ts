@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import { registry } from '../../../infra/telemetry/metrics.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation } from '../agent-operation.ts';
@@ -12,6 +13,7 @@ export const getAgentMetrics = defineAgentOperation({
   path: '/metrics',
   tag: 'system',
   summary: 'Metrics of the process, for Prometheus or as JSON',
+  description: 'Served where RUNLAKE_SERVE_METRICS is set.',
   access: { public: true, tenantScope: 'none' },
   whileDraining: true,
   schema: {
@@ -19,7 +21,11 @@ export const getAgentMetrics = defineAgentOperation({
     response: { 200: Type.String() },
     produces: prometheus,
   },
-  handler: async ({ query }) => {
+  errors: ['ROUTE_NOT_FOUND'],
+  handler: async ({ query, services, request }) => {
+    if (!services.agents.config.serveMetrics) {
+      throw fault('ROUTE_NOT_FOUND', { method: request.method, path: '/metrics' });
+    }
     if (query.format === 'prometheus') return new Answer({ body: Buffer.from(await registry.metrics()) });
     const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));
     return new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body });

@@ -10,22 +10,27 @@ export type HeaderRule = (name: string) => boolean;
 
 /** They hold keys of the API, or say what those are for. */
 const ofKeys = new Set(['x-api-key', 'x-tenant-id', 'x-service-key']);
-/** They hold keys or sessions, so that no pattern takes them in: only their whole name does. */
+/** Headers that hold keys or sessions; no pattern takes them in, only their whole name does. */
 const confidential = new Set([...ofKeys, 'authorization', 'proxy-authorization', 'cookie']);
+/** Words in the names of other headers that hold secrets, as `x-amz-security-token`. */
+const secretWord =
+  /(?:^|-)(?:api-?key|key|token|jwt|secret|password|auth|authorization|credentials?|cookie|session|signature)(?:-|$)/;
+const isConfidential = (name: string) => confidential.has(name) || secretWord.test(name);
 
 /**
- * Which headers of its request a run finds in `configurable`, by `http.configurable_headers`: none that is excluded; of the others
- * those that are included, or, where nothing is, `user-agent` and what begins with `x-`.
+ * Which headers of its request a run finds in `configurable`, by `http.configurable_headers`: those that are included and not excluded.
+ * Where nothing is included, only `user-agent`. Runs are stored and shown to their readers, so the reference server's default of all
+ * `x-*` headers is not ours: proxies and clients put tokens, addresses and names of users into such headers.
  */
 export function headerRule(choice?: HeaderChoice | null): HeaderRule {
   const { includes, excludes } = headerPatterns(choice);
   const excluded = matcherOf(excludes);
-  const included = matcherOf(includes.length === 0 ? ['x-*', 'user-agent'] : includes);
+  const included = matcherOf(includes.length === 0 ? ['user-agent'] : includes);
   return (name) =>
     name.length <= longestName &&
     !ofLibrary.has(name) &&
     !excluded(name) &&
-    (confidential.has(name) ? includes.includes(name) : included(name));
+    (isConfidential(name) ? includes.includes(name) : included(name));
 }
 
 export function copiedHeaders(

@@ -75,7 +75,7 @@ describe('a run on a thread', () => {
     expect(await answer.json()).toMatchObject({ answer: 'warm: hello' });
     const threadId = await newThread();
     const tenant = String(server.owner.workspaceIds[0]);
-    const defaultHeaders = { 'x-colour': 'blue', 'x-tenant-id': tenant, 'user-agent': 'mine' };
+    const defaultHeaders = { 'x-forwarded-user': 'jane', 'x-tenant-id': tenant, 'user-agent': 'mine' };
     const own = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey, defaultHeaders });
     const { kwargs } = (await own.runs.create(threadId, assistant.assistant_id, {
       ...{ input: {}, afterSeconds: 600, config: { tags: ['more'] } },
@@ -83,13 +83,14 @@ describe('a run on a thread', () => {
     expect(kwargs.config).toMatchObject({
       tags: ['base', 'more'],
       configurable: {
-        ...{ 'x-colour': 'blue', 'user-agent': 'mine', style: 'dry', langgraph_auth_user_id: server.owner.userId },
+        ...{ 'user-agent': 'mine', style: 'dry', langgraph_auth_user_id: server.owner.userId },
         langgraph_auth_user: { identity: server.owner.userId },
         langgraph_auth_permissions: [],
       },
     });
     expect(Object.keys(kwargs.config.configurable)).not.toContain('x-api-key');
     expect(Object.keys(kwargs.config.configurable)).not.toContain('x-tenant-id');
+    expect(Object.keys(kwargs.config.configurable)).not.toContain('x-forwarded-user');
   });
 
   it('is waited for; a failure is raised by the client, and the thread says so', async () => {

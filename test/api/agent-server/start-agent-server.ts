@@ -85,6 +85,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
     agentsWorkers: 1,
     agentsHeartbeatMs: 200,
     agentsAllowTruncate: true,
+    serveMetrics: true,
     agentsTypesSeconds: 0,
     drainTimeoutMs: 0,
     ...options.config,

@@ -44,6 +44,10 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
+it('lets no workspace name private addresses unless the operator says so', () => {
+  expect(service('api').environment).toMatchObject({ RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'false' });
+});
+
 describe('the specification', () => {
   const ajv = new Ajv2019({ strict: false, allErrors: true });
   ajv.addFormat('duration', /^(\d+(\.\d+)?(us|ms|s|m|h))+$/);

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { loadConfig } from '../../../../infra/config/load.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
@@ -32,6 +33,17 @@ async function sample(begin: string): Promise<number | undefined> {
 function post(url: string, payload: object) {
   return api.server.inject({ method: 'POST', url, headers: { 'x-api-key': acme.adminKey }, payload });
 }
+
+it('are not served on the port of the API unless the operator says so', async () => {
+  expect(loadConfig({}).config.serveMetrics).toBe(false);
+  Object.assign(api.services.config, { serveMetrics: false });
+  try {
+    const answer = await api.server.inject('/metrics');
+    expect([answer.statusCode, answer.json()]).toMatchObject([404, { code: 'ROUTE_NOT_FOUND' }]);
+  } finally {
+    Object.assign(api.services.config, { serveMetrics: true });
+  }
+});
 
 it('a run leaves its traces on the whole path', async () => {
   expect(await sample('runlake_usage_oldest_note_age_seconds')).toBe(0);
