@@ -147,10 +147,17 @@ it('a key that expires ends its streams', async () => {
 it('a deleted workspace ends the streams of its keys', async () => {
   const { workspaceIds, workspaceKeys } = agents.owner;
   const { threadId } = await threadWithRun();
-  const seen = await openAnswer(workspaceKeys[1], 'GET', `/threads/${threadId}/stream`);
-  await agents.database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceIds[1]]);
-  await expect.poll(() => seen.ended, within).toBe(true);
-  expect(seen.text).toContain('WORKSPACE_FORBIDDEN');
+  const seen = await openAnswer(workspaceKeys[0], 'GET', `/threads/${threadId}/stream`);
+  const setDeleted = (at: string) =>
+    agents.database.execute(`UPDATE workspaces SET deleted_at = ${at} WHERE id = $1`, [workspaceIds[0]]);
+  await setDeleted('now()');
+  try {
+    await expect.poll(() => seen.ended, within).toBe(true);
+    expect(seen.text).toMatch(/(?:WORKSPACE|DEPLOYMENT)_FORBIDDEN/);
+  } finally {
+    await setDeleted('NULL');
+    agents.services.authenticator.forgetAll();
+  }
 });
 
 it('other keys go on', async () => {
