@@ -57,6 +57,7 @@ export async function openGraphPool(
     database: { url: account.url, ...(authorities && { authorities }) },
     environment: graphEnvironment(),
     maxEventBytes: config.agentsMaxEventBytes,
+    maxBufferedBytes: config.agentsWorkerBufferBytes,
     silentMs: config.agentsSilentMs,
     heapMegabytes: config.agentsWorkerHeapMegabytes,
     logger,

@@ -43,6 +43,7 @@ export async function inspectGraphs(agentsFile: string, config: Config, logger: 
       runsPerWorker: 1,
       environment: graphEnvironment(),
       maxEventBytes: config.agentsMaxEventBytes,
+      maxBufferedBytes: config.agentsWorkerBufferBytes,
       silentMs: config.agentsSilentMs,
       heapMegabytes: config.agentsWorkerHeapMegabytes,
       loadWithinMs: importWithinMs,

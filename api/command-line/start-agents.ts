@@ -113,7 +113,7 @@ export async function openAgents(
   }));
   await ensureSystemAssistants(database, deploymentId, served);
 
-  const hub = await openStreamHub({ log, warehouse, holePatienceMs: config.agentsLeaseMs + 10_000 });
+  const hub = await openStreamHub({ log, warehouse, deploymentId, holePatienceMs: config.agentsLeaseMs + 10_000 });
   ends.add('streams', () => hub.close());
   const { executor, publisher } = startWork(parts, { served: deployment, file }, pool, ends);
   const expiries = [

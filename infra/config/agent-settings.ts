@@ -79,6 +79,12 @@ export const agentSettings = {
     8 * MIB,
     'Largest event that a graph may stream.',
   ),
+  agentsWorkerBufferBytes: required(
+    'RUNLAKE_AGENTS_WORKER_BUFFER_BYTES',
+    bytes(),
+    256 * MIB,
+    'Maximum size of the events that one process that runs graph code holds back because they are not stored as fast as graphs stream them; beyond, the run that holds most of them fails.',
+  ),
   agentsRunTimeoutMs: required(
     'RUNLAKE_AGENTS_RUN_TIMEOUT_MS',
     count(100, 30 * 24 * hourMs),

@@ -166,6 +166,21 @@ export const agentErrors = {
     'No process that runs graph code was free in time.',
     'Try again in a moment; with many questions at once, raise RUNLAKE_AGENTS_WORKERS.',
   ),
+  WORKER_PROTOCOL_VIOLATED: terminal(
+    500,
+    'A process that runs graph code sent what no such process sends: {reason}.',
+    'Let graph code leave the file descriptors alone that it has not opened.',
+  ),
+  STREAM_BUFFER_FULL: terminal(
+    500,
+    'The graph streams faster than its events are stored: {bytes} bytes wait, and the process may hold {limit}.',
+    'Let the graph stream fewer or smaller events, or raise RUNLAKE_AGENTS_WORKER_BUFFER_BYTES.',
+  ),
+  WORKER_MESSAGE_TOO_LARGE: terminal(
+    500,
+    'The graph has a state or an answer of {bytes} bytes; at most {limit} can be taken from its process.',
+    'Keep large values elsewhere and their address in the state.',
+  ),
   LEASE_LOST: transient(
     503,
     'Another process has taken over what is written to the thread {thread}.',

@@ -14,6 +14,7 @@ import { type Dispatcher, errors, Pool } from 'undici';
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
+import { violation } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/open-module-worker.ts';
 import { routeNames } from './app-route.ts';
 
@@ -92,7 +93,9 @@ export async function openHttpApp(options: {
       onReady: (_faults, routes) => {
         names = routeNames(routes);
       },
-      onMessage: () => undefined,
+      onMessage: ({ kind }) => {
+        throw violation(`a message '${kind}' of the process of the custom app`);
+      },
       onGone: ({ reason }) => {
         if (!closing) logger.warn({ reason }, 'the process of the custom app has gone');
       },

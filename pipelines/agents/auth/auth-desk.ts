@@ -7,6 +7,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
+import { violation } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/open-module-worker.ts';
 import type { FromWorker } from '../workers/worker-messages.ts';
 import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
@@ -51,6 +52,8 @@ export async function openAuthDesk(options: {
 }): Promise<AuthDesk> {
   const { file, environment, silentMs, logger } = options;
   const waiting = new Map<number, Waiting>();
+  /** Keys of questions that ran out of time, whose answers may still come. */
+  const late = new Set<number>();
   let lastKey = 0;
   const worker = await openModuleWorker({
     part: 'auth',
@@ -63,6 +66,7 @@ export async function openAuthDesk(options: {
       onReady: () => undefined,
       onMessage: hear,
       onGone: ({ reason }) => {
+        late.clear();
         logger.warn({ reason }, 'the process of custom authentication has gone');
         for (const key of [...waiting.keys()]) end(key, fault('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
       },
@@ -70,7 +74,9 @@ export async function openAuthDesk(options: {
   });
 
   function hear(message: FromWorker): void {
-    if (message.kind === 'answer') end(message.key, message.json);
+    if (message.kind !== 'answer') throw violation(`a message '${message.kind}' of the auth process`);
+    if (waiting.has(message.key)) end(message.key, message.json);
+    else if (!late.delete(message.key)) throw violation('an answer to no question');
   }
 
   function end(key: number, outcome: string | Error): void {
@@ -88,8 +94,12 @@ export async function openAuthDesk(options: {
     lastKey += 1;
     const key = lastKey;
     const answer = new Promise<string>((resolve, reject) => {
-      const late = fault('AUTH_UNAVAILABLE', { reason: `there was no answer within ${answerWithinMs / 1_000} s` });
-      waiting.set(key, { resolve, reject, timer: setTimeout(() => end(key, late), answerWithinMs) });
+      const tooLate = fault('AUTH_UNAVAILABLE', { reason: `there was no answer within ${answerWithinMs / 1_000} s` });
+      const timer = setTimeout(() => {
+        late.add(key);
+        end(key, tooLate);
+      }, answerWithinMs);
+      waiting.set(key, { resolve, reject, timer });
     });
     worker.tell({ kind: 'auth', key, request });
     return JSON.parse(await answer) as unknown;

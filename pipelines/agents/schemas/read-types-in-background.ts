@@ -8,12 +8,15 @@
  *      long is known; that one is given up, and a further process reads the rest.
  *   3. What a graph was not read for is logged, once.
  */
-import { type ChildProcess, fork } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { Type } from 'typebox';
+import { Compile } from 'typebox/compile';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
+import { type Frame, limitsOfWorker, requireJson, violation } from '../workers/frames.ts';
+import { type ChildEnd, WorkerChild } from '../workers/worker-child.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { FromTypesProcess, TypesTask } from './types-process.ts';
@@ -43,7 +46,7 @@ export interface ReadingTypes extends GraphTypes {
 export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   const { graphs, pool, logger, limitMs } = options;
   const found = new Map<string, TypedGraph>();
-  let child: ChildProcess | undefined;
+  let child: WorkerChild | undefined;
   let stopped = false;
 
   function giveUp(graph: string, reason: string): void {
@@ -64,29 +67,29 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     let current = sources[0]!;
     let tooLong = false;
     let clock: NodeJS.Timeout | undefined;
-    const begun = startProcess(options);
-    child = begun;
-    begun.on('message', (message: FromTypesProcess) => {
+    const hear = (message: FromTypesProcess) => {
+      const source = sources.find(({ graphId }) => graphId === message.graphId);
+      if (source === undefined || !left.has(source)) throw violation('a graph that it was not asked for');
       clearTimeout(clock);
-      const source = sources.find(({ graphId }) => graphId === message.graphId)!;
       if (message.kind === 'reading') {
         current = source;
         clock = setTimeout(() => {
           tooLong = true;
-          begun.kill('SIGKILL');
+          child?.kill();
         }, limitMs);
         return;
       }
       left.delete(source);
       if (message.kind === 'read') found.set(message.graphId, message.typed);
       else giveUp(message.graphId, message.reason);
+    };
+    const reason = await new Promise<string>((resolve) => {
+      child = startProcess(options, hear, ({ code, signal, error, violation }) => {
+        if (error !== undefined) resolve(`it did not start: ${error.message}`);
+        else resolve(violation ?? `its process ended by ${signal ?? `code ${code}`}`);
+      });
+      child.send({ graphs: sources, keptIn: options.keptIn } satisfies TypesTask);
     });
-    const ended = new Promise<string>((resolve) => {
-      begun.on('error', (error) => resolve(`it did not start: ${error.message}`));
-      begun.on('close', (code, signal) => resolve(`its process ended by ${signal ?? `code ${code}`}`));
-    });
-    begun.send({ graphs: sources, keptIn: options.keptIn } satisfies TypesTask, () => undefined);
-    const reason = await ended;
     clearTimeout(clock);
     if (left.delete(current)) giveUp(current.graphId, tooLong ? `it took longer than ${limitMs / 1_000} s` : reason);
     return [...left];
@@ -99,7 +102,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     of: (graphId) => found.get(graphId),
     async stop() {
       stopped = true;
-      child?.kill('SIGKILL');
+      child?.kill();
       await done;
     },
   };
@@ -115,14 +118,49 @@ async function knowsItsSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): 
   }
 }
 
-function startProcess({ heapMegabytes }: TypesOptions): ChildProcess {
+function startProcess(
+  { heapMegabytes }: TypesOptions,
+  hear: (message: FromTypesProcess) => void,
+  onGone: (end: ChildEnd) => void,
+): WorkerChild {
   const fromSource = import.meta.url.endsWith('.ts');
   const program = fileURLToPath(new URL(`./types-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
   const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
-  return fork(program, [], {
-    env: {},
+  return new WorkerChild({
+    program,
+    environment: {},
     execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
-    detached: true,
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    limits: { ...limitsOfWorker(0), bodyBytes: 0 },
+    onFrame: (frame) => hear(decodeTypes(frame)),
+    onGone,
   });
+}
+
+const anyJson = Type.Record(Type.String(), Type.Unknown());
+const schemas = Type.Object({
+  input_schema: Type.Union([anyJson, Type.Null()]),
+  output_schema: Type.Union([anyJson, Type.Null()]),
+  state_schema: Type.Union([anyJson, Type.Null()]),
+  config_schema: Type.Union([anyJson, Type.Null()]),
+  context_schema: Type.Union([anyJson, Type.Null()]),
+});
+const graphId = Type.String();
+const fromProcess = Compile(
+  Type.Union([
+    Type.Object({ kind: Type.Literal('reading'), graphId }),
+    Type.Object({
+      kind: Type.Literal('read'),
+      graphId,
+      typed: Type.Object({ schemas, subgraphs: Type.Record(Type.String(), schemas) }),
+    }),
+    Type.Object({ kind: Type.Literal('unread'), graphId, reason: Type.String() }),
+  ]),
+);
+
+/** The compiler is code of the project, so that anything may come. @throws WORKER_PROTOCOL_VIOLATED */
+function decodeTypes({ head }: Frame): FromTypesProcess {
+  requireJson(head);
+  const message: unknown = JSON.parse(head.toString('utf8'));
+  if (!fromProcess.Check(message)) throw violation('a message of another form');
+  return message as FromTypesProcess;
 }

@@ -7,8 +7,9 @@ import { createRequire } from 'node:module';
 import { constants, setPriority } from 'node:os';
 import { pathToFileURL } from 'node:url';
 import type * as ts from 'typescript';
-import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
+import { encodeFrame } from '../workers/frames.ts';
+import { openParentPipe } from '../workers/parent-pipe.ts';
 import { watchParent } from '../workers/parent-watch.ts';
 import { keepTypes, keptTypes } from './kept-types.ts';
 import { readGraphTypes, type TypedGraph, unreadable } from './read-graph-types.ts';
@@ -23,13 +24,12 @@ export type FromTypesProcess =
   | { readonly kind: 'read'; readonly graphId: string; readonly typed: TypedGraph }
   | { readonly kind: 'unread'; readonly graphId: string; readonly reason: string };
 
-const send = process.send?.bind(process);
-if (send === undefined) throw fault('INTERNAL', {}, { cause: 'types-process.ts is started by the agent server' });
 setPriority(constants.priority.PRIORITY_LOW);
 await writeFile('/proc/self/oom_score_adj', '1000').catch(() => undefined);
-process.on('disconnect', () => process.exit(0));
 watchParent();
-process.once('message', async (task: TypesTask) => {
+const pipe = openParentPipe((task) => void readAll(task as TypesTask));
+
+async function readAll(task: TypesTask): Promise<void> {
   for (const source of task.graphs) {
     const { graphId } = source;
     await tell({ kind: 'reading', graphId });
@@ -40,11 +40,11 @@ process.once('message', async (task: TypesTask) => {
     }
   }
   process.exit(0);
-});
+}
 
 /** Resolves when it is on its way: what follows may hold this process for long, or end it. */
 function tell(message: FromTypesProcess): Promise<void> {
-  return new Promise((resolve) => void send!(message, () => resolve()));
+  return new Promise((resolve) => pipe.write(encodeFrame(message), resolve));
 }
 
 async function typesOf(source: GraphSource, keptIn: string): Promise<TypedGraph> {

@@ -14,6 +14,8 @@ import type { StreamHub } from './stream-ports.ts';
 export interface StreamHubOptions {
   readonly log: Pick<EventLog, 'tail' | 'stored' | 'position'>;
   readonly warehouse: Warehouse;
+  /** Whose streams are read here. */
+  readonly deploymentId: string;
   /** What recent records may take up. Default: 64 MiB. */
   readonly recentBytes?: number;
   /** How long the storing of what is older than the recent records is waited for. Default: 10 s. */
@@ -35,9 +37,21 @@ const askEveryMs = 20;
  * @throws what the log throws where it cannot be read.
  */
 export async function openStreamHub(options: StreamHubOptions): Promise<StreamHub> {
-  const { log, warehouse, recentBytes = 64 * 1024 * 1024, patienceMs = 10_000, holePatienceMs = patienceMs } = options;
+  const {
+    log,
+    warehouse,
+    deploymentId: own,
+    recentBytes = 64 * 1024 * 1024,
+    patienceMs = 10_000,
+    holePatienceMs = patienceMs,
+  } = options;
   const recent = new RecentRecords({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
-  const tail = await log.tail(streamEvents, { sinceMs: recentAgeMs, onRecords: (records) => recent.add(records) });
+  const ownKeys = `${own}:`;
+  const tail = await log.tail(streamEvents, {
+    sinceMs: recentAgeMs,
+    // The topic has the records of all deployments: those of others must not evict ours.
+    onRecords: (records) => recent.add(records.filter(({ key }) => key.startsWith(ownKeys))),
+  });
   recent.beginAt(tail.from);
   const stored = new StoredWatch(log);
   const readers = new Set<FollowingReader>();

@@ -9,7 +9,7 @@ export function eventChunk({ mode, event, namespace, data }: Streamed, maxBytes:
   try {
     text = graphJson(clientEvent(mode, data));
   } catch (error) {
-    const reason = error instanceof Error ? error.message.split('\n', 1)[0] : String(error);
+    const reason = (error instanceof Error ? error.message : String(error)).split('\n', 1)[0]?.slice(0, 1_000);
     return failure('EventNotSerializable', `An event '${event}' of the graph cannot be written as JSON: ${reason}`);
   }
   const bytes = Buffer.from(text);

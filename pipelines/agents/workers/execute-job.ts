@@ -5,13 +5,13 @@ import type { LoadedGraph } from '../graphs/load-graph.ts';
 import { beginAttempt, checkpointMetadata, configOf, type Job } from './begin-attempt.ts';
 import { eventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
-import type { RunCredit } from './run-credit.ts';
 import type { SaverFor } from './saver-for.ts';
+import type { SendWindow } from './send-window.ts';
 import { keptState, streamedState } from './state-of-run.ts';
 import type { StoreFor } from './store-for.ts';
 import { streamGraph } from './stream-graph.ts';
 import { ThreadSaver } from './thread-saver.ts';
-import type { Chunk, RunOutcome } from './worker-pool.ts';
+import type { RunOutcome } from './worker-pool.ts';
 
 /** Steps of a quick graph are written together; a crash within this time costs a run that much of its state. */
 const gatherMs = 10;
@@ -23,16 +23,15 @@ export interface JobPorts {
   readonly saverFor: SaverFor;
   readonly storeFor: StoreFor;
   readonly maxEventBytes: number;
-  readonly credit: RunCredit;
-  /** Aborted with the outcome as its reason, when the run is to stop. */
+  readonly events: SendWindow;
+  /** Aborted with the kind of the outcome as its reason, when the run is to stop, or with an error that it fails with. */
   readonly stop: AbortController;
-  readonly send: (chunk: Chunk) => void;
   readonly turn: EventLoopTurn;
 }
 
 /** Runs one attempt in this process. Never rejects. What a graph does after its abort writes nothing: the lease ends with the run. */
 export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome> {
-  const { saverFor, credit, stop } = ports;
+  const { saverFor, events, stop } = ports;
   const { signal } = stop;
   const { deploymentId, threadId, runId, attempt, graphId, assistantId, leaseToken, start } = job;
   const onFailure = (error: unknown) => {
@@ -60,23 +59,17 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
       turn: () => ports.turn.ifLong(),
       handler: ports.tracer,
     };
-    const send = (chunk: Chunk) => {
-      signal.throwIfAborted();
-      credit.sent(chunk.data.byteLength);
-      ports.send(chunk);
-      return ports.turn.ifLong();
-    };
     await streamGraph(graph, begun.input, request, (streamed) => {
       if (streamed.mode === '') {
         states = streamed.data;
         return;
       }
-      const chunk = eventChunk(streamed, ports.maxEventBytes);
-      const room = credit.room();
-      return room === undefined ? send(chunk) : room.then(() => send(chunk));
+      signal.throwIfAborted();
+      events.put(eventChunk(streamed, ports.maxEventBytes));
     });
     await kept.settled?.();
-    if (signal.aborted) return { kind: signal.reason };
+    await events.empty();
+    if (signal.aborted) return outcomeOfAbort(signal.reason);
     const state = graph.checkpointer ? await keptState(graph, threadId) : streamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
@@ -88,10 +81,19 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
     const is = (sought: (each: unknown) => boolean) => hides(error, sought) || hides(unwritten, sought);
     if (is(isLeaseLost)) return { kind: 'fenced' };
     if (is(isDatabaseAway)) return { kind: 'lost', blame: 'outside', message: databaseAway };
-    if (signal.aborted) return { kind: signal.reason };
+    if (signal.aborted) return outcomeOfAbort(signal.reason);
+    // What it streamed before it failed comes before its failure.
+    await events.empty().catch(() => undefined);
+    if (signal.aborted) return outcomeOfAbort(signal.reason);
     const state = graph?.checkpointer ? await keptState(graph, threadId).catch(() => undefined) : undefined;
     return { kind: 'failed', ...describe(error), ...(state && { values: state.values }) };
   }
+}
+
+/** An error of its own fails the run, such as too many events that wait. */
+function outcomeOfAbort(reason: unknown): RunOutcome {
+  if (reason instanceof Error) return { kind: 'failed', ...describe(reason) };
+  return { kind: reason as 'cancelled' | 'timeout' | 'fenced' };
 }
 
 /** The library wraps what happens while several tasks end. */

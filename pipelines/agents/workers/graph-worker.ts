@@ -1,17 +1,21 @@
 /**
  * One worker process, seen from the front.
  *
- * Invariant: each process is judged once, when it has gone, and only by what is known here: its last word, its code or signal, and
- * whether this process killed it.
+ * Invariant: each process is judged once, when it has gone, and only by what is known here: its last message, its code or signal, whether
+ * this process killed it, and whether it broke the protocol. Nothing that it sends can throw in the front (`worker-child.ts`).
  *
- *   1. It is forked and set up. It has `loadWithinMs` to import all graphs.
+ *   1. It is spawned and set up. It has `loadWithinMs` to import all graphs.
  *   2. Every message, and the beat each second, says that its event loop turns. After `silentMs` without any it is killed.
- *   3. When it has gone, `onGone` gets the verdict. Nothing of it is heard afterwards.
+ *   3. A message that is not valid, that names what this process was not given, or that the receiver refuses, ends it with blame `self`.
+ *      So do more messages than a worker has reason to send.
+ *   4. When it has gone, `onGone` gets the verdict. Nothing of it is heard afterwards.
  */
-import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { limitsOfWorker, violation } from './frames.ts';
+import { decodeMessage } from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
 import { faultOf } from './refusal.ts';
+import { type ChildEnd, WorkerChild } from './worker-child.ts';
 import type { FromWorker, Refusal, ToWorker, WorkerSetup } from './worker-messages.ts';
 
 export interface GraphWorkerOptions {
@@ -23,6 +27,7 @@ export interface GraphWorkerOptions {
   readonly heapMegabytes: number | undefined;
   readonly silentMs: number;
   readonly loadWithinMs: number;
+  /** @throws WORKER_PROTOCOL_VIOLATED where no worker of this kind sends that message now. */
   readonly onMessage: (message: FromWorker) => void;
   readonly onGone: (verdict: Verdict) => void;
   /** What graph code writes to its standard output and error, line by line. */
@@ -41,113 +46,104 @@ export interface Verdict {
 
 /** Signals by which somebody ends a process; the others a process brings on itself. */
 const foreignSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
-const longestLine = 4_000;
+/** Between two looks, a second at most, without the messages of events, which the send window limits. */
+const maxMessages = 20_000;
 
 export class GraphWorker {
   readonly #options: GraphWorkerOptions;
-  readonly #child: ChildProcess;
+  readonly #child: WorkerChild;
+  readonly #looking: NodeJS.Timeout;
   readonly #startedAtMs = performance.now();
   #heardAtMs = performance.now();
   #lookedAtMs = performance.now();
+  #messages = 0;
   #ready = false;
   #loading: string | undefined;
   #lastWord: string | undefined;
   #unfit: Refusal | undefined;
   #killed: Pick<Verdict, 'blame' | 'reason'> | undefined;
   #gone = false;
-  #waiting: ToWorker[] = [];
 
   constructor(options: GraphWorkerOptions) {
     this.#options = options;
-    this.#child = this.#fork();
-    this.tell({ kind: 'setup', setup: options.setup });
-    const looking = setInterval(() => this.#look(), Math.min(1_000, options.silentMs / 4));
-    this.#child.on('message', (messages) => {
-      for (const message of messages as readonly FromWorker[]) this.#hear(message);
+    const { setup, folder, environment, heapMegabytes, silentMs, onLine } = options;
+    const fromSource = import.meta.url.endsWith('.ts');
+    const elsewhere = () => new URL('./typescript-elsewhere.js', import.meta.url).href;
+    const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? elsewhere() : undefined;
+    this.#child = new WorkerChild({
+      program: fileURLToPath(new URL(`./worker-process.${fromSource ? 'ts' : 'js'}`, import.meta.url)),
+      execArgv: [
+        ...(heapMegabytes === undefined ? [] : [`--max-old-space-size=${heapMegabytes}`]),
+        ...(first === undefined ? [] : ['--import', first]),
+      ],
+      folder,
+      environment,
+      limits: limitsOfWorker(setup.maxEventBytes),
+      onFrame: (frame) => this.#hear(decodeMessage(frame, setup.maxEventBytes)),
+      onLine,
+      onGone: (end) => {
+        this.#gone = true;
+        clearInterval(this.#looking);
+        options.onGone(this.#judge(end));
+      },
     });
-    const gone = (code: number | null, signal: string | null, error?: Error) => {
-      if (this.#gone) return;
-      this.#gone = true;
-      clearInterval(looking);
-      options.onGone(this.#judge(code, signal, error));
-    };
-    // The channel may hold messages when the process has gone already: `disconnect` comes after the last of them.
-    this.#child.once('exit', (code, signal) => {
-      if (!this.#child.connected) gone(code, signal);
-      else this.#child.once('disconnect', () => gone(code, signal));
-    });
-    this.#child.once('error', (error) => {
-      if (this.#child.pid === undefined) gone(null, null, error);
-    });
+    this.#looking = setInterval(() => this.#look(), Math.min(1_000, silentMs / 4));
+    this.tell({ kind: 'setup', setup });
   }
 
   get pid(): number | undefined {
     return this.#child.pid;
   }
 
-  /** Sent with what else is said in this turn of the event loop. */
+  /** Sent together with what else is sent in this turn of the event loop. */
   tell(message: ToWorker): void {
-    if (this.#waiting.length === 0) {
-      setImmediate(() => {
-        const messages = this.#waiting;
-        this.#waiting = [];
-        // A channel that is closed: the end of the process is on its way.
-        if (this.#child.connected) this.#child.send(messages, () => undefined);
-      });
-    }
-    this.#waiting.push(message);
+    this.#child.send(message);
   }
 
   kill(blame: Verdict['blame'], reason: string): void {
     if (this.#gone) return;
     this.#killed ??= { blame, reason };
-    this.#child.kill('SIGKILL');
-  }
-
-  #fork(): ChildProcess {
-    const { setup, folder, environment, heapMegabytes } = this.#options;
-    const fromSource = import.meta.url.endsWith('.ts');
-    const program = fileURLToPath(new URL(`./worker-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
-    const elsewhere = () => new URL('./typescript-elsewhere.js', import.meta.url).href;
-    const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? elsewhere() : undefined;
-    const child = fork(program, [], {
-      cwd: folder,
-      env: { ...environment },
-      execArgv: [
-        ...(heapMegabytes === undefined ? [] : [`--max-old-space-size=${heapMegabytes}`]),
-        ...(first === undefined ? [] : ['--import', first]),
-      ],
-      serialization: 'advanced',
-      // A signal to the group of the front, as Ctrl+C in a terminal, is the front's to act on.
-      detached: true,
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    });
-    for (const stream of [child.stdout, child.stderr]) {
-      let rest = '';
-      stream?.setEncoding('utf8').on('data', (text: string) => {
-        const lines = (rest + text).split('\n');
-        rest = (lines.pop() ?? '').slice(0, longestLine);
-        for (const line of lines) if (line.trim() !== '') this.#options.onLine(line.slice(0, longestLine));
-      });
-    }
-    return child;
+    this.#child.kill();
   }
 
   #hear(message: FromWorker): void {
     this.#heardAtMs = performance.now();
+    this.#check(message);
     if (message.kind === 'loading') this.#loading = message.graphId;
     else if (message.kind === 'dying') this.#lastWord = message.reason;
     else if (message.kind === 'unfit') this.#unfit = message.refusal;
     else if (message.kind === 'ready') {
       this.#ready = true;
       this.#loading = undefined;
+      this.#options.onMessage(message);
+    } else if (message.kind !== 'beat') this.#options.onMessage(message);
+  }
+
+  /** @throws WORKER_PROTOCOL_VIOLATED */
+  #check(message: FromWorker): void {
+    const { kind } = message;
+    if (kind !== 'chunks') {
+      this.#messages += 1;
+      if (this.#messages > maxMessages) throw violation(`${this.#messages} messages within a second`);
     }
-    if (!this.#gone) this.#options.onMessage(message);
+    const { graphs, faults = {} } = this.#options.setup;
+    const isGraph = (id: string) => graphs.some(({ graphId }) => graphId === id);
+    if (kind === 'loading' && !isGraph(message.graphId)) throw violation('a graph that it does not have');
+    if (kind === 'ready') {
+      const mayFail = (id: string) => isGraph(id) || Object.hasOwn(faults, id) || id === 'auth' || id === 'app';
+      if (!Object.keys(message.faults).every(mayFail) || !Object.keys(message.nodes).every(isGraph)) {
+        throw violation('a graph that it does not have');
+      }
+    }
+    const isOfStart = kind === 'loading' || kind === 'ready';
+    const isOfBoth = kind === 'beat' || kind === 'dying' || kind === 'unfit';
+    if (!isOfBoth && isOfStart === this.#ready) throw violation(`a message '${kind}' out of turn`);
   }
 
   #look(): void {
     const now = performance.now();
     const { silentMs, loadWithinMs } = this.#options;
+    this.#messages = 0;
     // If this process itself did nothing for a while, it may not have heard what was said.
     if (now - this.#lookedAtMs > silentMs / 2) this.#heardAtMs = now;
     this.#lookedAtMs = now;
@@ -160,9 +156,10 @@ export class GraphWorker {
     }
   }
 
-  #judge(code: number | null, signal: string | null, error: Error | undefined): Verdict {
+  #judge({ code, signal, error, violation }: ChildEnd): Verdict {
     const whileLoading = this.#ready ? undefined : this.#loading;
     if (this.#killed !== undefined) return { ...this.#killed, whileLoading };
+    if (violation !== undefined) return { blame: 'self', reason: `it was ended: ${violation}`, whileLoading };
     if (this.#unfit !== undefined) {
       return { blame: 'self', reason: faultOf(this.#unfit).message, whileLoading, unfit: this.#unfit };
     }

@@ -10,6 +10,7 @@ export interface KeptWorkerHooks {
     routes: readonly AppRoute[],
     nodes: Readonly<Record<string, GraphNodes>>,
   ) => void;
+  /** @throws WORKER_PROTOCOL_VIOLATED where no worker of this kind sends that message now. */
   readonly onMessage: (message: FromWorker) => void;
   /** A process has gone; another follows by itself, unless it was stopped. */
   readonly onGone: (verdict: Verdict) => void;
@@ -76,7 +77,7 @@ export class KeptWorker {
       onMessage: (message) => {
         if (message.kind === 'ready') {
           this.#ready = true;
-          this.#hooks.onReady(message.faults, message.routes ?? [], message.nodes);
+          this.#hooks.onReady(message.faults, message.routes, message.nodes);
         } else this.#hooks.onMessage(message);
       },
       onGone: (verdict) => {

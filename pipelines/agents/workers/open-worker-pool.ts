@@ -16,6 +16,7 @@ import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../graphs/untested-library.ts';
 import type { GraphWorkerOptions, Verdict } from './graph-worker.ts';
+import { minEventLimitBytes } from './packed-chunks.ts';
 import { QuestionDesk } from './question-desk.ts';
 import { faultOf } from './refusal.ts';
 import { RunInPool } from './run-in-pool.ts';
@@ -34,6 +35,8 @@ export interface WorkerPoolOptions {
   /** Variables of this machine that graph code may see; the file's `env` comes on top. */
   readonly environment: Readonly<Record<string, string>>;
   readonly maxEventBytes: number;
+  /** What a worker may hold back of the events that its runs stream. */
+  readonly maxBufferedBytes: number;
   readonly silentMs: number;
   readonly logger: Logger;
   /** Limit of a worker's heap. Default: Node's own. */
@@ -49,7 +52,9 @@ export interface OpenWorkerPool extends WorkerPool {
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
 
-const creditBytes = 4 * 1024 * 1024;
+const windowBytes = 4 * 1024 * 1024;
+/** Names of an event, which belong to what it costs. */
+const maxNameBytes = 16 * 1024;
 const beatMs = 1_000;
 /** Processes in a row that end before they are ready, for a reason that is no graph's. */
 const mostFailedStarts = 3;
@@ -90,7 +95,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       // A run writes once or twice; each connection is a process of Postgres with caches of its own.
       maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
       maxEventBytes: options.maxEventBytes,
-      creditBytes,
+      windowBytes,
+      maxBufferedBytes: options.maxBufferedBytes,
       beatMs: Math.min(beatMs, options.silentMs / 4),
     },
     folder: file.folder,
@@ -218,7 +224,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     start(job, take, takeTraced) {
       lastKey += 1;
       const run = new RunInPool(lastKey, job, take, takeTraced, {
-        taken: (each, bytes) => placeOf(each)?.taken(each, bytes),
+        // A worker sends as long as there is room: one event may be larger than what is left of the window.
+        limitBytes: windowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
+        acknowledge: (each, bytes) => placeOf(each)?.acknowledge(each, bytes),
         takeFailed: (each) => cancel(each, 'cancelled'),
       });
       if (closing) {

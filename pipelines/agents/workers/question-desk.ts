@@ -1,5 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
+import { violation } from './frames.ts';
 import type { GraphWorkerOptions } from './graph-worker.ts';
 import { KeptWorker } from './kept-worker.ts';
 import { failureOf, faultOf } from './refusal.ts';
@@ -30,6 +31,8 @@ export class QuestionDesk {
   readonly #worker: KeptWorker;
   readonly #queue = new Map<number, Question>();
   readonly #asked = new Map<number, Question>();
+  /** Keys of questions that ran out of time in the worker, whose answers may still come. */
+  readonly #late = new Set<number>();
   #lastKey = 0;
   #closed = false;
 
@@ -48,6 +51,7 @@ export class QuestionDesk {
       onMessage: (message) => this.#hear(message),
       onGone: (verdict) => {
         const alone = this.#asked.size === 1;
+        this.#late.clear();
         for (const question of [...this.#asked.values()]) {
           this.#end(
             question,
@@ -92,15 +96,23 @@ export class QuestionDesk {
       this.#queue.delete(question.key);
       this.#asked.set(question.key, question);
       clearTimeout(question.timer);
-      question.timer = setTimeout(() => this.#end(question, fault('GRAPH_WORKER_BUSY')), answerWithinMs);
+      question.timer = setTimeout(() => {
+        this.#late.add(question.key);
+        this.#end(question, fault('GRAPH_WORKER_BUSY'));
+      }, answerWithinMs);
       this.#worker.tell({ kind: 'ask', key: question.key, request: question.request });
     }
   }
 
   #hear(message: FromWorker): void {
-    if (message.kind !== 'answer' && message.kind !== 'refusal') return;
+    if (message.kind !== 'answer' && message.kind !== 'refusal') {
+      throw violation(`a message '${message.kind}' of the worker for questions`);
+    }
     const question = this.#asked.get(message.key);
-    if (question === undefined) return;
+    if (question === undefined) {
+      if (this.#late.delete(message.key)) return;
+      throw violation('an answer to no question');
+    }
     this.#end(question, message.kind === 'answer' ? message.json : faultOf(message.refusal));
     this.#next();
   }

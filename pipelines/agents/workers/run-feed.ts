@@ -1,21 +1,27 @@
+import { eventCost } from './send-window.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/**
- * Hands the chunks of one run on, in order. While one hand-over is under way what comes gathers; the worker's credit bounds it.
- */
+export interface RunFeedOptions {
+  /** What events that are not acknowledged may cost. */
+  readonly limitBytes: number;
+  /** Called with the cost of each hand-over when it is over. */
+  readonly acknowledge: (bytes: number) => void;
+  /** Called once, when a hand-over was rejected: the rest is dropped. */
+  readonly failed: () => void;
+}
+
+/** Hands the chunks of one run on, in order. While one hand-over goes on, chunks that come gather; the send window bounds them. */
 export class RunFeed {
   readonly #take: (chunks: readonly Chunk[]) => Promise<void>;
-  readonly #taken: (bytes: number) => void;
-  readonly #failed: () => void;
-  #gathered: Chunk[] = [];
+  readonly #options: RunFeedOptions;
+  #gathered: (readonly Chunk[])[] = [];
+  #heldBytes = 0;
   #handingOver: Promise<void> | undefined;
   #broken = false;
 
-  /** `taken` is told the bytes of each hand-over; `failed` once, when one was rejected: the rest is dropped. */
-  constructor(take: (chunks: readonly Chunk[]) => Promise<void>, taken: (bytes: number) => void, failed: () => void) {
+  constructor(take: (chunks: readonly Chunk[]) => Promise<void>, options: RunFeedOptions) {
     this.#take = take;
-    this.#taken = taken;
-    this.#failed = failed;
+    this.#options = options;
   }
 
   /** Whether a hand-over was rejected. */
@@ -23,8 +29,14 @@ export class RunFeed {
     return this.#broken;
   }
 
+  /** Takes note of what comes next. @returns whether the worker may send it. */
+  admit(bytes: number): boolean {
+    this.#heldBytes += bytes;
+    return this.#heldBytes <= this.#options.limitBytes;
+  }
+
   put(chunks: readonly Chunk[]): void {
-    this.#gathered.push(...chunks);
+    this.#gathered.push(chunks);
     this.#handingOver ??= this.#handOver().finally(() => {
       this.#handingOver = undefined;
     });
@@ -37,17 +49,20 @@ export class RunFeed {
 
   async #handOver(): Promise<void> {
     while (this.#gathered.length > 0) {
-      const chunks = this.#gathered;
+      const [first, ...more] = this.#gathered as [readonly Chunk[], ...(readonly Chunk[])[]];
+      const chunks = more.length === 0 ? first : this.#gathered.flat();
       this.#gathered = [];
       if (!this.#broken) {
         try {
           await this.#take(chunks);
         } catch {
           this.#broken = true;
-          this.#failed();
+          this.#options.failed();
         }
       }
-      this.#taken(chunks.reduce((sum, { data }) => sum + data.byteLength, 0));
+      const bytes = chunks.reduce((sum, chunk) => sum + eventCost(chunk), 0);
+      this.#heldBytes -= bytes;
+      this.#options.acknowledge(bytes);
     }
   }
 }

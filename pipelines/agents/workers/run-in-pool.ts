@@ -21,16 +21,21 @@ export class RunInPool {
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
     takeTraced: ((traced: TracedRuns) => void) | undefined,
-    on: { readonly taken: (run: RunInPool, bytes: number) => void; readonly takeFailed: (run: RunInPool) => void },
+    on: {
+      /** What the worker may send unacknowledged. */
+      readonly limitBytes: number;
+      readonly acknowledge: (run: RunInPool, bytes: number) => void;
+      readonly takeFailed: (run: RunInPool) => void;
+    },
   ) {
     this.key = key;
     this.job = job;
     this.takeTraced = takeTraced;
-    this.feed = new RunFeed(
-      take,
-      (bytes) => on.taken(this, bytes),
-      () => on.takeFailed(this),
-    );
+    this.feed = new RunFeed(take, {
+      limitBytes: on.limitBytes,
+      acknowledge: (bytes) => on.acknowledge(this, bytes),
+      failed: () => on.takeFailed(this),
+    });
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
     });

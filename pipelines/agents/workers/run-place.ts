@@ -1,6 +1,7 @@
+import { violation } from './frames.ts';
 import type { Verdict } from './graph-worker.ts';
 import { KeptWorker } from './kept-worker.ts';
-import { unpackChunks } from './packed-chunks.ts';
+import { packedCost, unpackChunks } from './packed-chunks.ts';
 import type { RunInPool } from './run-in-pool.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
@@ -39,16 +40,16 @@ export class RunPlace {
         hooks.onChange();
       },
       onMessage: (message) => {
-        if (message.kind === 'chunks') {
-          const run = this.#runs.get(message.key);
-          if (run?.abandoned === false) run.feed.put(unpackChunks(message.packed));
-        } else if (message.kind === 'traced') {
-          const run = this.#runs.get(message.key);
-          if (run?.abandoned === false) run.takeTraced?.(message.traced);
-        } else if (message.kind === 'ended') {
-          const run = this.#runs.get(message.key);
-          if (run !== undefined) this.#out(run, message.outcome);
+        if (message.kind !== 'chunks' && message.kind !== 'traced' && message.kind !== 'ended') {
+          throw violation(`a message '${message.kind}' of a worker for runs`);
         }
+        const run = this.#runs.get(message.key);
+        if (run === undefined) throw violation(`a message '${message.kind}' of a run that it does not have`);
+        if (message.kind === 'ended') this.#out(run, message.outcome);
+        else if (run.abandoned) return;
+        else if (message.kind === 'traced') run.takeTraced?.(message.traced);
+        else if (run.feed.admit(packedCost(message.packed))) run.feed.put(unpackChunks(message.packed));
+        else throw violation('more events than the send window allows');
       },
       onGone: (verdict) => {
         this.#lose(verdict);
@@ -79,8 +80,8 @@ export class RunPlace {
     return this.#runs.get(run.key) === run;
   }
 
-  taken(run: RunInPool, bytes: number): void {
-    this.worker.tell({ kind: 'taken', key: run.key, bytes });
+  acknowledge(run: RunInPool, bytes: number): void {
+    this.worker.tell({ kind: 'ack', key: run.key, bytes });
   }
 
   stop(run: RunInPool, why: 'cancelled' | 'timeout'): void {

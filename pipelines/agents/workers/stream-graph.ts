@@ -1,7 +1,7 @@
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { protocolMode } from '../protocol/protocol-mode.ts';
 import { OldMessages } from './old-messages.ts';
-import { type GraphOptions, runGraph, type Take, takeEach } from './run-graph.ts';
+import { type GraphOptions, runGraph, type Take } from './run-graph.ts';
 import { streamProtocol } from './stream-protocol.ts';
 
 /** What a graph streamed, in the modes that were asked for, not yet as text. */
@@ -32,7 +32,7 @@ const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'che
  * made of that and the states, and `events` is everything that runs inside, for which alone the slower `streamEvents` is used.
  * Also hands on the root's states when the graph has no checkpointer, under mode `''`, for the outcome.
  *
- * Of many small events what is done for each counts: they are handed to a function, which waits only where it has to.
+ * Many small events: what is done for each of them counts, so they are handed to a function, which never waits.
  *
  * @throws what the graph throws, and what `take` throws, which stops the graph.
  */
@@ -74,17 +74,23 @@ export async function streamGraph(
     }
   };
 
+  const takeEach = (all: Iterable<Streamed>) => {
+    for (const each of all) take(each);
+  };
+
   if (!wanted.has('events')) {
     const all = { ...withHandler(graph, options, handler), ...more };
-    await runGraph(graph, input, all, (piece) => takeEach(translate(piece), take), turn);
+    await runGraph(graph, input, all, (piece) => takeEach(translate(piece)), turn);
     return;
   }
   const callbacks = handler && { callbacks: [handler] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
     if (event.event === 'on_chain_stream' && event.run_id === runId && Array.isArray(event.data.chunk)) {
-      await takeEach(translate(event.data.chunk), take);
+      takeEach(translate(event.data.chunk));
     }
-    await take({ mode: 'events', event: 'events', namespace: '', data: event });
+    take({ mode: 'events', event: 'events', namespace: '', data: event });
+    const turning = turn?.();
+    if (turning !== undefined) await turning;
   }
 }
 

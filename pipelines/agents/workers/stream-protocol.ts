@@ -1,7 +1,7 @@
 import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { protocolMode, questionEvent } from '../protocol/protocol-mode.ts';
-import { runGraph, type Take, takeEach } from './run-graph.ts';
+import { runGraph, type Take } from './run-graph.ts';
 import type { Streamed, StreamRequest } from './stream-graph.ts';
 
 type ProtocolEvent = ReturnType<typeof convertToProtocolEvent>[number];
@@ -59,19 +59,23 @@ export async function streamProtocol(
     }
   };
 
+  const takeEach = (all: Iterable<Streamed>) => {
+    for (const each of all) take(each);
+  };
+
   const streamOptions = {
     ...{ ...options, runId, subgraphs: true, version: 'v3' },
     streamMode: [...STREAM_EVENTS_V3_MODES],
   };
   try {
-    await runGraph(graph, input, streamOptions, (piece) => takeEach(translate(piece), take), turn);
+    await runGraph(graph, input, streamOptions, (piece) => takeEach(translate(piece)), turn);
   } catch (error) {
     lifecycle.fail?.(error);
-    await takeEach(told(), take);
+    takeEach(told());
     throw error;
   }
   await lifecycle.finalize?.();
-  await takeEach(told(), take);
+  takeEach(told());
 }
 
 function ofMethod(

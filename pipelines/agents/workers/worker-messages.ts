@@ -1,4 +1,4 @@
-/** What the front and its worker processes tell each other, over IPC with advanced serialisation. Private to this folder. */
+/** Messages between the front and its worker processes. How they are written: `message-codec.ts`. */
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
@@ -22,8 +22,10 @@ export interface WorkerSetup {
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
   readonly maxConnections: number;
   readonly maxEventBytes: number;
-  /** Bytes of events that may be on the way to the front for one run. */
-  readonly creditBytes: number;
+  /** Send window of a run: what its unacknowledged events may cost. */
+  readonly windowBytes: number;
+  /** What events of all runs here that wait for their send windows may cost. */
+  readonly maxBufferedBytes: number;
   readonly beatMs: number;
 }
 
@@ -31,8 +33,8 @@ export type ToWorker =
   | { readonly kind: 'setup'; readonly setup: WorkerSetup }
   | { readonly kind: 'run'; readonly key: number; readonly job: Omit<RunJob, 'alone' | 'timeoutMs'> }
   | { readonly kind: 'cancel'; readonly key: number; readonly why: 'cancelled' | 'timeout' }
-  /** So many bytes of the run's events were taken. */
-  | { readonly kind: 'taken'; readonly key: number; readonly bytes: number }
+  /** The log has taken events of the run that cost this much. */
+  | { readonly kind: 'ack'; readonly key: number; readonly bytes: number }
   | { readonly kind: 'ask'; readonly key: number; readonly request: GraphRequest }
   | {
       readonly kind: 'auth';
@@ -47,7 +49,7 @@ export type FromWorker =
   | {
       readonly kind: 'ready';
       readonly faults: Readonly<Record<string, string>>;
-      readonly routes?: readonly AppRoute[];
+      readonly routes: readonly AppRoute[];
       /** Of the graphs whose nodes are known before they run, by id. */
       readonly nodes: Readonly<Record<string, GraphNodes>>;
     }

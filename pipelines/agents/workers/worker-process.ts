@@ -12,7 +12,7 @@
  *   4. What is thrown outside of any run ends the process, with a last word. So does the end of the front: at once where the event
  *      loop turns, else by `parent-watch.ts`.
  */
-import { fault } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
@@ -23,46 +23,44 @@ import { storeRules } from '../store/store-rules.ts';
 import { openTracer } from '../traces/open-tracer.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
+import { limitsOfWorker } from './frames.ts';
 import { openConnections } from './graph-connections.ts';
 import { Outbox } from './outbox.ts';
+import { openParentPipe } from './parent-pipe.ts';
 import { watchParent } from './parent-watch.ts';
 import { needsTypescript, readTypescript } from './read-typescript.ts';
 import { refusalOf } from './refusal.ts';
-import { RunCredit } from './run-credit.ts';
 import { openSavers, type SaverFor } from './saver-for.ts';
+import { SendBuffers, type SendWindow } from './send-window.ts';
 import { openStores, type StoreFor } from './store-for.ts';
 import { isFailedWrite } from './thread-saver.ts';
-import type { FromWorker, ToWorker, WorkerSetup } from './worker-messages.ts';
+import type { ToWorker, WorkerSetup } from './worker-messages.ts';
 
 interface RunHere {
-  readonly credit: RunCredit;
+  readonly events: SendWindow;
   readonly stop: AbortController;
 }
 
-// Kept from graph code, which may put its own in their place.
-const send = process.send?.bind(process);
+// Kept from graph code, which may put its own in its place.
 const end = process.exit.bind(process);
-if (send === undefined) throw fault('INTERNAL', {}, { cause: 'worker-process.ts is started by the pool of workers' });
 
-const outbox = new Outbox((messages) => void send(messages));
+const outbox = new Outbox(openParentPipe((message) => hear(message as ToWorker)));
 const turn = new EventLoopTurn();
 const graphs = new Map<string, LoadedGraph>();
 const runs = new Map<number, RunHere>();
 let setup: WorkerSetup;
+let buffers: SendBuffers;
 let saverFor: SaverFor;
 let storeFor: StoreFor;
 let rules: StoreRules;
 let faults: Record<string, string> = {};
 let auth: LoadedAuth | undefined;
 
-process.on('disconnect', () => end(0));
 process.on('uncaughtException', (error) => die(error));
 process.on('unhandledRejection', (error) => {
   // What is left of a run that was stopped, or will say so at the end of its run.
-  if (!isFailedWrite(error) && !(error instanceof Error && error.name === 'AbortError')) die(error);
-});
-process.on('message', (messages: readonly ToWorker[]) => {
-  for (const message of messages) hear(message);
+  const isOfRun = isFailedWrite(error) || (isRunlakeError(error) && error.code === 'STREAM_BUFFER_FULL');
+  if (!isOfRun && !(error instanceof Error && error.name === 'AbortError')) die(error);
 });
 watchParent();
 
@@ -77,11 +75,11 @@ function hear(message: ToWorker): void {
     case 'cancel': {
       const here = runs.get(message.key);
       here?.stop.abort(message.why);
-      here?.credit.letGo();
+      here?.events.close();
       return;
     }
-    case 'taken':
-      runs.get(message.key)?.credit.taken(message.bytes);
+    case 'ack':
+      runs.get(message.key)?.events.acknowledge(message.bytes);
       return;
     case 'ask':
       void answer(message);
@@ -93,22 +91,22 @@ function hear(message: ToWorker): void {
 
 async function start(given: WorkerSetup): Promise<void> {
   setup = given;
+  outbox.limits = limitsOfWorker(setup.maxEventBytes);
+  buffers = new SendBuffers(setup.maxBufferedBytes);
   faults = { ...setup.faults };
   setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
   if (needsTypescript(setup)) await readTypescript();
   try {
     rules = await rulesOf(setup);
   } catch (error) {
-    send!([{ kind: 'unfit', refusal: refusalOf({ kind: 'embed', texts: [] }, error) } satisfies FromWorker], () =>
-      end(70),
-    );
+    outbox.send({ kind: 'unfit', refusal: refusalOf({ kind: 'embed', texts: [] }, error) }, () => end(70));
     return;
   }
   const connections = openConnections(setup);
   saverFor = openSavers(connections);
   storeFor = openStores(connections, rules);
   for (const source of setup.graphs) {
-    send!([{ kind: 'loading', graphId: source.graphId } satisfies FromWorker]);
+    outbox.send({ kind: 'loading', graphId: source.graphId });
     try {
       graphs.set(source.graphId, await loadGraph(source));
     } catch (error) {
@@ -146,10 +144,19 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     outbox.put({ kind: 'ended', key, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
     return;
   }
-  const credit = new RunCredit(setup.creditBytes);
   const stop = new AbortController();
   let first = true;
-  runs.set(key, { credit, stop });
+  const events = buffers.open({
+    windowBytes: setup.windowBytes,
+    send: (chunk) => {
+      outbox.putChunk(key, chunk);
+      // A client waits for the first one, and the loop may not turn until the last; if others run here, it turns soon.
+      if (first && runs.size === 1) outbox.flush();
+      first = false;
+    },
+    onFull: (error) => stop.abort(error),
+  });
+  runs.set(key, { events, stop });
   const tracer = job.trace && openTracer(job.trace, (traced) => outbox.put({ kind: 'traced', key, traced }));
   const outcome = await executeJob(job, {
     graph,
@@ -157,17 +164,12 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     saverFor,
     storeFor,
     maxEventBytes: setup.maxEventBytes,
-    credit,
+    events,
     stop,
-    send: (chunk) => {
-      outbox.putChunk(key, chunk);
-      // Somebody may wait for the first one, and the loop may not turn until the last; where others run, it turns soon.
-      if (first && runs.size === 1) outbox.flush();
-      first = false;
-    },
     turn,
   });
   tracer?.close(`The run of the graph ended before this one did: ${outcome.kind}.`);
+  events.close();
   runs.delete(key);
   outbox.put({ kind: 'ended', key, outcome });
 }
@@ -199,8 +201,7 @@ async function answerAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>)
 
 function die(error: unknown): void {
   const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  outbox.flush();
-  // A channel that is full is not waited for long.
+  // A pipe that is full is not waited for long.
   setTimeout(() => end(70), 500).unref();
-  send!([{ kind: 'dying', reason } satisfies FromWorker], () => end(70));
+  outbox.send({ kind: 'dying', reason }, () => end(70));
 }

@@ -77,6 +77,7 @@ it.each([
     runsPerWorker: 1,
     environment: graphEnvironment(),
     maxEventBytes: 1024,
+    maxBufferedBytes: 1024 * 1024,
     silentMs: 10_000,
     logger: createLogger('silent', 'test'),
   });

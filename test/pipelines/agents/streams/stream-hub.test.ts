@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-ports.ts';
 import { until } from '../../../infra/until.ts';
+import { uuidOf } from '../../runs/run-events.ts';
 import { all, chunk, endOf, idOf, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
 
 let under: StreamsUnderTest;
@@ -238,4 +239,21 @@ test('a reader that came after the end ends when it is told that nothing follows
   const left = reading(await other.readRun(newRun(), 'start'));
   await other.close();
   await left.ended;
+});
+
+test('streams of another deployment take no room: a reader that takes its time is not cut off for them', async () => {
+  const [hub, publisher] = [await under.hub({ recentBytes: 50_000 }), under.publisher()];
+  const run = newRun({ kept: false });
+  const other = newRun({ deploymentId: uuidOf('another deployment of streams'), kept: false });
+  const slow = (await hub.readRun(run, 'now'))[Symbol.asyncIterator]();
+  const writer = publisher.open(run);
+  const writerOfOther = publisher.open(other);
+  for (const text of ['first', 'second']) await writer.write([chunk(text)]);
+  expect((await slow.next()).value?.seq).toBe(1);
+  for (let turn = 0; turn < 100; turn++) await writerOfOther.write([chunk(`${turn}`, 1_000)]);
+  await writerOfOther.settled();
+  await writer.settled();
+  await publisher.publishEnd(endOf(run));
+  expect((await slow.next()).value?.seq).toBe(2);
+  expect((await slow.next()).value?.isEnd).toBe(true);
 });

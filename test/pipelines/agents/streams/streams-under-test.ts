@@ -63,7 +63,12 @@ export async function openStreams(
     log,
     publisher: (options = {}) => createStreamPublisher({ log, keptMs: 86_400_000, ...options }),
     async hub(options = {}) {
-      const hub = await openStreamHub({ log, warehouse: stores.warehouse, ...options });
+      const hub = await openStreamHub({
+        log,
+        warehouse: stores.warehouse,
+        organizationId: ownOrganization,
+        ...options,
+      });
       hubs.push(hub);
       return hub;
     },
@@ -91,12 +96,13 @@ function inProcess(database: Database): Promise<EventLog> {
 }
 
 let runs = 0;
+const ownDeployment = uuidOf('organization of streams');
 
 /** A run on a thread of its own, unless told otherwise. */
 export function newRun(given: Partial<RunStreamStart> = {}): RunStreamStart {
   runs++;
   return {
-    deploymentId: uuidOf('organization of streams'),
+    deploymentId: ownDeployment,
     threadId: uuidOf('thread of streams', runs),
     runId: uuidOf('run of streams', runs),
     attempt: 1,

@@ -1,0 +1,131 @@
+/**
+ * Frames on the pipe between the front and a process that runs code of a project.
+ *
+ * Layout: length of the head and length of the body (u32, little endian), the head (JSON text), the body (bytes).
+ * Invariant: whatever bytes arrive, the reader gives frames within its limits or throws WORKER_PROTOCOL_VIOLATED; it takes memory for
+ * bytes that have arrived, not for lengths that were announced.
+ */
+import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { scanValue } from '../../ingest/json/scan.ts';
+
+export interface Frame {
+  /** JSON text. */
+  readonly head: Buffer;
+  readonly body: Buffer;
+}
+
+export interface FrameLimits {
+  readonly headBytes: number;
+  readonly bodyBytes: number;
+}
+
+/** File descriptor of the pipe in the child. */
+export const pipeDescriptor = 3;
+
+const mib = 1024 * 1024;
+
+/** What a worker may send, whose events have at most so many bytes. A head is parsed, a body is only scanned. */
+export function limitsOfWorker(maxEventBytes: number): FrameLimits {
+  return { headBytes: 2 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
+}
+
+/** What the front sends is trusted. */
+export const limitsOfFront: FrameLimits = { headBytes: 0xffff_ffff, bodyBytes: 0 };
+
+const lengthBytes = 8;
+
+export function violation(reason: string): RunlakeError {
+  return fault('WORKER_PROTOCOL_VIOLATED', { reason });
+}
+
+/** The buffers of one frame, to be written in this order. */
+export function encodeFrame(head: object, body: readonly Uint8Array[] = []): Uint8Array[] {
+  const text = Buffer.from(JSON.stringify(head));
+  const lengths = Buffer.allocUnsafe(lengthBytes);
+  lengths.writeUInt32LE(text.byteLength, 0);
+  lengths.writeUInt32LE(
+    body.reduce((sum, part) => sum + part.byteLength, 0),
+    4,
+  );
+  return [lengths, text, ...body];
+}
+
+const leastHeldBytes = 1024;
+
+export class FrameReader {
+  readonly #limits: FrameLimits;
+  readonly #onFrame: (frame: Frame) => void;
+  /** The beginning of a frame that has not arrived in full. It grows by doubling, so that many small reads cost no more than one. */
+  #held = Buffer.alloc(0);
+  #heldBytes = 0;
+
+  constructor(limits: FrameLimits, onFrame: (frame: Frame) => void) {
+    this.#limits = limits;
+    this.#onFrame = onFrame;
+  }
+
+  /** @throws WORKER_PROTOCOL_VIOLATED, and what `onFrame` throws; nothing may be pushed afterwards. */
+  push(bytes: Buffer): void {
+    let at = 0;
+    while (this.#heldBytes > 0) {
+      const needed = this.#heldBytes < lengthBytes ? lengthBytes : this.#sizeAt(this.#held, 0);
+      if (this.#heldBytes < needed) {
+        const missing = bytes.subarray(at, at + needed - this.#heldBytes);
+        if (missing.byteLength === 0) return;
+        this.#hold(missing, needed);
+        at += missing.byteLength;
+      } else {
+        const frame = this.#held;
+        this.#held = Buffer.alloc(0);
+        this.#heldBytes = 0;
+        this.#emit(frame, 0);
+      }
+    }
+    while (bytes.byteLength - at >= lengthBytes) {
+      const size = this.#sizeAt(bytes, at);
+      if (bytes.byteLength - at < size) break;
+      this.#emit(bytes, at);
+      at += size;
+    }
+    if (at < bytes.byteLength) this.#hold(bytes.subarray(at), lengthBytes);
+  }
+
+  #sizeAt(bytes: Buffer, at: number): number {
+    const headBytes = bytes.readUInt32LE(at);
+    const bodyBytes = bytes.readUInt32LE(at + 4);
+    if (headBytes > this.#limits.headBytes) throw violation(`a message of ${headBytes} bytes`);
+    if (bodyBytes > this.#limits.bodyBytes) throw violation(`a message with ${bodyBytes} bytes of data`);
+    return lengthBytes + headBytes + bodyBytes;
+  }
+
+  #emit(bytes: Buffer, at: number): void {
+    const headAt = at + lengthBytes;
+    const bodyAt = headAt + bytes.readUInt32LE(at);
+    const end = bodyAt + bytes.readUInt32LE(at + 4);
+    this.#onFrame({ head: bytes.subarray(headAt, bodyAt), body: bytes.subarray(bodyAt, end) });
+  }
+
+  #hold(bytes: Buffer, neededBytes: number): void {
+    const total = this.#heldBytes + bytes.byteLength;
+    if (total > this.#held.byteLength) {
+      const grown = Math.max(leastHeldBytes, total, Math.min(neededBytes, 2 * this.#held.byteLength));
+      const held = Buffer.allocUnsafeSlow(grown);
+      held.set(this.#held.subarray(0, this.#heldBytes));
+      this.#held = held;
+    }
+    this.#held.set(bytes, this.#heldBytes);
+    this.#heldBytes = total;
+  }
+}
+
+/** Deeper values are no state, event or answer of a graph. */
+const maxDepth = 2_000;
+
+/** @throws WORKER_PROTOCOL_VIOLATED where the bytes are no JSON text, or one that is nested too deep. */
+export function requireJson(bytes: Buffer, from = 0, to = bytes.byteLength): void {
+  try {
+    scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth });
+  } catch (error) {
+    throw violation(isRunlakeError(error) ? error.message : String(error));
+  }
+}

@@ -1,0 +1,229 @@
+/**
+ * Messages of a worker as frames.
+ *
+ * Trust boundary: graph code shares its process with the code that encodes, so the front decodes what anybody may have written. Decoding
+ * gives a message of the declared types or throws WORKER_PROTOCOL_VIOLATED. Text of states and answers, and events, are JSON.
+ */
+import { type TSchema, Type } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
+import type { Interrupt } from '../threads/thread.ts';
+import type { ChildRun } from '../traces/trace-order.ts';
+import { encodeFrame, type Frame, requireJson, violation } from './frames.ts';
+import { requirePacked, type Stretch } from './packed-chunks.ts';
+import type { FromWorker, Refusal } from './worker-messages.ts';
+import type { RunOutcome } from './worker-pool.ts';
+
+/** Longest texts of errors; more says no more. */
+export const maxReasonCharacters = 128 * 1024;
+const maxNames = 10_000;
+
+const closed = <Properties extends Record<string, TSchema>>(properties: Properties) =>
+  Type.Object(properties, { additionalProperties: false });
+const message = <Kind extends string, Properties extends Record<string, TSchema>>(kind: Kind, more: Properties) =>
+  Compile(closed({ kind: Type.Literal(kind), ...more }));
+
+const key = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
+const name = Type.String({ maxLength: 1_024 });
+const reason = Type.String({ maxLength: maxReasonCharacters });
+const names = Type.Array(name, { maxItems: maxNames });
+const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
+const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+const stretch = Type.Tuple([
+  Type.String({ minLength: 1, maxLength: 256 }),
+  Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
+  Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
+  Type.Integer({ minimum: 1, maximum: 0xffff_ffff }),
+]);
+const refusal = closed({
+  code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
+  params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
+});
+const interrupt = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
+/** `values` of an outcome is the body. */
+const outcome = Type.Union([
+  closed({
+    kind: Type.Literal('finished'),
+    next: names,
+    interrupts: Type.Record(Type.String(), Type.Array(interrupt), { maxProperties: maxNames }),
+  }),
+  closed({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
+  closed({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
+  closed({ kind: Type.Literal('lost'), blame: Type.Literal('outside'), message: reason }),
+]);
+
+const messages = {
+  loading: message('loading', { graphId: Type.String() }),
+  ready: message('ready', {
+    faults: Type.Record(Type.String(), reason, { maxProperties: maxNames }),
+    routes: Type.Array(closed({ method: name, path: Type.String({ maxLength: 8_192 }) }), { maxItems: maxNames }),
+    nodes: Type.Record(Type.String(), closed({ names, targets: names }), { maxProperties: maxNames }),
+  }),
+  beat: message('beat', {}),
+  chunks: message('chunks', { key, stretches: Type.Array(stretch, { minItems: 1 }) }),
+  traced: message('traced', {
+    key,
+    droppedRuns: count,
+    droppedValues: count,
+    /** Their texts, one after the other, are the body. */
+    runs: Type.Array(
+      closed({
+        kind: Type.Enum(['post', 'patch']),
+        runId: Type.String({ maxLength: 64 }),
+        open: Type.Boolean(),
+        sizes: Type.Tuple([bytes, bytes, bytes]),
+      }),
+    ),
+  }),
+  ended: message('ended', { key, outcome }),
+  answer: message('answer', { key }),
+  refusal: message('refusal', { key, refusal }),
+  dying: message('dying', { reason }),
+  unfit: message('unfit', { refusal }),
+};
+
+/** @throws WORKER_PROTOCOL_VIOLATED */
+export function decodeMessage({ head, body }: Frame, maxEventBytes: number): FromWorker {
+  requireJson(head);
+  const parsed = JSON.parse(head.toString('utf8')) as unknown;
+  const kind = typeof parsed === 'object' && parsed !== null && 'kind' in parsed ? String(parsed.kind) : '';
+  const decode = Object.hasOwn(decoders, kind) ? decoders[kind as FromWorker['kind']] : undefined;
+  if (decode === undefined) throw violation('a message of no known kind');
+  return decode(parsed, body, maxEventBytes);
+}
+
+type Decoder = (parsed: unknown, body: Buffer, maxEventBytes: number) => FromWorker;
+
+const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
+  loading: (parsed, body) => withoutBody('loading', parsed, body),
+  ready: (parsed, body) => {
+    const { nodes, ...ready } = withoutBody('ready', parsed, body);
+    const sets = Object.entries(nodes).map(
+      ([id, graph]) => [id, { names: new Set(graph.names), targets: new Set(graph.targets) }] as const,
+    );
+    return { ...ready, nodes: Object.fromEntries(sets) };
+  },
+  beat: (parsed, body) => withoutBody('beat', parsed, body),
+  chunks: (parsed, body, maxEventBytes) => {
+    const { kind, key, stretches } = checked('chunks', parsed);
+    const packed = { stretches: stretches as readonly Stretch[], bytes: body };
+    requirePacked(packed, maxEventBytes);
+    return { kind, key, packed };
+  },
+  traced: (parsed, body) => {
+    const { kind, key, runs, ...marks } = checked('traced', parsed);
+    let at = 0;
+    const text = (size: number) => {
+      if (at + size > body.byteLength) throw violation('traced runs without their text');
+      at += size;
+      return body.toString('utf8', at - size, at);
+    };
+    const traced = runs.map(({ sizes: [place, members, values], ...run }): ChildRun => {
+      return { ...run, place: text(place), members: text(members), values: text(values) };
+    });
+    if (at < body.byteLength) throw violation('text without a traced run');
+    return { kind, key, traced: { ...marks, runs: traced } };
+  },
+  ended: (parsed, body) => {
+    const { kind, key, outcome } = checked('ended', parsed);
+    return { kind, key, outcome: outcomeOf(outcome, body) };
+  },
+  answer: (parsed, body) => {
+    requireJson(body);
+    return { ...checked('answer', parsed), json: body.toString('utf8') };
+  },
+  refusal: (parsed, body) => withoutBody('refusal', parsed, body),
+  dying: (parsed, body) => withoutBody('dying', parsed, body),
+  unfit: (parsed, body) => withoutBody('unfit', parsed, body),
+};
+
+type Heads = typeof messages;
+type Head<Kind extends keyof Heads> = Heads[Kind] extends { Parse(value: unknown): infer Parsed } ? Parsed : never;
+
+function checked<Kind extends keyof Heads>(kind: Kind, parsed: unknown): Head<Kind> {
+  if (!messages[kind].Check(parsed)) throw violation(`a message '${kind}' of another form`);
+  return parsed as Head<Kind>;
+}
+
+function withoutBody<Kind extends keyof Heads>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
+  if (body.byteLength > 0) throw violation(`a message '${kind}' with data`);
+  return checked(kind, parsed);
+}
+
+function outcomeOf(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome {
+  const values = () => {
+    requireJson(body);
+    return body.toString('utf8');
+  };
+  if (outcome.kind === 'finished') {
+    const interrupts = outcome.interrupts as Readonly<Record<string, readonly Interrupt[]>>;
+    return { kind: 'finished', values: values(), next: outcome.next, interrupts };
+  }
+  if (outcome.kind === 'failed') {
+    const { hasValues, ...failed } = outcome;
+    if (hasValues) return { ...failed, values: values() };
+  }
+  if (body.byteLength > 0) throw violation('an outcome with a state that it cannot have');
+  if (outcome.kind !== 'failed') return outcome as RunOutcome;
+  return { kind: 'failed', error: outcome.error, message: outcome.message };
+}
+
+/** The buffers of the message, which may be larger than a worker may send. */
+export function encodeMessage(message: FromWorker): Uint8Array[] {
+  switch (message.kind) {
+    case 'chunks': {
+      const { packed, ...head } = message;
+      return encodeFrame({ ...head, stretches: packed.stretches }, [packed.bytes]);
+    }
+    case 'traced': {
+      const { kind, key, traced } = message;
+      const body: Uint8Array[] = [];
+      const runs = traced.runs.map(({ place, members, values, ...run }) => {
+        const texts = [place, members, values].map((text) => Buffer.from(text));
+        body.push(...texts);
+        return { ...run, sizes: texts.map((text) => text.byteLength) };
+      });
+      const { droppedRuns, droppedValues } = traced;
+      return encodeFrame({ kind, key, droppedRuns, droppedValues, runs }, body);
+    }
+    case 'ended': {
+      const { kind, key, outcome } = message;
+      if (outcome.kind === 'finished') {
+        const { values, ...rest } = outcome;
+        return encodeFrame({ kind, key, outcome: rest }, [Buffer.from(values)]);
+      }
+      if (outcome.kind !== 'failed') return encodeFrame({ kind, key, outcome });
+      const { values, ...rest } = outcome;
+      const texts = { error: shortened(rest.error), message: shortened(rest.message) };
+      const head = { kind, key, outcome: { ...rest, ...texts, hasValues: values !== undefined } };
+      return encodeFrame(head, values === undefined ? [] : [Buffer.from(values)]);
+    }
+    case 'answer':
+      return encodeFrame({ kind: message.kind, key: message.key }, [Buffer.from(message.json)]);
+    case 'ready': {
+      const nodes = Object.entries(message.nodes).map(([id, graph]) => {
+        return [id, { names: [...graph.names], targets: [...graph.targets] }] as const;
+      });
+      const faults = Object.entries(message.faults).map(([id, text]) => [id, shortened(text)] as const);
+      return encodeFrame({ ...message, nodes: Object.fromEntries(nodes), faults: Object.fromEntries(faults) });
+    }
+    case 'refusal':
+    case 'unfit':
+      return encodeFrame({ ...message, refusal: shortenedRefusal(message.refusal) });
+    case 'dying':
+      return encodeFrame({ ...message, reason: shortened(message.reason) });
+    default:
+      return encodeFrame(message);
+  }
+}
+
+function shortenedRefusal({ code, params }: Refusal): Refusal {
+  const short = Object.entries(params).map(
+    ([name, value]) => [name, typeof value === 'string' ? shortened(value) : value] as const,
+  );
+  return { code, params: Object.fromEntries(short) };
+}
+
+function shortened(text: string): string {
+  return text.length <= maxReasonCharacters ? text : `${text.slice(0, maxReasonCharacters - 1)}…`;
+}

@@ -1,0 +1,51 @@
+import { closeSync, writeSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Annotation, StateGraph } from '@langchain/langgraph';
+
+/** Writes all of it, also when the pipe is full. */
+function writeAll(fd, bytes) {
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(fd, bytes, at);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error;
+    }
+  }
+}
+
+const attacks = {
+  none: () => undefined,
+  // What Node's own channel between processes would hand to the parent.
+  send: ({ messages }) => {
+    for (const message of messages) process.send?.(message);
+    process.emit('message', { kind: 'cancel' });
+    process.disconnect?.();
+  },
+  // The private pipe to the front.
+  write: async ({ fd = 3, bytes, times = 1 }) => {
+    for (let time = 0; time < times; time += 1) writeAll(fd, Buffer.from(bytes, 'base64'));
+    await delay(5_000);
+  },
+  close: async () => {
+    closeSync(3);
+    await delay(60_000);
+  },
+  // Events of one byte until it is stopped.
+  events: async (_, config) => {
+    while (!config.signal.aborted) {
+      for (let number = 0; number < 100; number += 1) config.writer(0);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    console.log('stopped');
+  },
+};
+
+export const graph = new StateGraph(Annotation.Root({ attack: Annotation, done: Annotation }))
+  .addNode('node', async ({ attack }, config) => {
+    const { how, ...more } = attack;
+    config.writer({ begins: how });
+    await attacks[how](more, config);
+    return { done: true };
+  })
+  .addEdge('__start__', 'node')
+  .compile();

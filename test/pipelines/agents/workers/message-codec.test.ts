@@ -1,0 +1,214 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { encodeFrame, FrameReader, limitsOfWorker } from '../../../../pipelines/agents/workers/frames.ts';
+import { decodeMessage, encodeMessage } from '../../../../pipelines/agents/workers/message-codec.ts';
+import { packChunks, packedCost, unpackChunks } from '../../../../pipelines/agents/workers/packed-chunks.ts';
+import { eventCost } from '../../../../pipelines/agents/workers/send-window.ts';
+import type { FromWorker } from '../../../../pipelines/agents/workers/worker-messages.ts';
+import type { Chunk } from '../../../../pipelines/agents/workers/worker-pool.ts';
+
+const maxEventBytes = 64 * 1024;
+
+/** What the front makes of bytes that arrive in pieces of `size`. */
+function read(bytes: Uint8Array, size = bytes.byteLength): FromWorker[] {
+  const messages: FromWorker[] = [];
+  const reader = new FrameReader(limitsOfWorker(maxEventBytes), (frame) => {
+    messages.push(decodeMessage(frame, maxEventBytes));
+  });
+  const all = Buffer.from(bytes);
+  for (let at = 0; at < all.length; at += Math.max(1, size)) reader.push(all.subarray(at, at + Math.max(1, size)));
+  return messages;
+}
+
+const name = fc.constantFrom('values', 'custom', 'v2', 'a:1|b:2');
+const chunk = fc.record({
+  mode: name,
+  event: name,
+  namespace: fc.constantFrom('', 'a:1|b:2'),
+  data: fc.dictionary(fc.string(), fc.jsonValue()).map((value) => Buffer.from(JSON.stringify(value))),
+});
+const text = fc.jsonValue().map((value) => JSON.stringify(value));
+const key = fc.integer({ min: 1, max: 1_000 });
+const traced = fc.record({
+  kind: fc.constantFrom('post' as const, 'patch' as const),
+  runId: fc.uuid(),
+  place: fc.string(),
+  members: fc.string({ unit: 'grapheme' }),
+  values: fc.string(),
+  open: fc.boolean(),
+});
+const message: fc.Arbitrary<FromWorker> = fc.oneof(
+  fc.constant<FromWorker>({ kind: 'beat' }),
+  fc
+    .array(chunk, { minLength: 1, maxLength: 20 })
+    .chain((chunks) => key.map((key): FromWorker => ({ kind: 'chunks', key, packed: packChunks(chunks) }))),
+  fc.record({ key, json: text }).map((rest): FromWorker => ({ kind: 'answer', ...rest })),
+  fc.record({ key, runs: fc.array(traced, { maxLength: 5 }) }).map(({ key, runs }): FromWorker => {
+    return { kind: 'traced', key, traced: { droppedRuns: 0, droppedValues: 1, runs } };
+  }),
+  fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): FromWorker => {
+    const interrupts = { task: [{ id: 'i', value }] };
+    return { kind: 'ended', key, outcome: { kind: 'finished', values, next: ['node'], interrupts } };
+  }),
+  fc.record({ key, values: text }).map(({ key, values }): FromWorker => {
+    return { kind: 'ended', key, outcome: { kind: 'failed', error: 'TypeError', message: 'failed', values } };
+  }),
+  fc.constant<FromWorker>({
+    kind: 'ready',
+    faults: { one: 'missing' },
+    routes: [{ method: 'GET', path: '/' }],
+    nodes: { two: { names: new Set(['a']), targets: new Set() } },
+  }),
+);
+const written = (messages: readonly FromWorker[]) => Buffer.concat(messages.flatMap((each) => encodeMessage(each)));
+
+test('messages arrive as they were sent, however the bytes are split', () => {
+  fc.assert(
+    fc.property(fc.array(message, { maxLength: 6 }), fc.integer({ min: 1, max: 500 }), (messages, size) => {
+      expect(read(written(messages), size)).toEqual(messages);
+    }),
+  );
+});
+
+test('chunks come out as they went in, and cost the same on both sides', () => {
+  fc.assert(
+    fc.property(fc.array(chunk, { minLength: 1, maxLength: 60 }), (chunks) => {
+      const packed = packChunks(chunks);
+      const [message] = read(written([{ kind: 'chunks', key: 1, packed }]));
+      const unpacked = message?.kind === 'chunks' ? unpackChunks(message.packed) : [];
+      const shown = (list: readonly Chunk[]) =>
+        list.map((each) => ({ ...each, data: Buffer.from(each.data).toString() }));
+      expect(shown(unpacked)).toEqual(shown(chunks));
+      expect(packedCost(packed)).toBe(chunks.reduce((sum, each) => sum + eventCost(each), 0));
+    }),
+  );
+});
+
+/** Runs `work`, which may only be refused as a violation. @returns whether it was. */
+function isViolation(work: () => void): boolean {
+  try {
+    work();
+    return false;
+  } catch (error) {
+    expect(isRunlakeError(error) && error.code).toBe('WORKER_PROTOCOL_VIOLATED');
+    return true;
+  }
+}
+
+describe('whatever arrives is a message of the declared form or a violation', () => {
+  test('random bytes', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 300 }), fc.integer({ min: 1, max: 300 }), (bytes, size) => {
+        isViolation(() => read(bytes, size));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('valid messages with bytes changed, taken away or added', () => {
+    const change = fc.record({ at: fc.nat(4_000), bytes: fc.uint8Array({ maxLength: 4 }), removed: fc.nat(4) });
+    fc.assert(
+      fc.property(
+        fc.array(message, { minLength: 1, maxLength: 3 }),
+        fc.array(change, { maxLength: 4 }),
+        (messages, changes) => {
+          let bytes = written(messages);
+          for (const { at, bytes: added, removed } of changes) {
+            const place = at % bytes.length;
+            bytes = Buffer.concat([bytes.subarray(0, place), added, bytes.subarray(place + removed)]);
+          }
+          isViolation(() => {
+            for (const each of read(bytes, 64)) {
+              if (each.kind === 'chunks')
+                for (const { data } of unpackChunks(each.packed)) JSON.parse(Buffer.from(data).toString());
+              if (each.kind === 'answer') JSON.parse(each.json);
+            }
+          });
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('heads of any JSON', () => {
+    const kind = fc.constantFrom(
+      'loading',
+      'ready',
+      'beat',
+      'chunks',
+      'traced',
+      'ended',
+      'answer',
+      'refusal',
+      'dying',
+      'unfit',
+      '__proto__',
+      'constructor',
+    );
+    const head = fc.record(
+      { kind, key: fc.jsonValue(), outcome: fc.jsonValue(), stretches: fc.jsonValue(), runs: fc.jsonValue() },
+      { requiredKeys: ['kind'] },
+    );
+    fc.assert(
+      fc.property(head, (each) => void isViolation(() => read(Buffer.concat(encodeFrame(each))))),
+      { numRuns: 1_000 },
+    );
+  });
+
+  const lengths = (head: number, body: number) => {
+    const bytes = Buffer.alloc(8);
+    bytes.writeUInt32LE(head, 0);
+    bytes.writeUInt32LE(body, 4);
+    return bytes;
+  };
+  const frame = (head: object, body: string | Buffer = '') => Buffer.concat(encodeFrame(head, [Buffer.from(body)]));
+  const sizes = (...all: number[]) => Buffer.from(Uint32Array.from(all).buffer);
+  const events = (count: number, ...body: (Buffer | string)[]) =>
+    frame(
+      { kind: 'chunks', key: 1, stretches: [['a', 'a', '', count]] },
+      Buffer.concat(body.map((part) => Buffer.from(part))),
+    );
+  test.each<[string, Buffer]>([
+    ['a length beyond the limit', lengths(0xffff_ffff, 0)],
+    ['data beyond the limit', lengths(2, 0xffff_ffff)],
+    ['deep nesting', Buffer.concat([lengths(1_000_000, 0), Buffer.alloc(1_000_000, '[')])],
+    ['a kind of the prototype', frame({ kind: 'constructor' })],
+    ['another message that Node knows', frame({ type: 'ready' })],
+    ['null', Buffer.concat([lengths(4, 0), Buffer.from('null')])],
+    ['an outcome of no kind', frame({ kind: 'ended', key: 1, outcome: { kind: 'won' } })],
+    [
+      'a run that was lost by itself',
+      frame({ kind: 'ended', key: 1, outcome: { kind: 'lost', blame: 'self', message: '' } }),
+    ],
+    [
+      'a state that is no JSON',
+      frame({ kind: 'ended', key: 1, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
+    ],
+    ['an error that is not there', frame({ kind: 'unfit', refusal: { code: 'toString', params: {} } })],
+    ['a negative key', frame({ kind: 'answer', key: -1 }, '{}')],
+    ['a negative count', events(-1)],
+    ['more events than data', events(2_000_000_000)],
+    ['an event that is too large', events(1, sizes(maxEventBytes + 1), Buffer.alloc(maxEventBytes + 1, '1'))],
+    ['an event beyond the data', events(1, sizes(9), '1')],
+    ['data beyond the events', events(1, sizes(1), '11')],
+    ['an event that is no JSON', events(1, sizes(1), '{')],
+    ['an event of two lines', events(1, sizes(3), '[\n]')],
+    [
+      'a name of two lines',
+      frame({ kind: 'chunks', key: 1, stretches: [['a', 'a\nb', '', 1]] }, Buffer.concat([sizes(1), Buffer.from('1')])),
+    ],
+    [
+      'traced runs without their text',
+      frame({
+        kind: 'traced',
+        key: 1,
+        droppedRuns: 0,
+        droppedValues: 0,
+        runs: [{ kind: 'post', runId: 'r', open: true, sizes: [1, 0xffff_ffff, 0] }],
+      }),
+    ],
+  ])('%s', (_, bytes) => {
+    expect(isViolation(() => read(bytes))).toBe(true);
+  });
+});
