@@ -14,7 +14,11 @@ import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
-import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
+import {
+  graphCodeTrust,
+  type OpenWorkerPool,
+  openWorkerPool,
+} from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
@@ -62,6 +66,7 @@ export async function openGraphPool(
     heapMegabytes: config.agentsWorkerHeapMegabytes,
     logger,
   });
+  logger.info(`graph code has ${graphCodeTrust}`);
   ends.add('graph workers', () => pool.close(0));
   return pool;
 }

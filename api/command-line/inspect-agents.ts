@@ -7,7 +7,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graphs/untested-library.ts';
 import { misfitVectors } from '../../pipelines/agents/store/misfit-vectors.ts';
-import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
+import { graphCodeTrust, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { serverName } from '../agent-server/system/get-ok.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
@@ -30,6 +30,7 @@ export async function inspectGraphs(agentsFile: string, config: Config, logger: 
     return say(false, 'Agents file', wordsOf(error), 'Correct it, or set RUNLAKE_AGENTS_FILE to another one.');
   }
   say(true, 'Agents file', `${file.path} names ${file.graphs.length} graph${file.graphs.length === 1 ? '' : 's'}`);
+  say(true, 'Graph code', `has ${graphCodeTrust}`);
   const untested = await untestedLibraries(file);
   for (const { path, version } of untested) {
     const remedy = `Install @langchain/langgraph ${testedLibraries} there; others may work, and nobody has tried.`;

@@ -52,6 +52,9 @@ export interface OpenWorkerPool extends WorkerPool {
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
 
+/** What an operator has to know of it; more in SECURITY.md. */
+export const graphCodeTrust = 'the user id of Runlake, and is as trusted as the operator: see SECURITY.md';
+
 const windowBytes = 4 * 1024 * 1024;
 /** Names of an event, which belong to what it costs. */
 const maxNameBytes = 16 * 1024;

@@ -66,7 +66,7 @@ export async function openStreams(
       const hub = await openStreamHub({
         log,
         warehouse: stores.warehouse,
-        organizationId: ownOrganization,
+        deploymentId: ownDeployment,
         ...options,
       });
       hubs.push(hub);

@@ -59,7 +59,8 @@ describe('what no worker sends ends the one that sent it, with its run alone', (
 
   test('more messages than there is reason for', () =>
     besideAnother(async () => {
-      const { handle } = await attack('write', { bytes: message({ kind: 'beat' }), times: 200_000 });
+      const beats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'beat' })).flat());
+      const { handle } = await attack('write', { bytes: beats, times: 2_000 });
       expect(await handle.outcome).toMatchObject({
         kind: 'lost',
         blame: 'self',
