@@ -262,7 +262,9 @@ export function followHistories(name: string, open: () => Promise<StreamsUnderTe
       // Where an insert fails, what is sent again may stand behind an attempt that began meanwhile: one of the two at a time.
       const failing = random.chance(0.5);
       await Promise.all(
-        [1, 2, 3].map((thread) => history.thread(uuidOf('organization'), uuidOf(name, seed, thread), failing)),
+        [1, 2, 3].map((thread) =>
+          history.thread(uuidOf('organization of streams'), uuidOf(name, seed, thread), failing),
+        ),
       );
       writing = false;
       await replacing;
