@@ -67,7 +67,7 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
   }
 }
 
-/** Nothing brings the file back: no retry. Its run and the export are FAILED, with the cause. */
+/** Nothing brings the file back: no retry. The export is FAILED; `errors` of the run, which stays COMPLETED, names the cause too. */
 async function failExport(
   ports: WorkPorts,
   of: ExportRecord,
@@ -79,7 +79,7 @@ async function failExport(
     const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: textOf(error) }, now);
     if (workspaceId === undefined) return undefined;
     await tx.execute(
-      `UPDATE bulk_export_runs SET status = 'FAILED', updated_at = $3,
+      `UPDATE bulk_export_runs SET updated_at = $3,
          errors = coalesce(errors, '{}') || jsonb_build_object('retry_' || retry_number, $2::text)
        WHERE id = $1 AND status = 'COMPLETED'`,
       [runId, textOf(error), now.toISOString()],

@@ -29,7 +29,6 @@ export const moves: readonly Move[] = [
   { what: 'run', from: 'CREATED', to: 'TIMEDOUT', when: 'its export is out of time' },
   { what: 'run', from: 'RUNNING', to: 'COMPLETED', when: 'its last file is recorded' },
   { what: 'run', from: 'RUNNING', to: 'FAILED', when: 'its retries are used up, or its fault cannot pass' },
-  { what: 'run', from: 'COMPLETED', to: 'FAILED', when: 'a file of it is gone from the bucket before the manifest' },
   { what: 'run', from: 'RUNNING', to: 'CANCELLED', when: 'its export is cancelled or failed' },
   { what: 'run', from: 'RUNNING', to: 'TIMEDOUT', when: 'its export is out of time' },
 ];

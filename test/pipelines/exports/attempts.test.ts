@@ -73,7 +73,13 @@ const lasting = [
   ['EXPORT_PROJECT_DELETED', 'read'],
 ] as const;
 /** Those have tests of their own below, or are no ends of attempts. */
-const others = ['EXPORT_ATTEMPT_OVER', 'EXPORT_RUN_TIMED_OUT', 'EXPORT_FINISHED', 'DESTINATION_IN_USE'];
+const others = [
+  'DESTINATION_FILE_GONE',
+  'EXPORT_ATTEMPT_OVER',
+  'EXPORT_RUN_TIMED_OUT',
+  'EXPORT_FINISHED',
+  'DESTINATION_IN_USE',
+];
 
 describe('a failed attempt', () => {
   it('is told for every fault of exports and destinations that there is', () => {
