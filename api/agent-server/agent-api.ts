@@ -27,6 +27,7 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     description:
       'Assistants, threads, runs, crons and stored items. Wherever an assistant is named, the id of its graph will do. Times are ISO 8601 in UTC.',
     bodyLimit,
+    takesAnyContentType: true,
     workspaceId,
     ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { ownAccess }),

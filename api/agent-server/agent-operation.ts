@@ -1,5 +1,4 @@
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
-import { unknownFields } from '../server/unknown-fields.ts';
 import type { AgentServices } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
 
@@ -27,7 +26,6 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
   const streams = operation.schema.produces === eventStreamType;
   const handler: typeof operation.handler = (input) => {
     if (streams) requireEventStream(input.request);
-    if (operation.schema.body === undefined && !operation.rawBody) requireNothing(input.request.body);
     return operation.handler(input);
   };
   const errors = [
@@ -35,11 +33,5 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),
   ];
-  return { ...operation, handler, mount: 'root', closedQuery: true, errors };
-}
-
-/** Where an operation takes no body, each field of one would be without effect. @throws INVALID_REQUEST */
-function requireNothing(body: unknown): void {
-  const names = typeof body === 'object' && body !== null ? Object.keys(body) : [];
-  if (names.length > 0) throw unknownFields('body', names);
+  return { ...operation, handler, mount: 'root', closedQuery: true, ignoresUnknownFields: true, errors };
 }

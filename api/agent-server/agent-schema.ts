@@ -1,12 +1,14 @@
-import { type Static, type TProperties, type TSchemaOptions, Type } from 'typebox';
+import { type Static, type TProperties, Type } from 'typebox';
 import { optional } from '../server/formats.ts';
 import { Answer } from '../server/operation.ts';
 
 // Building blocks of the schemas of the agent server.
 
-/** An object of these fields alone. What a client sends beside them would have no effect, and is refused by its name. */
-export const Closed = <const T extends TProperties>(fields: T, options: TSchemaOptions = {}) =>
-  Type.Object(fields, { ...options, additionalProperties: false });
+/**
+ * An object of these fields alone. Others are ignored, and the answer names them; those in `notBuilt`, which clients know, are refused.
+ */
+export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonly string[] = []) =>
+  Type.Object(fields, { additionalProperties: false, ...(notBuilt.length > 0 && { 'x-not-built': notBuilt }) });
 
 /** Any JSON value. */
 export const JsonValue = (options: { description?: string } = {}) => Type.Unsafe<unknown>({ ...options });

@@ -3,7 +3,10 @@ import type { SharedOrigins } from '../server/cross-origin.ts';
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 /** What clients of the agent server read, so that it is exposed whatever else is. */
-const exposedHeaders = ['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'];
+const exposedHeaders = [
+  ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
+  'x-ignored-fields',
+];
 /** No browser sends a longer one, and a pattern of a project may take long over it. */
 const longestOrigin = 300;
 

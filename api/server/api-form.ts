@@ -9,6 +9,8 @@ import type { Operation } from './operation.ts';
 export interface ApiForm extends ApiTitle {
   /** Largest body, and the setting that says so. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
+  /** JSON is taken whatever the content type says, except from pages of browsers. Default: only as JSON. */
+  readonly takesAnyContentType?: true;
   /** The only workspace whose keys are let in; requests that name no workspace are about this one. Unset: all. */
   readonly workspaceId?: string;
   /** Whether it tells `/docs` and `/openapi.json`. Default: yes. */

@@ -9,7 +9,7 @@ import Fastify, {
   LogController,
 } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
-import { fault } from '../../infra/errors/runlake-error.ts';
+import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
@@ -210,7 +210,7 @@ export async function buildServer({
   }
 
   if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);
-  readOnlyJson(server, config);
+  readOnlyJson(server, config, form);
   if (form.isDescribed !== false) await describeApi(server, form);
   for (const operation of operations)
     if (!operation.rawBody) registerOperation(server, operation, services, form.ownAccess);
@@ -248,22 +248,28 @@ function spanOf(request: FastifyRequest, { operationId }: Operation): RequestSpa
 }
 
 /** Bodies are JSON and nothing else, as they are. */
-function readOnlyJson(server: FastifyInstance, config: Config): void {
+function readOnlyJson(server: FastifyInstance, config: Config, { takesAnyContentType }: ApiForm): void {
+  const readJson = async ({ headers }: FastifyRequest, body: Buffer) => {
+    const encoding = headers['content-encoding'] ?? 'identity';
+    if (encoding !== 'identity')
+      throw fault('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
+    return parseJsonBody(body, config.maxJsonDepth);
+  };
+  const otherType = ({ headers }: FastifyRequest) =>
+    fault('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });
   server.removeAllContentTypeParsers();
-  server.addContentTypeParser(
-    /^application\/(?:[\w.-]+\+)?json\b/i,
-    { parseAs: 'buffer' },
-    async (request: FastifyRequest, body: Buffer) => {
-      const encoding = request.headers['content-encoding'] ?? 'identity';
-      if (encoding !== 'identity')
-        throw fault('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
-      return parseJsonBody(body, config.maxJsonDepth);
-    },
-  );
-  server.addContentTypeParser('*', async (request: FastifyRequest) => {
-    throw fault('UNSUPPORTED_MEDIA_TYPE', {
-      type: request.headers['content-type'] ?? '',
-      expected: 'application/json',
+  server.addContentTypeParser(/^application\/(?:[\w.-]+\+)?json\b/i, { parseAs: 'buffer' }, readJson);
+  if (!takesAnyContentType) {
+    server.addContentTypeParser('*', async (request: FastifyRequest) => {
+      throw otherType(request);
+    });
+    return;
+  }
+  server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
+    // A page of another origin may send such a type, with cookies, without asking first (CORS preflight); browsers name its origin.
+    if (request.headers.origin !== undefined) throw otherType(request);
+    return readJson(request, body).catch((error: unknown) => {
+      throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? otherType(request) : error;
     });
   });
 }

@@ -47,6 +47,8 @@ export interface Operation {
    * own: that reads the whole URL.
    */
   readonly closedQuery?: true;
+  /** Body fields that the schema does not name are taken out and named in `X-Ignored-Fields`, see `ignored-fields.ts`. */
+  readonly ignoresUnknownFields?: true;
   /** The handler reads `request.raw` itself: no parser, no limit and no schema touches the body. */
   readonly rawBody?: RawBody;
   /** Errors that its own function throws, for the API description; those of the steps before it are added. */

@@ -4,6 +4,7 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
+import { ignoreUnknownFields } from './ignored-fields.ts';
 import { type Access, Answer, type Operation } from './operation.ts';
 import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
 import { unknownFields } from './unknown-fields.ts';
@@ -36,7 +37,7 @@ export function registerOperation(
       schema: routeSchema(operation, path !== operation.path),
       config: { operation },
       ...socketOf(operation, services),
-      preValidation: async (request) => {
+      preValidation: async (request, reply) => {
         const closed = operation.closedQuery && !ruled;
         if (closed || schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
@@ -45,6 +46,7 @@ export function registerOperation(
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
         refuseUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
+        if (operation.ignoresUnknownFields) ignoreUnknownFields(request, reply, schema.body, operation.operationId);
       },
       handler: async (request, reply) => {
         const { caller, params, query, body } = request;

@@ -46,13 +46,13 @@ const cronOptions = {
 };
 
 /** Source: openapi/agent-server.json, CronCreate and ThreadCronCreate; reference `agent-server.md` 6. */
-export const CronBody = Closed({
-  schedule: Schedule,
-  assistant_id: run.assistant_id,
-  ...cronOptions,
-  ...payloadFields,
-});
-export const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields });
+const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
+const notOfCrons = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
+export const CronBody = Closed(cronBody, notOfCrons);
+export const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields }, [
+  ...notOfCrons,
+  'assistant_id',
+]);
 
 /** The payload that a body asks for. @throws FIELD_NOT_BUILT */
 export function payloadOf(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {

@@ -82,7 +82,7 @@ const camelFields = Object.fromEntries(
 const ofClient = { signal: Type.Optional(JsonObject({ description: 'Of the client itself.' })) };
 
 export const BatchBody = Type.Array(
-  Type.Unsafe<Static<typeof RunBody>>(Closed({ ...camelFields, ...ofClient, ...fields })),
+  Type.Unsafe<Static<typeof RunBody>>(Closed({ ...camelFields, ...ofClient, ...fields }, ['thread_id', 'threadId'])),
   { minItems: 1, maxItems: 1_000 },
 );
 

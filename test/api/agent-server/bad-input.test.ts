@@ -102,6 +102,35 @@ it('a path that is too long is refused as that', async () => {
   expect(await codeOf(answer)).toEqual([414, 'URL_TOO_LONG']);
 });
 
+describe('Content-Type', () => {
+  const post = (headers: Record<string, string>, body: string) =>
+    fetch(`${server.url}/threads/count`, {
+      method: 'POST',
+      headers: { 'x-api-key': server.owner.adminKey, ...headers },
+      body: Buffer.from(body),
+    });
+
+  it.each(['text/plain', 'text/plain;charset=UTF-8', 'application/x-www-form-urlencoded', 'application/octet-stream'])(
+    '%s is taken where the body is JSON',
+    async (type) => {
+      const answer = await post({ 'content-type': type }, '{"metadata":{"no":"such"}}');
+      expect([answer.status, await answer.json()]).toEqual([200, 0]);
+      expect(await codeOf(await post({ 'content-type': type }, 'metadata=a'))).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE']);
+    },
+  );
+
+  it('is not needed', async () => {
+    expect((await post({}, '{}')).status).toBe(200);
+  });
+
+  it('of a page has to be JSON, which browsers ask about first', async () => {
+    const origin = 'https://elsewhere.example';
+    const refused = await post({ 'content-type': 'text/plain', origin }, '{}');
+    expect(await codeOf(refused)).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE']);
+    expect((await post({ 'content-type': 'application/json', origin }, '{}')).status).toBe(200);
+  });
+});
+
 describe('Accept', () => {
   const stream = (accept: string, path = '/runs/stream') => server.ask('POST', path, sound, { accept });
 

@@ -6,7 +6,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** What no operation knows is refused by its name: a client that asks for something is never left to believe that it has it. */
+/**
+ * A client that asks for something is never left to believe that it has it: fields that clients know and this server does not build are
+ * refused. Fields that no client knows are ignored and named, so that newer clients keep working. Parameters of a query are refused.
+ */
 
 let server: AgentServerUnderTest;
 beforeAll(async () => {
@@ -25,36 +28,78 @@ async function refusedPlaces(method: string, path: string, body: unknown): Promi
   return detail.map(({ loc }) => loc);
 }
 
-describe('a field that is not known', () => {
+describe('a field that no client knows', () => {
   // MCP and A2A have envelopes of their own, and so has the v2 protocol, which says that filters may have any field.
   const own = new Set(['postMcp', 'deleteMcp', 'postA2a', 'postThreadCommand', 'streamThreadEvents']);
   const operations = agentOperations.filter(({ method, operationId }) => method !== 'GET' && !own.has(operationId));
+  const ignored = (answer: Response) => answer.headers.get('x-ignored-fields');
 
   it.each(operations.map(({ operationId, ...rest }) => [operationId, rest] as const))(
-    'is refused by %s',
+    'is ignored and named by %s',
     async (_, { method, path, schema }) => {
       const isList = (schema.body as { type?: string } | undefined)?.type === 'array';
       const surprise = { surprise: 1 };
-      const places = await refusedPlaces(method, path.replace(/:\w+/g, randomUUID()), isList ? [surprise] : surprise);
-      expect(places).toContainEqual(isList ? ['body', 0, 'surprise'] : ['body', 'surprise']);
+      const body = isList ? [surprise] : surprise;
+      const answer = await server.ask(method, path.replace(/:\w+/g, randomUUID()), body);
+      expect(ignored(answer)).toBe('surprise');
+      expect(await answer.text()).not.toContain('surprise');
     },
   );
 
+  const run = { assistant_id: 'steps', input: { steps: 1 } };
+  it.each<[string, object, string]>([
+    ['/runs/wait', { ...run, command: { update: { steps: 1 }, wait: true } }, 'command.wait'],
+    ['/runs/wait', { ...run, langsmith_tracer: { project: 'a' } }, 'langsmith_tracer.project'],
+    ['/runs/wait', { ...run, config: { run_name: 'a', configurable: { kept: 1 } } }, 'config.run_name'],
+    [
+      '/runs/batch',
+      [
+        { ...run, streamModes: 'values' },
+        { ...run, streamModes: 'values' },
+      ],
+      'streamModes',
+    ],
+    ['/threads', { ttl: { ttl: 5, minutes: 5 } }, 'ttl.minutes'],
+    ['/threads', { metadata: { graph_id: 'steps' }, supersteps: [{ updates: [], at: 1 }] }, 'supersteps.at'],
+  ])('is ignored below others, and the rest is done: %s %j', async (path, body, name) => {
+    const answer = await server.ask('POST', path, body);
+    expect([answer.status, ignored(answer)]).toEqual([200, name]);
+  });
+
+  it('is not looked for where values are free', async () => {
+    const free = { surprise: { surprise: 1 } };
+    const body = { ...run, metadata: free, config: { configurable: free, metadata: free }, context: free };
+    const answer = await server.ask('POST', '/runs', { ...body, input: { ...run.input, ...free } });
+    expect([answer.status, ignored(answer)]).toEqual([200, null]);
+    expect(await answer.json()).toMatchObject({ metadata: free, kwargs: { context: free, input: free } });
+  });
+
+  it('cannot write lines into headers or logs, nor fill them', async () => {
+    const names = ['a\r\nset-cookie: b', 'x, y', '\u{1f600}', '\ud800', '__proto__', 'z'.repeat(1_000)];
+    const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, place) => [`many${place}`, 1]));
+    const text = JSON.stringify(Object.fromEntries(names.map((name) => [name, 1])));
+    const headers = { 'x-api-key': server.owner.adminKey, 'content-type': 'application/json' };
+    const answer = await fetch(`${server.url}/threads/count`, { method: 'POST', headers, body: text });
+    expect(answer.status).toBe(200);
+    expect(ignored(answer)).toBe(
+      `a%0D%0Aset-cookie%3A%20b, x%2C%20y, %F0%9F%98%80, %EF%BF%BD, __proto__, ${'z'.repeat(64)}`,
+    );
+    const counted = ignored(await server.ask('POST', '/threads/count', many))?.split(', ');
+    expect(counted).toHaveLength(21);
+    expect(counted?.at(-1)).toBe('...');
+  });
+});
+
+describe('a field that clients know and that has no effect', () => {
   const cron = { assistant_id: 'echo', schedule: '* * * * *' };
-  const steps = (update: object) => ({ supersteps: [{ updates: [update] }] });
   it.each<[string, string, object, readonly unknown[]]>([
-    ['POST', '/runs', { assistant_id: 'echo', command: { resume: 1, wait: true } }, ['command', 'wait']],
-    ['POST', '/runs', { assistant_id: 'echo', langsmith_tracer: { project: 'a' } }, ['langsmith_tracer', 'project']],
     ['POST', '/runs/batch', [{ assistant_id: 'echo', thread_id: randomUUID() }], [0, 'thread_id']],
-    ['POST', '/runs/batch', [{ assistant_id: 'echo', streamModes: 'values' }], [0, 'streamModes']],
-    ['POST', '/threads', { ttl: { minutes: 5 } }, ['ttl', 'minutes']],
-    ['PATCH', `/threads/${randomUUID()}`, { ttl: { ttl: 5, minutes: 5 } }, ['ttl', 'minutes']],
-    ['POST', '/threads', steps({ values: {}, asNode: 'a' }), ['supersteps', 0, 'updates', 0, 'asNode']],
+    ['POST', '/runs', { assistant_id: 'echo', strict_resume: true }, ['strict_resume']],
     ['POST', '/runs/crons', { ...cron, command: { resume: 1 } }, ['command']],
     ['POST', '/runs/crons', { ...cron, after_seconds: 5 }, ['after_seconds']],
     ['POST', `/threads/${randomUUID()}/runs/crons`, { ...cron, checkpoint_id: randomUUID() }, ['checkpoint_id']],
     ['PATCH', `/runs/crons/${randomUUID()}`, { assistant_id: 'steps' }, ['assistant_id']],
-  ])('is refused below it, or where others know it: %s %s %j', async (method, path, body, place) => {
+  ])('is refused: %s %s %j', async (method, path, body, place) => {
     expect(await refusedPlaces(method, path, body)).toContainEqual(['body', ...place]);
   });
 
