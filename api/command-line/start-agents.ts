@@ -97,6 +97,11 @@ export async function openAgents(
   const { config, logger, log } = parts;
   const { database, warehouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile);
+  if (file.ignored.length > 0)
+    logger.warn(
+      { file: file.path, fields: file.ignored },
+      'fields of the langgraph.json are not supported and ignored',
+    );
   const deployment = await openDeployment(database, config);
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;

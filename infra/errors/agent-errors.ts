@@ -232,6 +232,7 @@ export const agentErrors = {
     "'{namespace}' cannot be a namespace: {reason}.",
     'Send a list of labels: text that is not empty and has no dot.',
   ),
+  STORE_ITEM_NOT_FOUND: caller(404, "There is no item '{key}'.", 'Check namespace and key.'),
   STORE_KEY_INVALID: caller(422, "'{key}' cannot be a key.", 'Send text without NUL characters and lone surrogates.'),
   STORE_FILTER_INVALID: caller(
     422,

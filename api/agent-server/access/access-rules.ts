@@ -6,22 +6,11 @@ import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-r
 import { Answer } from '../../server/operation.ts';
 import { pageOf } from '../agent-schema.ts';
 import { snakeCased } from '../runs/run-body.ts';
-import { type Questions, recordOf } from './questions.ts';
+import type { Rule, RuledInput, Values } from './access-rule.ts';
+import { recordOf } from './questions.ts';
+import { storeRules } from './store-rules.ts';
 
-type Values = Readonly<Record<string, unknown>>;
 type Event = AuthQuestion['event'];
-
-/** Input that fits the schema of the operation. */
-interface RuledInput {
-  readonly params: Readonly<Record<string, string>>;
-  readonly query: Values;
-  readonly body: Values;
-}
-
-type Go = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
-
-/** What is asked before an operation, and how its input and its answer are narrowed. */
-type Rule = (input: RuledInput, ask: Questions, go: Go) => Promise<unknown>;
 
 const threadIdOf = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
 const noThread = (thread: string) => fault('THREAD_NOT_FOUND', { thread });
@@ -139,22 +128,11 @@ const makingCron: Rule = async (input, ask, go) => {
   return go({ body: { ...input.body, metadata: metadataWith(recordOf(value.metadata), required) } });
 };
 
-/** Items have no metadata: their handlers look at the namespace, and may put another in its place. */
-async function allowItems(ask: Questions, event: Event, value: Values): Promise<Values> {
-  const { required, value: answered } = await ask.allow(event, value);
-  if (required === undefined) return answered;
-  throw fault('AUTH_HANDLER_INVALID', {
-    event,
-    reason: 'a filter; items have no metadata that it could be compared with',
-  });
-}
-
 /** Commands of the event-stream protocol that make a run. */
 const startsRun = new Set<unknown>(['run.start', 'input.respond', 'state.fork']);
 
 /** By operation. One that is not here is open to nobody under custom authentication. */
 export const accessRules: Readonly<Record<string, Rule>> = {
-  getAgentInfo: open,
   // Only where the operator switched it on, for tests.
   truncate: open,
 
@@ -257,14 +235,10 @@ export const accessRules: Readonly<Record<string, Rule>> = {
     const started = named ? assistant_id : await ask.assistantOfThread(threadId);
     const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
     const required = ask.ports.access.threads?.required;
-    if ((await ask.exists(threadId)) && !(await ask.holds('threads', threadId, required))) {
-      throw fault('AUTH_FORBIDDEN', { reason: 'The thread is not yours.' });
-    }
+    if ((await ask.exists(threadId)) && !(await ask.holds('threads', threadId, required))) throw noThread(threadId);
     return go({ body: { ...input.body, params: { ...recordOf(params), metadata } } });
   },
-  streamThreadEvents: onThread('threads:read', () =>
-    fault('AUTH_FORBIDDEN', { reason: 'There is no such thread of yours yet: make it first.' }),
-  ),
+  streamThreadEvents: onThread('threads:read'),
 
   // Each command and each subscription is asked about when it comes.
   openThreadSocket: open,
@@ -290,32 +264,5 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   updateCron: changing('crons:update', cronIdIn, noCron),
   deleteCron: onCron('crons:delete'),
 
-  putStoreItem: async ({ body }, ask, go) => {
-    const { namespace, key, value } = await allowItems(ask, 'store:put', pick(body, ['namespace', 'key', 'value']));
-    return go({ body: { ...body, namespace, key, value } });
-  },
-  getStoreItem: async ({ query }, ask, go) => {
-    const asked = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
-    const { namespace, key } = await allowItems(ask, 'store:get', { namespace: asked, key: query.key });
-    return go({ query: { ...query, namespace, key } });
-  },
-  deleteStoreItem: async ({ body }, ask, go) => {
-    const asked = { namespace: body.namespace ?? [], key: body.key };
-    const { namespace, key } = await allowItems(ask, 'store:delete', asked);
-    return go({ body: { ...body, namespace, key } });
-  },
-  searchStoreItems: async ({ body }, ask, go) => {
-    const asked = { namespace: body.namespace_prefix ?? [], ...pick(body, ['filter', 'limit', 'offset', 'query']) };
-    const { namespace } = await allowItems(ask, 'store:search', asked);
-    return go({ body: { ...body, namespace_prefix: namespace } });
-  },
-  listStoreNamespaces: async ({ body }, ask, go) => {
-    const asked = { namespace: body.prefix ?? [], ...pick(body, ['suffix', 'max_depth', 'limit', 'offset']) };
-    const { namespace } = await allowItems(ask, 'store:list_namespaces', asked);
-    return go({ body: { ...body, prefix: namespace } });
-  },
+  ...storeRules,
 };
-
-function pick(values: Values, names: readonly string[]): Values {
-  return Object.fromEntries(names.filter((name) => values[name] !== undefined).map((name) => [name, values[name]]));
-}

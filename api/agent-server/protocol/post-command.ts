@@ -27,6 +27,7 @@ export const postThreadCommand = defineAgentOperation({
   description:
     'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which makes the thread where there is none; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, a run from there; agent.getTree. Commands that fail are answered with 200 and an `error`; what is no command with 400.',
   access: runs,
+  errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
     body: JsonValue({ description: '{id, method, params}.' }),

@@ -19,6 +19,7 @@ export const streamThreadEvents = defineAgentOperation({
   description:
     'Server-sent events of the event-stream protocol, over all runs, until the client goes. The thread need not be there yet. Each event has one `event_id`, the same whenever it is read again, so that a client that comes back leaves out what it has. Runs that were not started through the protocol show what their stream modes give.',
   access: reads,
+  errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
     body: FilterSince,

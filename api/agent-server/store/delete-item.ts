@@ -13,6 +13,7 @@ export const deleteStoreItem = defineAgentOperation({
   summary: 'Forget what is under a key of a namespace',
   description: 'A key under which there is nothing is no error.',
   access: runs,
+  errors: ['STORE_ITEM_NOT_FOUND'],
   schema: {
     body: Closed({ namespace: Type.Optional(Labels('Its labels.')), key: Key() }),
     response: { 204: Type.Null() },

@@ -13,7 +13,7 @@ export const getStoreItem = defineAgentOperation({
   tag: 'store',
   summary: 'What is remembered under a key; null where there is nothing',
   access: reads,
-  errors: ['STORE_NAMESPACE_INVALID'],
+  errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND'],
   schema: {
     query: Type.Object({
       namespace: Type.Array(Type.String({ maxLength: 100_000 }), {

@@ -1,3 +1,4 @@
+import '../access/agent-access.ts';
 import { Type } from 'typebox';
 import { listNamespaces } from '../../../pipelines/agents/store/list-namespaces.ts';
 import { optional } from '../../server/formats.ts';
@@ -24,13 +25,14 @@ export const listStoreNamespaces = defineAgentOperation({
     }),
     response: { 200: Type.Object({ namespaces: Type.Array(Type.Array(Type.String())) }) },
   },
-  handler: async ({ body, services: { agents } }) => ({
+  handler: async ({ body, services: { agents }, request }) => ({
     namespaces: await listNamespaces(agents.database, agents.deploymentId, {
       matches: [
         { side: 'prefix', labels: body.prefix ?? [] },
         { side: 'suffix', labels: body.suffix ?? [] },
       ],
       maxDepth: body.max_depth ?? undefined,
+      required: request.agentAccess?.items,
       limit: body.limit ?? 100,
       offset: body.offset ?? 0,
     }),

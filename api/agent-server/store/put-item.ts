@@ -15,6 +15,7 @@ export const putStoreItem = defineAgentOperation({
   summary: 'Remember a value under a key of a namespace',
   access: runs,
   errors: [
+    'STORE_ITEM_NOT_FOUND',
     'STORE_NAMESPACE_INVALID',
     'STORE_KEY_INVALID',
     'STORE_WITHOUT_INDEX',

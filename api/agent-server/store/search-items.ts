@@ -1,3 +1,4 @@
+import '../access/agent-access.ts';
 import { Type } from 'typebox';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { searchItems } from '../../../pipelines/agents/store/search-items.ts';
@@ -38,7 +39,7 @@ export const searchStoreItems = defineAgentOperation({
     }),
     response: { 200: Type.Object({ items: Type.Array(FoundItem) }) },
   },
-  handler: async ({ body, services: { agents } }) => {
+  handler: async ({ body, services: { agents }, request }) => {
     const rules = rulesOf(agents);
     if (body.query && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'query' });
     const items = await searchItems(agents.database, agents.deploymentId, rules, {
@@ -47,6 +48,7 @@ export const searchStoreItems = defineAgentOperation({
       query: body.query ?? undefined,
       limit: body.limit ?? 10,
       offset: body.offset ?? 0,
+      required: request.agentAccess?.items,
       refresh: body.refresh_ttl ?? rules.refreshOnRead,
       limitBytes: agents.config.maxPageBytes,
     });

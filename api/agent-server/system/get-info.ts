@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { JsonObject } from '../../server/formats.ts';
 import { releaseVersion } from '../../server/release.ts';
-import { defineAgentOperation, reads } from '../agent-operation.ts';
+import { defineAgentOperation } from '../agent-operation.ts';
 
 /** The release of the library's API that this server is compatible with: the one that clients and tests are written against. */
 const COMPATIBLE_VERSION = '1.5.1';
@@ -14,8 +14,8 @@ export const getAgentInfo = defineAgentOperation({
   method: 'GET',
   path: '/info',
   tag: 'system',
-  summary: 'What this agent server can do, and which graphs it has',
-  access: reads,
+  summary: 'What this agent server can do',
+  access: { public: true, tenantScope: 'none' },
   schema: {
     response: {
       200: Type.Object({
@@ -25,7 +25,7 @@ export const getAgentInfo = defineAgentOperation({
         ),
         context: Type.Literal('js'),
         flags: JsonObject(),
-        metadata: JsonObject({ description: 'The release of Runlake, and the graphs with what is wrong with them.' }),
+        metadata: JsonObject({ description: 'The release of Runlake.' }),
       }),
     },
   },
@@ -34,11 +34,6 @@ export const getAgentInfo = defineAgentOperation({
     ...(agents.libraryVersion !== undefined && { langgraph_js_version: agents.libraryVersion }),
     context: 'js' as const,
     flags: { ...flags, mcp: agents.protocols?.mcp ?? true, a2a: agents.protocols?.a2a ?? true },
-    metadata: {
-      runlake_version: releaseVersion,
-      graphs: Object.fromEntries(
-        Object.entries(agents.graphs).map(([graphId, { fault }]) => [graphId, { fault: fault ?? null }]),
-      ),
-    },
+    metadata: { runlake_version: releaseVersion },
   }),
 });

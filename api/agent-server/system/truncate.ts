@@ -24,6 +24,8 @@ export const truncate = defineAgentOperation({
       crons: optional(Type.Boolean()),
       store: optional(Type.Boolean()),
       checkpointer: optional(Type.Boolean({ description: 'The state of all threads.' })),
+      checkpoint: optional(Type.Boolean({ description: 'The same.' })),
+      checkpoints: optional(Type.Boolean({ description: 'The same.' })),
     }),
     response: { 204: Type.Null() },
   },
@@ -37,7 +39,7 @@ export const truncate = defineAgentOperation({
       assistants: body.assistants ?? false,
       crons: body.crons ?? false,
       store: body.store ?? false,
-      checkpointer: body.checkpointer ?? false,
+      checkpointer: (body.checkpointer || body.checkpoint || body.checkpoints) ?? false,
     });
     return new Answer({ status: 204 });
   },

@@ -6,7 +6,7 @@ import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns, keepVersion } from './assistant-row.ts';
-import { jsonOrNull } from './ensure-system-assistants.ts';
+import { contextText } from './ensure-system-assistants.ts';
 import { resolveAssistant } from './resolve-assistant.ts';
 
 export interface NewAssistant {
@@ -45,7 +45,7 @@ export async function createAssistant(
         name,
         description ?? null,
         JSON.stringify(config),
-        jsonOrNull(assistant.context),
+        contextText(assistant.context),
         metadata,
       ],
     );

@@ -23,14 +23,14 @@ export async function ensureSystemAssistants(
       const made = await tx.execute(
         `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
          VALUES ($1, $2, $3, $4, $5, $6, $7, '{"created_by": "system"}') ON CONFLICT DO NOTHING`,
-        [deploymentId, id, graphId, name, description, JSON.stringify(config), jsonOrNull(context)],
+        [deploymentId, id, graphId, name, description, JSON.stringify(config), contextText(context)],
       );
       if (made > 0) await tx.execute(keepVersion, [deploymentId, id]);
     });
   }
 }
 
-/** Null in SQL, not the text null. */
-export function jsonOrNull(value: unknown): string | null {
-  return value === undefined || value === null ? null : JSON.stringify(value);
+/** The context of an assistant as it is stored: none is an empty one. */
+export function contextText(context: unknown): string {
+  return JSON.stringify(context ?? {});
 }

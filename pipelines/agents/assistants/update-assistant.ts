@@ -4,7 +4,7 @@ import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns, keepVersion } from './assistant-row.ts';
-import { jsonOrNull } from './ensure-system-assistants.ts';
+import { contextText } from './ensure-system-assistants.ts';
 import { resolveAssistant } from './resolve-assistant.ts';
 
 export interface AssistantChange {
@@ -50,9 +50,9 @@ export async function updateAssistant(
         change.name ?? null,
         change.description !== undefined,
         change.description ?? null,
-        jsonOrNull(change.config),
+        change.config === undefined || change.config === null ? null : JSON.stringify(change.config),
         change.context !== undefined,
-        jsonOrNull(change.context),
+        contextText(change.context),
         change.metadata ?? {},
       ],
     );

@@ -29,6 +29,15 @@ export function requiredMetadata(filter: unknown, event: string): RequiredMetada
   return required.length === 0 ? undefined : Object.fromEntries(required);
 }
 
+/** Whether `metadata` holds `required`, as `metadata @> required` does in Postgres. */
+export function holdsRequired(metadata: Metadata, required: RequiredMetadata = {}): boolean {
+  return Object.entries(required).every(([key, wanted]) => {
+    const given = metadata[key];
+    if (!Array.isArray(wanted)) return given === wanted;
+    return Array.isArray(given) && wanted.every((one) => given.includes(one));
+  });
+}
+
 /** Metadata for something new that its maker is to reach. */
 export function metadataWith(metadata: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
   const added = Object.entries(required).map(([key, wanted]) => {

@@ -29,7 +29,6 @@ const fileSchema = Type.Object({
       Type.Array(Type.Never()),
     ]),
   ),
-  ui: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   auth: Type.Optional(Type.Object({ path: reference, disable_studio_auth: Type.Optional(Type.Boolean()) })),
   http: Type.Optional(httpSchema),
   store: Type.Optional(
@@ -78,6 +77,9 @@ const fileSchema = Type.Object({
   ),
 });
 
+/** User interfaces of graphs, which clients load from the reference server. */
+const notServed = ['ui', 'ui_config'];
+
 type FileContent = Static<typeof fileSchema>;
 
 /** Something that a module exports. */
@@ -108,6 +110,8 @@ export interface GraphsFile {
   readonly store: NonNullable<FileContent['store']>;
   readonly checkpointer: NonNullable<FileContent['checkpointer']>;
   readonly webhooks: NonNullable<FileContent['webhooks']>;
+  /** Names of fields that are for an agent server, and that this one has nothing for. */
+  readonly ignored: readonly string[];
 }
 
 /**
@@ -138,8 +142,6 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     throw invalid(first?.instancePath.slice(1).replaceAll('/', '.') || 'the file', first?.message ?? 'it does not fit');
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
-  if (Object.keys(content.ui ?? {}).length > 0)
-    throw invalid('ui', 'user interfaces of graphs are not built: leave it out');
   const inHttp = faultInHttp(http);
   if (inHttp) throw invalid(inHttp.place, inHttp.reason);
   const sources = Object.entries(graphs).map(([graphId, entry]) => {
@@ -159,6 +161,7 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     store,
     checkpointer,
     webhooks,
+    ignored: notServed.filter((name) => Object.hasOwn(content as object, name)),
   };
 }
 

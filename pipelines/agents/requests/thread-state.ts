@@ -24,7 +24,7 @@ function threadTask({ id, name, path, error, interrupts = [], result, state }: S
     interrupts: [...interrupts] as Interrupt[],
     checkpoint: state !== undefined && !('values' in state) ? checkpointOf(state) : null,
     state: state !== undefined && 'values' in state ? threadState(state) : null,
-    ...(result !== undefined && { result }),
+    result: result ?? null,
   };
 }
 

@@ -68,7 +68,7 @@ export interface CreatedRun {
 /**
  * Makes a run, in the transaction that `sql` is or in one of its own. It is left to whoever claims it.
  *
- * @throws THREAD_NOT_FOUND, AUTH_FORBIDDEN, THREAD_BUSY where the strategy is to reject, INVALID_REQUEST for metadata that cannot be stored
+ * @throws THREAD_NOT_FOUND, THREAD_BUSY where the strategy is to reject, INVALID_REQUEST for metadata that cannot be stored
  */
 export async function createRun(sql: Database | Sql, deploymentId: string, run: NewRun): Promise<Run> {
   return (await createAndClaimRun(sql, deploymentId, run, undefined)).run;
@@ -186,8 +186,8 @@ async function addRun(
   const { outcome, made_at, start_number, base } = added;
   if (outcome === 'going') return outcome;
   if (outcome === 'thread-exists') throw fault('THREAD_EXISTS', { thread: threadId });
-  if (outcome === 'no-thread') throw fault('THREAD_NOT_FOUND', { thread: threadId });
-  if (outcome === 'not-yours') throw fault('AUTH_FORBIDDEN', { reason: 'The thread is not yours.' });
+  // That there is a thread of another user is not told.
+  if (outcome === 'no-thread' || outcome === 'not-yours') throw fault('THREAD_NOT_FOUND', { thread: threadId });
   const made: Run = {
     run_id: runId,
     thread_id: threadId,

@@ -173,9 +173,10 @@ export function chosenUserId(...configs: readonly Given<Readonly<Record<string, 
   return undefined;
 }
 
-/** Two objects are merged; anything else that is asked for replaces the assistant's. */
+/** Two objects are merged; anything else that is asked for replaces the assistant's. Undefined: neither gives any. */
 function contextOf(ofAssistant: unknown, asked: unknown): unknown {
-  if (asked === undefined || asked === null) return ofAssistant ?? undefined;
+  const isNone = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;
+  if (asked === undefined || asked === null) return isNone ? undefined : (ofAssistant ?? undefined);
   return isRecord(ofAssistant) && isRecord(asked) ? { ...ofAssistant, ...asked } : asked;
 }
 

@@ -1,3 +1,5 @@
+import type { RequiredMetadata } from '../auth/access-filter.ts';
+
 // Pieces of the statements on `agents.store_items`. Times are written out here, because graph code has connections of its own.
 
 const time = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS ${column}`;
@@ -27,6 +29,13 @@ export class Conditions {
 
   add(text: string): void {
     this.#texts.push(text);
+  }
+
+  /** Items within reach of a user, whose value, namespace and key hold `required`. Undefined: all. */
+  holding(required: RequiredMetadata | undefined): void {
+    if (required === undefined) return;
+    const item = "(searchable || jsonb_build_object('namespace', to_jsonb(namespace), 'key', key))";
+    this.add(`${item} @> ${this.bind(required)}::jsonb`);
   }
 
   get text(): string {

@@ -1,4 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { Conditions, live } from './item-columns.ts';
 
 export interface NamespaceSearch {
@@ -6,6 +7,8 @@ export interface NamespaceSearch {
   readonly matches: readonly { readonly side: 'prefix' | 'suffix'; readonly labels: readonly string[] }[];
   /** Longer namespaces are cut to so many labels. */
   readonly maxDepth?: number | undefined;
+  /** What a filter of custom authentication asks of items: namespaces without such an item are left out. */
+  readonly required?: RequiredMetadata | undefined;
   readonly limit: number;
   readonly offset: number;
 }
@@ -23,6 +26,7 @@ export async function listNamespaces(sql: Sql, deploymentId: string, search: Nam
     const stars = labels.indexOf('*');
     if (side === 'prefix') conditions.under(stars < 0 ? labels : labels.slice(0, stars));
   }
+  conditions.holding(search.required);
   const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;
   const rows = await sql.query<{ namespace: string[] }>(
     `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE deployment_id = $1 AND ${live}${conditions.text}

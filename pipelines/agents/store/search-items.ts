@@ -1,5 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { pageWithin } from '../page-within.ts';
 import { filterItems } from './filter-items.ts';
 import { Conditions, itemColumns, live } from './item-columns.ts';
@@ -10,6 +11,8 @@ export interface ItemSearch {
   /** Empty: everywhere. */
   readonly namespacePrefix: readonly string[];
   readonly filter?: Readonly<Record<string, unknown>> | undefined;
+  /** What a filter of custom authentication asks of items. */
+  readonly required?: RequiredMetadata | undefined;
   /** Ranks by meaning, nearest first; items without text in the index come last. Ignored where there is no index. */
   readonly query?: string | undefined;
   readonly limit: number;
@@ -36,6 +39,7 @@ export async function searchItems(
   const conditions = new Conditions(deploymentId);
   conditions.under(search.namespacePrefix);
   filterItems(conditions, search.filter ?? {});
+  conditions.holding(search.required);
   const where = `deployment_id = $1 AND ${live}${conditions.text}`;
   const [vector] = await embedTexts(rules, search.query ? [search.query] : []);
   const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;

@@ -40,7 +40,7 @@ export interface ThreadTask {
   readonly interrupts: readonly Interrupt[];
   readonly checkpoint: ThreadCheckpoint | null;
   readonly state: ThreadState | null;
-  readonly result?: unknown;
+  readonly result: unknown;
 }
 
 export interface ThreadState {

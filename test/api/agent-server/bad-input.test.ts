@@ -60,13 +60,9 @@ describe('what has another form', () => {
     ['id of a run', 'GET', '/threads/{thread}/runs/1', undefined, ['path', 'run_id']],
     ['mode', 'POST', '/runs/stream', { ...sound, stream_mode: ['values', 'sound'] }, ['body', 'stream_mode']],
     ['mode of a reader', 'GET', '/threads/{thread}/runs/{run}/stream?stream_mode=sound', undefined, ['query']],
-    ['field', 'POST', '/runs', { ...sound, stream_mod: 'values' }, ['body', 'stream_mod']],
-    ['field', 'POST', '/runs/stream', { ...sound, streamMode: 'values' }, ['body', 'streamMode']],
     ['field', 'POST', '/threads/{thread}/runs/wait', { ...sound, strict_resume: true }, ['body', 'strict_resume']],
     ['field of an answer', 'GET', '/threads/{thread}/runs?select=color', undefined, ['query', 'select']],
     ['field of an answer', 'POST', '/threads/search', { select: ['color'] }, ['body', 'select']],
-    ['option of the library', 'POST', '/runs', { ...sound, config: { maxConcurrency: 0 } }, ['body', 'config']],
-    ['option of the library', 'POST', '/assistants', { graph_id: 'steps', config: { store: {} } }, ['body', 'config']],
     ['a checkpoint that is a list', 'POST', '/runs', { ...sound, checkpoint: [] }, ['body', 'checkpoint']],
     ['a limit', 'GET', '/threads/{thread}/runs?limit=-1', undefined, ['query', 'limit']],
   ])('%s: %s %s', async (_what, method, path, body, loc) => {

@@ -56,22 +56,26 @@ describe('who asks', () => {
   });
 
   it('is not asked where nobody is', async () => {
-    const statuses = ['/ok', '/openapi.json', '/docs'].map(async (path) => (await fetch(server().url + path)).status);
-    expect(await Promise.all(statuses)).toEqual([200, 200, 200]);
+    const statuses = ['/ok', '/info', '/openapi.json', '/docs'].map(
+      async (path) => (await fetch(server().url + path)).status,
+    );
+    expect(await Promise.all(statuses)).toEqual([200, 200, 200, 200]);
   });
 
   it('may be said by a parameter of the project, which no operation knows', async () => {
-    expect((await fetch(`${server().url}/info?session=secret-ada`)).status).toBe(200);
+    const ask = () => fetch(`${server().url}/threads/count?session=secret-ada`, { method: 'POST', body: '{}' });
+    expect((await ask()).status).toBe(200);
     expect((await fetch(`${server().url}/ok?session=secret-ada`)).status).toBe(422);
   });
 
   it('waits two seconds for the handler, then gets 503', async () => {
-    expect((await as('slow', 'GET', '/info')).status).toBe(503);
+    expect((await as('slow', 'POST', '/threads/count', {})).status).toBe(503);
   });
 
   it('gets 503 where the process of the handler ends, and an answer from the next', async () => {
-    expect((await as('dying', 'GET', '/info')).status).toBe(503);
-    await expect.poll(async () => (await as('ada', 'GET', '/info')).status, { timeout: 20_000 }).toBe(200);
+    const count = async (name: string) => (await as(name, 'POST', '/threads/count', {})).status;
+    expect(await count('dying')).toBe(503);
+    await expect.poll(() => count('ada'), { timeout: 20_000 }).toBe(200);
   });
 
   it('is whom the graph runs for, whatever the request says; its user id is the client’s to choose', async () => {
@@ -134,7 +138,6 @@ const schedule = '0 0 1 1 *';
 
 /** What Ben tries on each operation that needs somebody. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
-  getAgentInfo: () => at('/info', 200),
   createAssistant: ({ assistantId: assistant_id }) =>
     at('/assistants', 409, { assistant_id, graph_id: 'echo', if_exists: 'do_nothing' }),
   searchAssistants: () => at('/assistants/search', 200, { metadata: { owner: 'ada' } }),
@@ -164,9 +167,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getThreadHistory: ({ threadId }) => at(`/threads/${threadId}/history`, 404),
   searchThreadHistory: ({ threadId }) => at(`/threads/${threadId}/history`, 404, {}),
   streamThread: ({ threadId }) => at(`/threads/${threadId}/stream`, 404),
-  createRun: ({ threadId }) => at(`/threads/${threadId}/runs`, 403, echo),
-  streamRun: ({ threadId }) => at(`/threads/${threadId}/runs/stream`, 403, { ...echo, if_not_exists: 'create' }),
-  waitForRun: ({ threadId }) => at(`/threads/${threadId}/runs/wait`, 403, { ...echo, multitask_strategy: 'rollback' }),
+  createRun: ({ threadId }) => at(`/threads/${threadId}/runs`, 404, echo),
+  streamRun: ({ threadId }) => at(`/threads/${threadId}/runs/stream`, 404, { ...echo, if_not_exists: 'create' }),
+  waitForRun: ({ threadId }) => at(`/threads/${threadId}/runs/wait`, 404, { ...echo, multitask_strategy: 'rollback' }),
   listRuns: ({ threadId }) => at(`/threads/${threadId}/runs`, 404),
   getAgentRun: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}`, 404),
   deleteAgentRun: ({ threadId, runId }) => at(`/threads/${threadId}/runs/${runId}`, 404),
@@ -191,12 +194,12 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   deleteStoreItem: () => at('/store/items', 204, { namespace: ['secrets'], key: 'okey' }),
   searchStoreItems: () => at('/store/items/search', 200, {}),
   postThreadCommand: ({ threadId }) =>
-    at(`/threads/${threadId}/commands`, 403, {
+    at(`/threads/${threadId}/commands`, 404, {
       id: 1,
       method: 'run.start',
       params: { assistant_id: 'echo', input: {} },
     }),
-  streamThreadEvents: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 403, { channels: ['values'] }),
+  streamThreadEvents: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 404, { channels: ['values'] }),
   // Without an upgrade; what comes on a socket is in custom-auth-protocols.test.ts, as are tools and tasks.
   openThreadSocket: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 426),
   postMcp: () => at('/mcp', 200, { jsonrpc: '2.0', id: 1, method: 'tools/list' }),
@@ -212,6 +215,50 @@ const notForUsers = new Set(['truncate']);
 const closed = agentOperations.filter(
   ({ access, operationId }) => !('public' in access) && !notForUsers.has(operationId),
 );
+
+describe('a filter of a handler of the store', () => {
+  /** Their items hold `owner`, or their namespace the name: by the handler of `store`. */
+  const [one, two] = ['valued_one', 'valued_two'] as const;
+  const put = (name: string, key: string, owner: string) =>
+    as(name, 'PUT', '/store/items', { namespace: ['shared'], key, value: { owner } });
+
+  it('is compared with the value of an item', async () => {
+    expect((await put(one, 'a', one)).status).toBe(204);
+    expect((await put(one, 'b', two)).status).toBe(403);
+    expect((await put(two, 'a', two)).status).toBe(404);
+    expect((await put(two, 'c', two)).status).toBe(204);
+    const read = (name: string, key: string) => as(name, 'GET', `/store/items?namespace=shared&key=${key}`);
+    expect(JSON.parse((await read(one, 'a')).text)).toMatchObject({ value: { owner: one } });
+    expect((await read(two, 'a')).status).toBe(404);
+    expect(await read(two, 'none')).toEqual({ status: 200, text: 'null' });
+    const search = async (name: string) => (await clientOf(name).store.searchItems(['shared'])).items;
+    expect(await search(one)).toMatchObject([{ key: 'a' }]);
+    expect(await search(two)).toMatchObject([{ key: 'c' }]);
+    const drop = async (name: string, key: string) =>
+      (await as(name, 'DELETE', '/store/items', { namespace: ['shared'], key })).status;
+    expect([await drop(two, 'a'), await drop(one, 'c'), await drop(one, 'none')]).toEqual([404, 404, 403]);
+    expect([await drop(one, 'a'), await search(one), await search(two)]).toMatchObject([204, [], [{ key: 'c' }]]);
+  });
+
+  it('is compared with the namespace and the key', async () => {
+    const name = 'spaced_one';
+    const place = (namespace: readonly string[]) => ({ namespace, key: 'k' });
+    const at = (namespace: readonly string[]) => ({ ...place(namespace), value: { v: 1 } });
+    expect((await as(name, 'PUT', '/store/items', at(['of', name]))).status).toBe(204);
+    expect((await as('root', 'PUT', '/store/items', at(['of', 'others']))).status).toBe(204);
+    expect((await as(name, 'PUT', '/store/items', at(['of', 'others']))).status).toBe(404);
+    expect((await as(name, 'PUT', '/store/items', { ...at(['of', name]), key: 'other' })).status).toBe(403);
+    expect((await clientOf(name).store.searchItems(['of'])).items).toMatchObject([place(['of', name])]);
+    const { namespaces } = await clientOf(name).store.listNamespaces({ prefix: ['of'] });
+    expect(namespaces).toEqual([['of', name]]);
+    expect((await as(name, 'DELETE', '/store/items', place(['of', 'others']))).status).toBe(404);
+    expect((await as(name, 'DELETE', '/store/items', place(['of', name]))).status).toBe(204);
+  });
+
+  it('that cannot be followed lets nobody in', async () => {
+    expect((await put('confused_store', 'a', 'x')).status).toBe(500);
+  });
+});
 
 describe('what is of another user', () => {
   let victim: Victim;

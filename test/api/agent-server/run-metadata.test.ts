@@ -26,7 +26,7 @@ const userId = (user_id: unknown) => ({ config: { configurable: { user_id } } })
 beforeAll(async () => {
   agent = await startAgentServer({ project: 'inside' });
   client = agent.client;
-}, 60_000);
+}, 120_000);
 afterAll(() => agent?.close(), 30_000);
 
 describe('the user id that a graph sees', () => {

@@ -53,7 +53,6 @@ const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {}
 
 /** One entry an operation that needs a key. An operation without one fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
-  getAgentInfo: () => ({ url: '/info', answers: own }),
   truncate: () => ({ url: '/internal/truncate', payload: { threads: true, assistants: true }, answers: [204] }),
   createAssistant: ({ assistantId }) => ({
     url: '/assistants',

@@ -60,7 +60,11 @@ describe('a field that no client knows', () => {
       'streamModes',
     ],
     ['/threads', { ttl: { ttl: 5, minutes: 5 } }, 'ttl.minutes'],
-    ['/threads', { metadata: { graph_id: 'steps' }, supersteps: [{ updates: [], at: 1 }] }, 'supersteps.at'],
+    [
+      '/threads',
+      { metadata: { graph_id: 'steps' }, supersteps: [{ updates: [{ values: {}, as_node: 'step' }], at: 1 }] },
+      'supersteps.at',
+    ],
   ])('is ignored below others, and the rest is done: %s %j', async (path, body, name) => {
     const answer = await server.ask('POST', path, body);
     expect([answer.status, ignored(answer)]).toEqual([200, name]);

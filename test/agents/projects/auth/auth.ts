@@ -29,6 +29,10 @@ export const auth = new Auth()
   .on('crons', ({ user }) => (user.identity === 'root' ? true : { readers: { $contains: user.identity } }))
   .on('store', ({ value, user }) => {
     if (user.identity === 'root') return;
+    if (user.identity === 'confused_store') return { owner: { $like: 'a' } } as never;
+    if (user.identity.startsWith('valued_')) return { owner: { $eq: user.identity } };
+    if (user.identity.startsWith('spaced_')) return { namespace: { $contains: user.identity }, key: 'k' };
     const item = value as { namespace?: string[] | null };
     item.namespace = [user.identity, ...(item.namespace ?? [])];
+    return;
   });

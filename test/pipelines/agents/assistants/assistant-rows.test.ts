@@ -68,7 +68,7 @@ describe('assistants', () => {
       name: 'Agent',
       description: 'helps',
       config: { tags: ['a'] },
-      context: null,
+      context: {},
       metadata: { created_by: 'system' },
       version: 1,
     });
@@ -107,7 +107,7 @@ describe('assistants', () => {
       version: 2,
       name: 'two',
       metadata: { a: 1, b: 2 },
-      context: null,
+      context: {},
       config: { tags: ['one'] },
     });
     expect(await setAssistantVersion(database, org, id, 1)).toMatchObject({

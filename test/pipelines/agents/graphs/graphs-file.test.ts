@@ -44,6 +44,12 @@ test('a whole file', async () => {
   expect(file.checkpointer.ttl).toEqual({ strategy: 'keep_latest', default_ttl: 60 });
 });
 
+test('user interfaces of graphs, which are not served, are left out by name', async () => {
+  const file = await readGraphsFile(await written({ graphs: { a: './a.js:a' }, ui: { a: './ui.tsx' }, ui_config: {} }));
+  expect(file.ignored).toEqual(['ui', 'ui_config']);
+  expect((await readGraphsFile(await written({ graphs: { a: './a.js:a' } }))).ignored).toEqual([]);
+});
+
 test('a file of variables', async () => {
   expect((await readGraphsFile(projectFile('faulty'))).env).toMatchObject({
     FROM_ENV_FILE: 'from the file',
@@ -75,7 +81,6 @@ describe('a file that cannot be used says where and why', () => {
       'store.index.dims',
       'int',
     ],
-    ['a user interface', { graphs, ui: { agent: './ui.tsx' } }, 'ui', 'not built'],
     ['an unknown strategy', { graphs, checkpointer: { ttl: { strategy: 'x' } } }, 'checkpointer.ttl.strategy', ''],
     [
       'sweeps without a pause',

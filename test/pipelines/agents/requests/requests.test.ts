@@ -41,7 +41,7 @@ describe('state', () => {
     expect(await state(threadId, 'ask')).toMatchObject({
       values: { question: 'Sure?' },
       next: ['ask'],
-      tasks: [{ name: 'ask', error: null, interrupts: [interrupt], checkpoint: null, state: null }],
+      tasks: [{ name: 'ask', error: null, interrupts: [interrupt], checkpoint: null, state: null, result: null }],
       checkpoint: { thread_id: threadId, checkpoint_ns: '', checkpoint_id: expect.any(String) },
       parent_checkpoint: { thread_id: threadId },
       metadata: { source: 'loop', step: 1, run_id: runId, thread_id: threadId },
