@@ -3,6 +3,7 @@ import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import { graphTracing } from '../../infra/config/graph-tracing.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { markEndsTogether } from '../../pipelines/agents/execute/end-marks.ts';
@@ -73,7 +74,7 @@ export async function openGraphPool(
 
 /** Claims runs for the processes of `pool`; if there are none it only requeues and publishes runs that other processes left. */
 export function startWork(
-  { config, logger, stores, log, secretKey, accept }: AgentParts,
+  { config, logger, databaseUrl, stores, log, secretKey, accept }: AgentParts,
   { served: { deploymentId, operator }, file }: { readonly served: ServedDeployment; readonly file: GraphsFile },
   pool: OpenWorkerPool,
   ends: Ends,
@@ -101,6 +102,14 @@ export function startWork(
     keptMs: config.agentsStreamHours * 3_600_000,
     maxEventBytes: config.agentsMaxEventBytes,
   });
+  const heartbeats = openDatabase({
+    url: databaseUrl,
+    authorities: trustedAuthorities(config),
+    logger,
+    timeoutMs: Math.ceil(config.agentsLeaseMs / 3),
+    maxConnections: 1,
+  });
+  ends.add('heartbeats', () => heartbeats.close());
   const executor = startExecutor({
     database: stores.database,
     pool,
@@ -111,6 +120,7 @@ export function startWork(
     markEndPublished: markEndsTogether(stores.database, config.agentsResumeSeconds * 1_000),
     feedbackLinks: feedbackLinksOf(config, secretKey, defaultSender),
     logger,
+    heartbeats,
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
   });

@@ -96,6 +96,11 @@ export const agentErrors = {
     "There is a thread '{thread}' already.",
     'Choose another thread_id, or send if_exists "do_nothing".',
   ),
+  RUN_ENDED: caller(
+    409,
+    "Run '{run}' has ended as {status}: it cannot be rolled back.",
+    'Go back with a fork: update the state of the thread at an earlier checkpoint.',
+  ),
   THREAD_BUSY: caller(
     409,
     "Thread '{thread}' is busy with a run.",

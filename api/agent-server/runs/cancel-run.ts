@@ -15,9 +15,9 @@ export const cancelAgentRun = defineAgentOperation({
   tag: 'thread runs',
   summary: 'Stop a run',
   description:
-    'interrupt keeps what it has stored, rollback deletes the run with it. With `wait` the answer comes when it has ended.',
+    'interrupt keeps what it has stored, rollback deletes the run with it; rolling back a run that has ended is a 409. With `wait` the answer comes when it has ended.',
   access: runs,
-  errors: ['RUN_NOT_FOUND'],
+  errors: ['RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {
     params: ThreadRunParams,
     query: Type.Object({

@@ -15,7 +15,7 @@ export const cancelAgentRuns = defineAgentOperation({
   summary: 'Stop several runs',
   description: 'Either all of a status, or those named of one thread.',
   access: runs,
-  errors: ['INVALID_REQUEST', 'THREAD_NOT_FOUND', 'RUN_NOT_FOUND'],
+  errors: ['INVALID_REQUEST', 'THREAD_NOT_FOUND', 'RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {
     query: Type.Object({ action: Type.Optional(CancelAction) }),
     body: Closed({

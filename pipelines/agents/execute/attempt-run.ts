@@ -8,7 +8,8 @@
  *   2. The graph is run in a worker; its chunks go to the log as they come.
  *   3. A failure is told by an event `error`.
  *   4. All events are in the log, durable where they are kept; if the log did not take them in all that time, the end says so.
- *   5. One transaction writes the final state under the lease. Without the lease nothing follows: another process has the run.
+ *   5. One transaction writes the final state if the token is still the run's. An attempt that lost its lease, or broke off, requeues
+ *      the run; if another process has the run already, that does nothing.
  *   6. The end is published (`publish-end.ts`). A crash between 5 and 6 leaves that to whoever looks over the ends.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -16,7 +17,6 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runsEnded } from '../agent-metrics.ts';
 import { endRun, type RunResult } from '../runs/end-run.ts';
 import { releaseRun } from '../runs/release-run.ts';
-import type { CancelAction } from '../runs/run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import type { RunOutcome } from '../workers/worker-pool.ts';
 import { errorChunk, metadataChunk } from './chunks.ts';
@@ -48,12 +48,14 @@ export async function attemptRun(
   const { deploymentId, threadId, runId, attempt, kwargs } = job;
   const traced = ports.childRuns.open(run);
   const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
-  let cancelAction: CancelAction | undefined;
+  let cancelled = false;
   let lost = false;
+  /** The run has ended or is requeued, as far as this attempt can say. */
+  let over = false;
   let cancel = (): void => undefined;
   const letGo = leases.keep(run, claimedAtMs, {
-    cancelled: (action) => {
-      cancelAction = action;
+    cancelled: () => {
+      cancelled = true;
       cancel();
     },
     lost: () => {
@@ -86,11 +88,12 @@ export async function attemptRun(
     );
     ports.inPool();
     cancel = () => handle.cancel();
-    if (cancelAction !== undefined || lost) cancel();
+    if (cancelled || lost) cancel();
     const outcome = await handle.outcome;
     traced?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
     if (lost || outcome.kind === 'fenced') {
-      logger.warn({ runId, attempt }, 'the lease of a run was lost: this attempt writes nothing more');
+      logger.warn({ runId, attempt }, 'lease of a run lost: this attempt writes nothing more');
+      lost = true;
       return;
     }
     if (outcome.kind === 'lost' && outcome.blame !== 'self') {
@@ -98,9 +101,10 @@ export async function attemptRun(
       logger.warn({ runId, attempt, reason: outcome.message, alone }, 'a run lost its worker and is started again');
       const countLoss = !alone && !stopping();
       await whileHeld(() => releaseRun(database, run, { alone, countLoss }));
+      over = true;
       return;
     }
-    const { result, failure } = settle(outcome, cancelAction);
+    const { result, failure } = settle(outcome, cancelled);
     if (failure !== undefined) {
       const { graphId } = job;
       const message = failure.message.slice(0, longestLogged);
@@ -115,19 +119,32 @@ export async function attemptRun(
       },
     );
     const ended = await whileHeld(() => endRun(database, run, { ...result, eventsMissing }));
+    over = true;
     if (!ended) return;
     runsEnded.inc({ status: ended.status });
     letGo();
     await publishEnd(ports, ended, traced?.marks);
   } finally {
     letGo();
+    if (!over) await requeue(ports, run, { countLoss: !lost });
   }
 }
 
-/** What becomes of the run, and what its readers are told where it failed. */
+/** At once, instead of when `Leases` finds the run without an attempt. Does nothing if another process has the run. */
+async function requeue(
+  { database, logger }: AttemptPorts,
+  run: ClaimedRun,
+  { countLoss }: { readonly countLoss: boolean },
+) {
+  await releaseRun(database, run, { alone: false, countLoss }).catch((err) => {
+    logger.warn({ err, runId: run.runId }, 'run of an attempt that broke off not requeued: it is requeued later');
+  });
+}
+
+/** The result if nothing was asked of the run (`endRun` decides that), and the failure that its readers get. */
 function settle(
   outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
-  cancelAction: CancelAction | undefined,
+  cancelled: boolean,
 ): { result: RunResult; failure?: RunFailure } {
   const failed = (status: 'error' | 'timeout', failure: RunFailure, values?: string) => ({
     result: { status, error: failure, ...(values !== undefined && { values }) },
@@ -139,8 +156,7 @@ function settle(
       return { result: { status: 'success', values, next, interrupts } };
     }
     case 'cancelled':
-      if (cancelAction !== undefined)
-        return { result: { status: 'interrupted', rollback: cancelAction === 'rollback' } };
+      if (cancelled) return { result: { status: 'interrupted' } };
       return failed('error', {
         error: 'RunCancelled',
         message: 'The run was stopped because its events could not be stored.',

@@ -1,23 +1,25 @@
 /**
  * Executes runs: takes them up, holds their leases, and sees each to its end.
  *
- * Invariant: at any time at most one process holds the lease of a run, by the database's clock, and every write of a run's
- * outcome or state asks for that lease. So whatever this process believes, only the holder decides how a run ends.
+ * Invariant: a running run has one token, which one process knows, and every write of a run's outcome or state tests it. Whatever this
+ * process believes, only the holder of the token decides how a run ends.
  *
  *   1. It looks for runs when a thread has one to start, whoever made it so (NOTIFY), when the next one is due, when there is room
  *      again after there was none, and each second.
  *   2. It claims the first due runs of as many threads as the workers have room for. Who makes a run in this process while there is
  *      room takes a seat for it, and claims it with the statement that makes it.
  *   3. Each claimed run is attempted (`attempt-run.ts`): streamed, ended or given back.
- *   4. A third of the lease's time after the last renewal all leases are renewed in one statement. What comes back without its lease
- *      is stopped and writes nothing; what somebody asked to cancel is cancelled.
- *   5. Each second, runs whose lease has run out go back to be claimed, and ends that are not in the log are published.
+ *   4. It claims only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and requeues its run; one that
+ *      was cancelled stops.
+ *   5. Each second, runs of processes whose heartbeat has expired are requeued, and ends that are not in the log are published.
  *   6. `stop` claims nothing more, lets runs go on for the time given, and gives the rest back without counting it against them.
  */
-import type { Database } from '../../../infra/postgres/pool.ts';
+import { randomUUID } from 'node:crypto';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { claimRuns } from '../runs/claim-runs.ts';
 import { nextDue } from '../runs/next-due.ts';
+import { releaseRun } from '../runs/release-run.ts';
 import type { Seat } from '../runs/request-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import { sweepRuns } from '../runs/sweep-runs.ts';
@@ -43,6 +45,8 @@ export interface ExecutorPorts {
   /** Links under which feedback can be left. Unset: no run asks for them. */
   readonly feedbackLinks?: FeedbackLinks | undefined;
   readonly logger: Logger;
+  /** A connection for the heartbeat alone, with a statement timeout below `leaseMs`. */
+  readonly heartbeats: Sql;
   readonly leaseMs: number;
   readonly runTimeoutMs: number;
 }
@@ -66,8 +70,14 @@ const sweepEveryMs = 1_000;
 const dueSinceMs = 20;
 
 export function startExecutor(ports: ExecutorPorts): Executor {
-  const { database, pool, deploymentId, logger, leaseMs } = ports;
-  const leases = new Leases(ports);
+  const { database, pool, deploymentId, logger } = ports;
+  const processId = randomUUID();
+  const leases = new Leases({
+    ...ports,
+    process: { deploymentId, processId },
+    requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countLoss: true }),
+    onAlive: () => wake(),
+  });
   const attempts = new Set<Promise<void>>();
   let stopping = false;
   let looking: Promise<void> | undefined;
@@ -77,7 +87,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
   let seats = 0;
   /** Runs may be due that there was no room for. */
   let outOfRoom = false;
-  const room = () => pool.freeSlots - seats;
+  const room = () => (leases.alive ? pool.freeSlots - seats : 0);
 
   /** One look at a time; what wakes it meanwhile makes it look once more. */
   function wake(): void {
@@ -109,7 +119,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     if (outOfRoom) return;
     const claimedAtMs = performance.now();
     seats += slots;
-    const claimed = await claimRuns(database, deploymentId, { slots, leaseMs }).catch((error) => {
+    const claimed = await claimRuns(database, deploymentId, { slots, processId }).catch((error) => {
       seats -= slots;
       throw error;
     });
@@ -131,7 +141,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       seated = false;
     };
     const attempted = attemptRun({ ...ports, stopping: () => stopping, inPool: leaveSeat }, leases, run, claimedAtMs)
-      .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off: its lease runs out'))
+      .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off'))
       .finally(() => {
         leaveSeat();
         attempts.delete(attempted);
@@ -153,7 +163,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     const takenAtMs = performance.now();
     seats += 1;
     return {
-      leaseMs,
+      processId,
       use: (claimed) => {
         if (claimed !== undefined) attempt(claimed, takenAtMs);
         else {
@@ -205,7 +215,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       clearTimeout(dueTimer);
       await Promise.all([looking, sweeping]);
       await Promise.all([pool.close(drainMs), ended()]);
-      leases.stop();
+      await leases.stop();
     },
   };
 }

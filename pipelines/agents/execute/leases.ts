@@ -1,97 +1,162 @@
-import type { Database } from '../../../infra/postgres/pool.ts';
+/**
+ * The leases of this process: its heartbeat, and the runs that it holds by their tokens.
+ *
+ * Invariant: an attempt goes on only while the heartbeat, by this process's own clock, is valid, and its token is that of the run. Every
+ * run that this process holds in Postgres has an attempt here, or is requeued.
+ *
+ *   1. A third of the lease after the last one, and at once when a cancel is notified, the heartbeat is renewed. It has a connection of
+ *      its own and a statement timeout below the lease, so neither locks on runs nor a busy pool delay it.
+ *   2. The same statement returns the running runs of this process. An attempt whose token is missing has lost its lease; one that
+ *      somebody cancelled is told so.
+ *   3. A local timer ends at the time up to which the heartbeat is known to be valid: then all attempts have lost their leases.
+ *   4. A run of this process that no attempt holds for a third of the lease is requeued: the answer to its claim was lost, or its
+ *      attempt broke off and could not requeue it.
+ *
+ * If the process dies, other processes requeue its runs when the heartbeat has expired.
+ */
+import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { renewLeases } from '../runs/renew-leases.ts';
-import type { CancelAction } from '../runs/run.ts';
+import { type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/renew-heartbeat.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
-/** What the holder of a lease is told. */
+/** What the attempt that holds a lease is told; each is called at most once. */
 export interface LeaseWatcher {
-  /** Somebody asked to cancel the run. Called once. */
-  cancelled(action: CancelAction): void;
-  /** Another process may have the run. Called once. */
+  /** Somebody asked to cancel the run. */
+  cancelled(): void;
+  /** Another process may have the run. */
   lost(): void;
 }
 
-/** The leases that this process holds, renewed together. A lease that cannot be renewed before it runs out is lost. */
+export interface LeaseDeps {
+  /** A connection for the heartbeat alone, with a statement timeout below the lease. */
+  readonly heartbeats: Sql;
+  readonly process: RunProcess;
+  readonly leaseMs: number;
+  readonly logger: Logger;
+  /** Requeues a run of this process that no attempt holds. */
+  readonly requeue: (run: LeasedRun) => Promise<void>;
+  /** The heartbeat is valid, and was not before. */
+  readonly onAlive: () => void;
+}
+
 export class Leases {
-  readonly #ports: {
-    readonly database: Database;
-    readonly logger: Logger;
-    readonly leaseMs: number;
-    readonly deploymentId: string;
-  };
-  readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean; untilMs: number }>();
+  readonly #deps: LeaseDeps;
+  readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
+  /** Tokens of this process without an attempt, and when they were first seen. */
+  readonly #unheld = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
-  #renewing = false;
-  #soon = false;
+  #expiry: NodeJS.Timeout | undefined;
+  #renewing: Promise<void> | undefined;
+  #again = false;
+  #stopped = false;
+  #alive = false;
   #noticedAtMs = 0;
 
-  constructor(ports: {
-    readonly database: Database;
-    readonly logger: Logger;
-    readonly leaseMs: number;
-    readonly deploymentId: string;
-  }) {
-    this.#ports = ports;
+  constructor(deps: LeaseDeps) {
+    this.#deps = deps;
+    this.renewSoon();
   }
 
-  /** Keeps the lease of `run`, which was claimed no earlier than `claimedAtMs` of this process's clock, until the returned function is called. */
+  /** Whether runs may be claimed: the heartbeat is valid. */
+  get alive(): boolean {
+    return this.#alive;
+  }
+
+  /** Watches the lease of `run`, which was claimed no earlier than `claimedAtMs` of this process's clock, until the result is called. */
   keep(run: ClaimedRun, claimedAtMs: number, watcher: LeaseWatcher): () => void {
-    this.#held.set(run.leaseToken, { watcher, cancelled: false, untilMs: performance.now() + this.#ports.leaseMs });
-    this.#timer ??= setTimeout(() => void this.#renew(), this.#ports.leaseMs / 3);
-    // A cancel that was told between the claim and now found nobody here.
+    const { leaseToken } = run;
+    this.#held.set(leaseToken, { watcher, cancelled: false });
+    this.#unheld.delete(leaseToken);
+    // A cancel that was notified between the claim and now found no watcher.
     if (this.#noticedAtMs >= claimedAtMs) this.renewSoon();
-    return () => void this.#held.delete(run.leaseToken);
+    if (!this.#alive) this.#lose(leaseToken);
+    return () => void this.#held.delete(leaseToken);
   }
 
-  /** Looks at the rows at once: a cancel was asked for. */
+  /** Renews at once: a cancel was notified. */
   renewSoon(): void {
+    if (this.#stopped) return;
     this.#noticedAtMs = performance.now();
-    this.#soon = true;
-    if (!this.#renewing && this.#held.size > 0) void this.#renew();
+    this.#again = true;
+    clearTimeout(this.#timer);
+    this.#renewing ??= this.#renew().finally(() => {
+      this.#renewing = undefined;
+      if (!this.#stopped) this.#timer = setTimeout(() => this.renewSoon(), this.#deps.leaseMs / 3);
+    });
   }
 
-  stop(): void {
+  /** For the end of the process, when no attempt is left. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#alive = false;
     clearTimeout(this.#timer);
-    this.#held.clear();
+    clearTimeout(this.#expiry);
+    await this.#renewing;
+    clearTimeout(this.#expiry);
+    await removeHeartbeat(this.#deps.heartbeats, this.#deps.process).catch((err) =>
+      this.#deps.logger.warn({ err }, 'heartbeat not removed: it expires'),
+    );
   }
 
   async #renew(): Promise<void> {
-    this.#renewing = true;
-    clearTimeout(this.#timer);
-    do {
-      this.#soon = false;
-      await this.#renewOnce();
-    } while (this.#soon && this.#held.size > 0);
-    this.#renewing = false;
-    this.#timer = this.#held.size > 0 ? setTimeout(() => void this.#renew(), this.#ports.leaseMs / 3) : undefined;
+    const { heartbeats, process, leaseMs, logger } = this.#deps;
+    while (this.#again && !this.#stopped) {
+      this.#again = false;
+      const asked = [...this.#held.keys()];
+      const startedAtMs = performance.now();
+      try {
+        const runs = await renewHeartbeat(heartbeats, process, leaseMs);
+        if (this.#stopped) return;
+        this.#validUntil(startedAtMs + leaseMs);
+        this.#compare(asked, runs);
+      } catch (err) {
+        logger.warn({ err, leases: asked.length }, 'heartbeat not renewed: retrying');
+      }
+    }
   }
 
-  async #renewOnce(): Promise<void> {
-    const { database, logger, leaseMs, deploymentId } = this.#ports;
-    const asked = [...this.#held.keys()];
-    if (asked.length === 0) return;
-    const startedAtMs = performance.now();
-    try {
-      const still = new Map(
-        (await renewLeases(database, deploymentId, asked, leaseMs)).map((lease) => [lease.leaseToken, lease]),
-      );
-      for (const token of asked) {
-        const held = this.#held.get(token);
-        if (held === undefined) continue;
-        const lease = still.get(token);
-        if (lease === undefined) this.#lose(token);
-        else {
-          held.untilMs = startedAtMs + leaseMs;
-          if (lease.cancelAction !== undefined && !held.cancelled) {
-            held.cancelled = true;
-            held.watcher.cancelled(lease.cancelAction);
-          }
-        }
+  #validUntil(untilMs: number): void {
+    clearTimeout(this.#expiry);
+    const leftMs = untilMs - performance.now();
+    if (leftMs <= 0) {
+      this.#expire();
+      return;
+    }
+    this.#expiry = setTimeout(() => this.#expire(), leftMs);
+    const wasAlive = this.#alive;
+    this.#alive = true;
+    if (!wasAlive) this.#deps.onAlive();
+  }
+
+  #expire(): void {
+    this.#alive = false;
+    if (this.#held.size > 0)
+      this.#deps.logger.warn({ leases: this.#held.size }, 'heartbeat expired: all leases are lost');
+    for (const token of [...this.#held.keys()]) this.#lose(token);
+  }
+
+  #compare(asked: readonly string[], runs: readonly LeasedRun[]): void {
+    const byToken = new Map(runs.map((run) => [run.leaseToken, run]));
+    for (const token of asked) {
+      const held = this.#held.get(token);
+      if (held === undefined) continue;
+      const run = byToken.get(token);
+      if (run === undefined) this.#lose(token);
+      else if (run.cancelAction !== undefined && !held.cancelled) {
+        held.cancelled = true;
+        held.watcher.cancelled();
       }
-    } catch (err) {
-      logger.warn({ err, leases: asked.length }, 'leases could not be renewed: trying again');
-      for (const [token, held] of this.#held) if (performance.now() > held.untilMs) this.#lose(token);
+    }
+    const nowMs = performance.now();
+    for (const token of this.#unheld.keys()) if (!byToken.has(token)) this.#unheld.delete(token);
+    for (const [token, run] of byToken) {
+      if (this.#held.has(token)) continue;
+      const sinceMs = this.#unheld.get(token) ?? nowMs;
+      this.#unheld.set(token, sinceMs);
+      if (nowMs - sinceMs < this.#deps.leaseMs / 3) continue;
+      this.#deps.requeue(run).catch((err) => {
+        this.#deps.logger.warn({ err, runId: run.runId }, 'run without an attempt not requeued: retrying');
+      });
     }
   }
 

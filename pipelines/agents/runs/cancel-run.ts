@@ -6,10 +6,10 @@ import { lockThread, settleThreadStatus } from './lock-thread.ts';
 import type { CancelAction } from './run.ts';
 
 /**
- * Stops a run: one that waits ends at once, one that runs is asked to stop. `rollback` takes it away with what it has stored. To one
- * that has ended nothing happens.
+ * Cancels a run: a pending one ends now, a running one is asked to stop, and `agents.end_run` carries out the action. `rollback` deletes
+ * the run with what it stored. Interrupting a run that has ended does nothing.
  *
- * @throws RUN_NOT_FOUND
+ * @throws RUN_NOT_FOUND; RUN_ENDED for a rollback, since later runs may have built on what the run stored
  */
 export async function cancelRun(
   database: Database,
@@ -23,7 +23,7 @@ export async function cancelRun(
   });
 }
 
-/** As {@link cancelRun}, for several runs of a thread that is locked. @throws RUN_NOT_FOUND where one is missing. */
+/** As {@link cancelRun}, for several runs of a locked thread. @throws RUN_NOT_FOUND, RUN_ENDED; then none is cancelled. */
 export async function cancelLocked(
   tx: Sql,
   deploymentId: string,
@@ -39,12 +39,14 @@ export async function cancelLocked(
   const found = new Set(rows.map(({ run_id }) => run_id));
   const missing = runIds.find((runId) => !found.has(runId.toLowerCase()));
   if (missing !== undefined) throw fault('RUN_NOT_FOUND', { run: missing });
+  const ended = rows.find(({ status }) => status !== 'pending' && status !== 'running');
+  if (action === 'rollback' && ended) throw fault('RUN_ENDED', { run: ended.run_id, status: ended.status });
   for (const { run_id, status } of rows) {
     if (status === 'running') await askToCancel(tx, deploymentId, run_id, action);
   }
-  const ended = await endWaitingRuns(tx, deploymentId, threadId, {
+  const cancelled = await endWaitingRuns(tx, deploymentId, threadId, {
     runIds: [...found],
     remove: action === 'rollback',
   });
-  if (ended > 0) await settleThreadStatus(tx, deploymentId, threadId);
+  if (cancelled > 0) await settleThreadStatus(tx, deploymentId, threadId);
 }

@@ -17,7 +17,7 @@ export type RunsToCancel =
 /**
  * Stops several runs, those of a thread together.
  *
- * @throws THREAD_NOT_FOUND, RUN_NOT_FOUND: then none of the named ones is stopped.
+ * @throws THREAD_NOT_FOUND, RUN_NOT_FOUND, RUN_ENDED: then none of the named ones is stopped.
  */
 export async function cancelRuns(
   database: Database,

@@ -75,7 +75,7 @@ export async function createRun(sql: Database | Sql, deploymentId: string, run: 
 }
 
 /**
- * Makes a run, under a lease of `leaseMs` where it need not wait for another, nor for its time.
+ * Makes a run, and claims it for the process unless it has to wait for another run or for its time.
  *
  * @throws as {@link createRun} does
  */
@@ -83,9 +83,9 @@ export async function createAndClaimRun(
   sql: Database | Sql,
   deploymentId: string,
   run: NewRun,
-  leaseMs: number | undefined,
+  processId: string | undefined,
 ): Promise<CreatedRun> {
-  return (await createAsSeen(sql, deploymentId, run, leaseMs, undefined)) as CreatedRun;
+  return (await createAsSeen(sql, deploymentId, run, processId, undefined)) as CreatedRun;
 }
 
 /**
@@ -98,19 +98,19 @@ export async function createAsSeen(
   sql: Database | Sql,
   deploymentId: string,
   run: NewRun,
-  leaseMs: number | undefined,
+  processId: string | undefined,
   seenAt: string | undefined,
 ): Promise<CreatedRun | undefined> {
   requireStorableJson(run.metadata, ['body', 'metadata']);
   const strategy = run.multitaskStrategy;
   const ids = { deploymentId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
-  const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', leaseMs, seenAt });
+  const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', processId, seenAt });
   if (made !== 'going') return made;
   if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
     await lockThread(tx, deploymentId, ids.threadId);
     await giveWay(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
-    return (await addRun(tx, ids, run, { besideOthers: true, leaseMs: undefined })) as CreatedRun;
+    return (await addRun(tx, ids, run, { besideOthers: true, processId: undefined })) as CreatedRun;
   });
 }
 
@@ -129,7 +129,7 @@ interface AddedRow {
 
 interface Adding {
   readonly besideOthers: boolean;
-  readonly leaseMs: number | undefined;
+  readonly processId: string | undefined;
   readonly seenAt?: string | undefined;
 }
 
@@ -146,14 +146,14 @@ async function addRun(
   sql: Sql,
   ids: NewIds,
   run: NewRun,
-  { besideOthers, leaseMs, seenAt }: Adding,
+  { besideOthers, processId, seenAt }: Adding,
 ): Promise<CreatedRun | 'going' | undefined> {
   const { deploymentId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
   const own = run.stateless ?? run.threadId === undefined;
   const ttl = own && run.temporary ? undefined : run.threadTtl;
   const kwargsText = JSON.stringify(kwargs);
-  const leaseToken = leaseMs === undefined ? undefined : randomUUID();
+  const leaseToken = processId === undefined ? undefined : randomUUID();
   const [added] = await sql.query<AddedRow>(
     seenAt === undefined ? addRunSql : addRunAsSeenSql,
     [
@@ -177,7 +177,7 @@ async function addRun(
       run.afterSeconds,
       sender === undefined ? null : JSON.stringify(sender),
       leaseToken,
-      leaseMs,
+      processId,
       ...(seenAt === undefined ? [] : [seenAt]),
     ],
     { name: seenAt === undefined ? 'agents_add_run' : 'agents_add_run_as_seen' },

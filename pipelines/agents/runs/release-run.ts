@@ -17,14 +17,14 @@ interface GivingBack {
 }
 
 /**
- * Gives a run back, to be started again by anybody. Without the lease nothing happens. A start that was lost counts; the third is
- * the end of the run. That one is alone in its process: what kills it there is no other run. One that was to be cancelled ends.
+ * Requeues a run, so that any process can start it again. Without its token nothing happens. With `countLoss` the start counts as lost;
+ * the third loss ends the run. That one is alone in its process: what kills it there is no other run. One that was to be cancelled ends.
  */
 export async function releaseRun(database: Database, run: HeldRun, how: GivingBack): Promise<void> {
   await database.transaction((tx) => giveBack(tx, run, { ...how, onlyExpired: false }));
 }
 
-/** For {@link releaseRun} and the sweep: `onlyExpired` asks once more, under the lock, whether the lease has run out. */
+/** For {@link releaseRun} and the sweep: `onlyExpired` tests the heartbeat of its process once more, under the lock. */
 export async function giveBack(
   tx: Sql,
   { deploymentId, threadId, runId, leaseToken }: HeldRun,
@@ -55,6 +55,11 @@ export async function giveBack(
   await tx.execute("SELECT pg_notify('agent_runs', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }
 
+/** Whether the process of a row of `agents.runs` has a valid heartbeat. */
+export const processIsAlive = `EXISTS (
+  SELECT FROM agents.processes WHERE processes.process_id = run.process_id AND alive_until > clock_timestamp()
+)`;
+
 const giveBackSql = `
 UPDATE agents.runs run SET
   losses = run.losses + $4::int,
@@ -63,7 +68,7 @@ UPDATE agents.runs run SET
   error = CASE WHEN next.status = 'error' THEN $6::json END,
   alone = run.alone OR $7 OR run.losses + $4::int >= $5::int - 1,
   lease_token = NULL,
-  lease_until = NULL,
+  process_id = NULL,
   ended_at = CASE WHEN next.status <> 'pending' THEN clock_timestamp() END,
   end_published = CASE WHEN next.status <> 'pending' THEN false END,
   updated_at = clock_timestamp()
@@ -72,7 +77,7 @@ FROM (
   FROM agents.runs WHERE deployment_id = $1 AND run_id = $2
 ) next
 WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND run.status = 'running'
-  AND (NOT $8::boolean OR run.lease_until <= clock_timestamp())
+  AND (NOT $8::boolean OR NOT ${processIsAlive})
 RETURNING run.status, run.removed, run.kwargs`;
 
 /** Whether a run was given up, and not failed by itself. */

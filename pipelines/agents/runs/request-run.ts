@@ -21,8 +21,8 @@ import type { ClaimedRun } from './run-row.ts';
 
 /** Room for one run in this process, kept until it is used. */
 export interface Seat {
-  /** That a run is to be claimed under. */
-  readonly leaseMs: number;
+  /** The process that claims the run. */
+  readonly processId: string;
   /** Executes a run that was claimed for it, or gives the seat back. Called once. */
   use(claimed: ClaimedRun | undefined): void;
 }
@@ -154,7 +154,7 @@ async function makeAndStart(
   const seat = wanted.afterSeconds > 0 ? undefined : takeSeat?.();
   let claimed: ClaimedRun | undefined;
   try {
-    const created = await createAsSeen(database, deploymentId, wanted, seat?.leaseMs, seenAt);
+    const created = await createAsSeen(database, deploymentId, wanted, seat?.processId, seenAt);
     claimed = created?.claimed;
     return created?.run;
   } finally {

@@ -1,11 +1,11 @@
 import type { Database } from '../../../infra/postgres/database.ts';
-import { giveBack } from './release-run.ts';
+import { giveBack, processIsAlive } from './release-run.ts';
 
-/** Gives back runs whose lease has run out: whoever had them gives no sign of life. The result is how many there were. */
+/** Requeues runs of processes whose heartbeat has expired. The result is how many there were. */
 export async function sweepRuns(database: Database, deploymentId: string): Promise<number> {
   const rows = await database.query<{ thread_id: string; run_id: string; lease_token: string }>(
-    `SELECT thread_id, run_id, lease_token FROM agents.runs
-     WHERE deployment_id = $1 AND status = 'running' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 100`,
+    `SELECT thread_id, run_id, lease_token FROM agents.runs run
+     WHERE deployment_id = $1 AND status = 'running' AND NOT ${processIsAlive} ORDER BY place LIMIT 100`,
     [deploymentId],
     { name: 'agents_expired_runs' },
   );

@@ -43,6 +43,8 @@ interface MadeRun {
   readonly text: string;
   /** What was asked of it while it was under way, for all the client knew. */
   readonly asked: Set<Action>;
+  /** A rollback of it was acknowledged. */
+  mustGo?: boolean;
   /** Those that want all of it. */
   readonly readers: Promise<readonly Part[]>[];
   /** Those that want what follows: on an event that they name, or on the time that they come. */
@@ -153,7 +155,12 @@ class Sequence {
     const run = this.#random.pick(this.#runs.slice(-4));
     const action = this.#random.pick<Action>(['interrupt', 'rollback']);
     run.asked.add(action);
-    await client.runs.cancel(run.threadId, run.runId, this.#random.chance(0.3), action).catch(isNotFound);
+    const refused = await client.runs.cancel(run.threadId, run.runId, this.#random.chance(0.3), action).then(
+      () => undefined,
+      (error: { readonly status?: number }) => error.status,
+    );
+    if (refused !== undefined) expect([404, action === 'rollback' ? 409 : 404]).toContain(refused);
+    else if (action === 'rollback') run.mustGo = true;
   }
 
   async #kill(): Promise<void> {
@@ -211,6 +218,13 @@ class Sequence {
     if (asked.has('interrupt')) may.push('interrupted');
     if (asked.has('rollback')) may.push('gone');
     expect(may, run.text).toContain(status);
+    // What was acknowledged is carried out.
+    if (run.mustGo) expect(status, run.text).toBe('gone');
+    const [row] = await server.database.query<{ cancel_action: Action | null }>(
+      'SELECT cancel_action FROM agents.runs WHERE run_id = $1 AND NOT removed',
+      [runId],
+    );
+    if (row?.cancel_action) expect([row.cancel_action, status], run.text).toEqual(['interrupt', 'interrupted']);
 
     const whole = status === 'gone' ? undefined : await readToEnd([client], run, 0).ended;
     if (whole !== undefined) attemptsOf(run, whole);

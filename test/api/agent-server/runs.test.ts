@@ -273,6 +273,28 @@ describe('cancel', () => {
     expect((await client.threads.getState(threadId)).values ?? {}).toEqual({});
   });
 
+  it('rolls back a run that was interrupted before, and the next run does not continue from it', async () => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'kept' } });
+    const run = await client.runs.create(threadId, 'steps', { input: { steps: 50, pauseMs: 100, text: 'dropped' } });
+    const log = async () => JSON.stringify((await client.threads.getState(threadId)).values);
+    await expect.poll(log, { timeout: 20_000 }).toContain('dropped');
+    const path = `/threads/${threadId}/runs/${run.run_id}/cancel`;
+    const answers = await Promise.all([
+      server.ask('POST', `${path}?action=interrupt`),
+      server.ask('POST', `${path}?action=rollback`),
+    ]);
+    // The second one comes too late only if it is refused.
+    expect(answers.map(({ status }) => status)).toEqual([202, expect.toBeOneOf([202, 409])]);
+    await expect.poll(async () => (await client.threads.get(threadId)).status).toBe('idle');
+    if (answers[1]?.status === 202) expect(await log()).not.toContain('dropped');
+    const next = await client.runs.create(threadId, 'steps', { input: { steps: 50, pauseMs: 100, text: 'dropped' } });
+    await expect.poll(log, { timeout: 20_000 }).toContain('dropped');
+    await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'last' }, multitaskStrategy: 'rollback' });
+    await expect.poll(() => client.runs.get(threadId, next.run_id).catch(String)).toContain('404');
+    expect(await log()).toContain('last');
+  });
+
   it('ends runs that wait, and many at once', async () => {
     const threadId = await newThread();
     const runs = [];

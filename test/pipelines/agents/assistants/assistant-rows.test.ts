@@ -16,7 +16,7 @@ import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
-import { leaseMs, openRows, type Rows } from '../runs/run-rows.ts';
+import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;
 let database: Database;
@@ -134,7 +134,7 @@ describe('assistants', () => {
     const gone: Assistant = await make();
     const [shared, own] = [await rows.newThread(org), await rows.newThread(org)];
     const running = await rows.run(own, { assistant: gone }, org);
-    const claims = await claimRuns(database, org, { slots: 9, leaseMs });
+    const claims = await claimRuns(database, org, { slots: 9, processId });
     const claimed = claims.find(({ runId }) => runId === running.run_id) as (typeof claims)[number];
     const waiting = await rows.run(shared, { assistant: gone }, org);
     const stays = await rows.run(shared, { assistant: other }, org);
@@ -154,7 +154,7 @@ describe('assistants', () => {
     expect(await readThread(database, org, shared)).toMatchObject({ status: 'busy' });
     if (deleteThreads) await expect(readThread(database, org, own)).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
     else expect(await readThread(database, org, own)).toMatchObject({ status: 'idle' });
-    expect((await claimRuns(database, org, { slots: 9, leaseMs })).map(({ runId }) => runId)).toEqual([stays.run_id]);
+    expect((await claimRuns(database, org, { slots: 9, processId })).map(({ runId }) => runId)).toEqual([stays.run_id]);
   });
 });
 

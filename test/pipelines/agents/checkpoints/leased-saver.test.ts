@@ -141,7 +141,6 @@ describe('a lease that does not hold', () => {
     return saver;
   };
   const ways: Record<string, (run: GoingRun) => Promise<LeasedSaver>> = {
-    'it ran out': by(`UPDATE agents.runs SET lease_until = now() - interval '1 ms' WHERE run_id = $1`),
     'another has it': by(`UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1`),
     'the run is pending again': by(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`),
     'the run ended': by(`UPDATE agents.runs SET status = 'error' WHERE run_id = $1`),

@@ -47,8 +47,8 @@ export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () =
     const leaseToken = randomUUID();
     await database.execute(
       `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, lease_token,
-         lease_until, attempt)
-       VALUES ($1, $2, $3, $4, 'graph', '{}', 'running', $5, now() + interval '1 hour', 1)`,
+         attempt)
+       VALUES ($1, $2, $3, $4, 'graph', '{}', 'running', $5, 1)`,
       [deploymentId, threadId, runId, randomUUID(), leaseToken],
     );
     return going(threadId, runId, leaseToken, 1);

@@ -16,7 +16,7 @@ import {
   openStreams,
   type StreamsUnderTest,
 } from '../streams/streams-under-test.ts';
-import { kwargs, leaseMs, newRun } from './run-rows.ts';
+import { kwargs, newRun, processId } from './run-rows.ts';
 
 let under: StreamsUnderTest;
 let hub: StreamHub;
@@ -40,7 +40,7 @@ test('a run that has ended, whose end is not in the log yet, is followed to that
   };
   const wanted = newRun(undefined, { kwargs: kwargs({ resumable: true }) });
   const { thread_id: threadId, run_id: runId } = await createRun(database, deploymentId, wanted);
-  const [claimed] = await claimRuns(database, deploymentId, { slots: 1, leaseMs });
+  const [claimed] = await claimRuns(database, deploymentId, { slots: 1, processId });
   const ids = { deploymentId, threadId, runId };
   const stream = newStream({ ...ids, threadStart: claimed!.threadStart });
   const writer = under.publisher().open(stream);

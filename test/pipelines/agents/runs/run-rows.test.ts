@@ -13,13 +13,13 @@ import { markEndsPublished } from '../../../../pipelines/agents/runs/mark-ends-p
 import { nextDue } from '../../../../pipelines/agents/runs/next-due.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
-import { renewLeases } from '../../../../pipelines/agents/runs/renew-leases.ts';
+import type { Run } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
-import { kwargs, leaseMs, newRun, openRows, type Rows } from './run-rows.ts';
+import { kwargs, leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
 let rows: Rows;
 let org: string;
@@ -32,7 +32,7 @@ beforeAll(async () => {
 afterAll(async () => rows?.stores.close());
 
 async function claim(runId: string): Promise<ClaimedRun> {
-  const claims = await claimRuns(database, org, { slots: 100, leaseMs });
+  const claims = await claimRuns(database, org, { slots: 100, processId });
   const found = claims.find((run) => run.runId === runId);
   if (found === undefined) throw new Error('not claimed');
   return found;
@@ -87,15 +87,15 @@ describe('making runs', () => {
     const other = await rows.newDeployment();
     const threadId = await rows.newThread(other);
     const later = await rows.run(threadId, { afterSeconds: 3_600 }, other);
-    expect(await claimRuns(database, other, { slots: 9, leaseMs })).toEqual([]);
+    expect(await claimRuns(database, other, { slots: 9, processId })).toEqual([]);
     expect(await nextDue(database, other)).toBeGreaterThan(3_500_000);
     expect(await readThread(database, other, threadId)).toMatchObject({ status: 'busy' });
     const now = await rows.run(threadId, {}, other);
-    const [claimed] = await claimRuns(database, other, { slots: 9, leaseMs });
+    const [claimed] = await claimRuns(database, other, { slots: 9, processId });
     expect(claimed?.runId).toBe(now.run_id);
     await database.execute('UPDATE agents.runs SET due_at = now() WHERE run_id = $1', [later.run_id]);
     await endRun(database, claimed as ClaimedRun, { status: 'success' });
-    expect(await claimRuns(database, other, { slots: 9, leaseMs })).toMatchObject([{ runId: later.run_id }]);
+    expect(await claimRuns(database, other, { slots: 9, processId })).toMatchObject([{ runId: later.run_id }]);
   });
 
   it('starts a run where it makes it, as a claim would', async () => {
@@ -103,16 +103,16 @@ describe('making runs', () => {
     await rows.checkpoint(threadKey(org, threadId), '1');
     const input = { text: 'nul \u0000, half \ud800' };
     const given = newRun(threadId, { metadata: { a: 1 }, kwargs: kwargs({ input }) });
-    const { run, claimed } = await createAndClaimRun(database, org, given, leaseMs);
+    const { run, claimed } = await createAndClaimRun(database, org, given, processId);
     const expected = { runId: run.run_id, attempt: 1, threadStart: 1, baseCheckpointId: '1', alone: false };
     expect(claimed).toMatchObject({ ...expected, kwargs: { input }, metadata: { a: 1 }, startedAt: run.created_at });
     expect(await readThread(database, org, threadId)).toMatchObject({ status: 'busy', metadata: given.assistant });
     expect(await readRun(database, org, ids(run))).toEqual({ ...run, status: 'running' });
     // Nobody else gets it while it is held; afterwards it is read as it was given.
-    expect((await claimRuns(database, org, { slots: 100, leaseMs })).map(({ runId }) => runId)).not.toContain(
+    expect((await claimRuns(database, org, { slots: 100, processId })).map(({ runId }) => runId)).not.toContain(
       run.run_id,
     );
-    expect(await renewLeases(database, org, [claimed?.leaseToken as string], leaseMs)).toHaveLength(1);
+    expect(await rows.leases(org, [claimed?.leaseToken as string])).toHaveLength(1);
     await releaseRun(database, claimed as ClaimedRun, { alone: false, countLoss: false });
     const { leaseToken: _, ...again } = await claim(run.run_id);
     const { leaseToken: __, ...first } = claimed as ClaimedRun;
@@ -123,18 +123,18 @@ describe('making runs', () => {
   it.each<[what: string, first: (threadId: string) => Promise<unknown>, more?: Partial<NewRun>]>([
     ['another run of the thread waits', (threadId) => rows.run(threadId)],
     ['another run waits for its time', (threadId) => rows.run(threadId, { afterSeconds: 3_600 })],
-    ['another run of the thread runs', (threadId) => createAndClaimRun(database, org, newRun(threadId), leaseMs)],
+    ['another run of the thread runs', (threadId) => createAndClaimRun(database, org, newRun(threadId), processId)],
     ['somebody writes to the thread', (threadId) => holdThread(database, org, threadId, leaseMs)],
     ['its time has not come', async () => undefined, { afterSeconds: 3_600 }],
     [
       'it takes the place of another',
-      (threadId) => createAndClaimRun(database, org, newRun(threadId), leaseMs),
+      (threadId) => createAndClaimRun(database, org, newRun(threadId), processId),
       { multitaskStrategy: 'interrupt' },
     ],
   ])('starts no run where %s', async (_, first, more = {}) => {
     const threadId = await rows.newThread();
     await first(threadId);
-    const { run, claimed } = await createAndClaimRun(database, org, newRun(threadId, more), leaseMs);
+    const { run, claimed } = await createAndClaimRun(database, org, newRun(threadId, more), processId);
     expect(claimed).toBeUndefined();
     expect(await readRun(database, org, ids(run))).toMatchObject({ status: 'pending' });
   });
@@ -142,15 +142,15 @@ describe('making runs', () => {
   it('starts a run on a thread whose writer is gone, and on one made for it', async () => {
     const threadId = await rows.newThread();
     await holdThread(database, org, threadId, -1);
-    expect((await createAndClaimRun(database, org, newRun(threadId), leaseMs)).claimed).toMatchObject({ threadId });
-    const own = await createAndClaimRun(database, org, newRun(undefined, { temporary: true }), leaseMs);
+    expect((await createAndClaimRun(database, org, newRun(threadId), processId)).claimed).toMatchObject({ threadId });
+    const own = await createAndClaimRun(database, org, newRun(undefined, { temporary: true }), processId);
     expect(own.claimed).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });
   });
 
   it('gives nothing of another deployment', async () => {
     const run = await rows.run(await rows.newThread());
     const { foreignOrg } = rows;
-    expect(await claimRuns(database, foreignOrg, { slots: 9, leaseMs })).toEqual([]);
+    expect(await claimRuns(database, foreignOrg, { slots: 9, processId })).toEqual([]);
     const tries: (() => Promise<unknown>)[] = [
       () => readRun(database, foreignOrg, ids(run)),
       () => cancelRun(database, foreignOrg, ids(run), 'interrupt'),
@@ -162,8 +162,8 @@ describe('making runs', () => {
     expect(await listRuns(database, foreignOrg, run.thread_id, { limit: 9, offset: 0 })).toEqual([]);
     await cancelRuns(database, foreignOrg, { status: 'all' }, 'rollback');
     const claimed = await claim(run.run_id);
-    expect(await renewLeases(database, foreignOrg, [claimed.leaseToken], leaseMs)).toEqual([]);
-    expect(await renewLeases(database, org, [claimed.leaseToken], leaseMs)).toHaveLength(1);
+    expect(await rows.leases(foreignOrg, [claimed.leaseToken])).toEqual([]);
+    expect(await rows.leases(org, [claimed.leaseToken])).toHaveLength(1);
   });
 });
 
@@ -195,10 +195,10 @@ describe('ends', () => {
     expect(claimed.baseCheckpointId).toBe('1');
     await rows.checkpoint(key, '2', run.run_id);
     const next = await rows.run(threadId, { multitaskStrategy: 'rollback' });
-    expect(await renewLeases(database, org, [claimed.leaseToken], leaseMs)).toEqual([
+    expect(await rows.leases(org, [claimed.leaseToken])).toEqual([
       { leaseToken: claimed.leaseToken, cancelAction: 'rollback' },
     ]);
-    const ended = await endRun(database, claimed, { status: 'interrupted', rollback: true });
+    const ended = await endRun(database, claimed, { status: 'interrupted' });
     expect(await rows.checkpointsOf(key)).toEqual(['1']);
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
     // Its end is still to be told, also by another process.
@@ -206,6 +206,43 @@ describe('ends', () => {
     await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     expect((await unpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
     expect(await claim(next.run_id)).toMatchObject({ attempt: 1, threadStart: 2, baseCheckpointId: '1' });
+  });
+
+  it.each([
+    [
+      'after an interrupt',
+      'success' as const,
+      async (run: Run) => {
+        await cancelRun(database, org, ids(run), 'interrupt');
+        await cancelRun(database, org, ids(run), 'rollback');
+      },
+    ],
+    ['after the outcome', 'success' as const, (run: Run) => cancelRun(database, org, ids(run), 'rollback')],
+    ['before a failure', 'error' as const, (run: Run) => cancelRun(database, org, ids(run), 'rollback')],
+    ['by the next run', 'success' as const, (run: Run) => rows.run(run.thread_id, { multitaskStrategy: 'rollback' })],
+  ])('carry out a rollback that was asked for %s', async (_, status, ask) => {
+    const threadId = await rows.newThread();
+    const key = threadKey(org, threadId);
+    await rows.checkpoint(key, '1');
+    const run = await rows.run(threadId);
+    const claimed = await claim(run.run_id);
+    await rows.checkpoint(key, '2', run.run_id);
+    await ask(run);
+    const ended = await endRun(database, claimed, { status, values: '{"kept":1}' });
+    expect(ended).toMatchObject({ status: 'interrupted', removed: true });
+    expect(ended).not.toHaveProperty('values');
+    expect(await rows.checkpointsOf(key)).toEqual(['1']);
+    expect((await readThread(database, org, threadId)).values).toBeNull();
+    await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
+  });
+
+  it('refuse a rollback afterwards, which could not be carried out', async () => {
+    const run = await rows.run(await rows.newThread());
+    await endRun(database, await claim(run.run_id), { status: 'success', values: '{}' });
+    const refused = { code: 'RUN_ENDED', status: 409 };
+    await expect(cancelRun(database, org, ids(run), 'rollback')).rejects.toMatchObject(refused);
+    await cancelRun(database, org, ids(run), 'interrupt');
+    expect(await readRun(database, org, ids(run))).toMatchObject({ status: 'success' });
   });
 
   it('of a temporary run leave nothing once they are told', async () => {
@@ -231,7 +268,7 @@ describe('ends', () => {
     await rows.checkpoint(threadKey(org, threadId), '1', running.run_id);
     await deleteThread(database, org, threadId);
     expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
-    expect(await renewLeases(database, org, [claimed.leaseToken], leaseMs)).toEqual([]);
+    expect(await rows.leases(org, [claimed.leaseToken])).toEqual([]);
     expect(await rows.checkpointsOf(threadKey(org, threadId))).toEqual([]);
     for (const run of [running, waiting]) {
       await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
@@ -267,14 +304,12 @@ describe('many runs', () => {
     const [first, second] = [await rows.run(threadId, {}, other), await rows.run(threadId, {}, other)];
     const missing = { threadId, runIds: [second.run_id, randomUUID()] };
     await expect(cancelRuns(database, other, missing, 'rollback')).rejects.toMatchObject(goneRun);
-    const [claimed] = await claimRuns(database, other, { slots: 1, leaseMs });
+    const [claimed] = await claimRuns(database, other, { slots: 1, processId });
     await cancelRuns(database, other, { status: 'pending' }, 'interrupt');
     expect(await readRun(database, other, ids(second))).toMatchObject({ status: 'interrupted' });
     expect(await readRun(database, other, ids(first))).toMatchObject({ status: 'running' });
     await cancelRuns(database, other, { status: 'all' }, 'interrupt');
-    expect(await renewLeases(database, other, [claimed?.leaseToken as string], leaseMs)).toMatchObject([
-      { cancelAction: 'interrupt' },
-    ]);
+    expect(await rows.leases(other, [claimed?.leaseToken as string])).toMatchObject([{ cancelAction: 'interrupt' }]);
   });
 });
 
@@ -301,7 +336,7 @@ it('claims by looking at threads with a run to start alone, however many runs ha
     );
   const [before, claimed, after] = await database.transaction(async (tx) => [
     await scansIn(tx),
-    await claimRuns(tx, other, { slots: 5, leaseMs }),
+    await claimRuns(tx, other, { slots: 5, processId }),
     await scansIn(tx),
   ]);
   expect(claimed).toHaveLength(1);

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { renewHeartbeat } from '../../../../pipelines/agents/runs/renew-heartbeat.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
@@ -7,6 +8,8 @@ import { freshStores } from '../../../engines/stores.ts';
 
 export const assistant = { assistant_id: randomUUID(), graph_id: 'echo' };
 export const leaseMs = 60_000;
+/** Claims in tests of rows; {@link openRows} keeps it alive. */
+export const processId = randomUUID();
 
 export const kwargs = (more: Partial<RunKwargs> = {}): RunKwargs => ({
   config: {},
@@ -36,6 +39,7 @@ export async function openRows() {
   const { database } = stores;
   const newDeployment = () => addDeployment(database);
   const [org, foreignOrg] = [await newDeployment(), await newDeployment()];
+  await renewHeartbeat(database, { deploymentId: org, processId }, 3_600_000);
   return {
     stores,
     database,
@@ -46,12 +50,17 @@ export async function openRows() {
       (await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' })).thread_id,
     run: (threadId: string | undefined, more: Partial<NewRun> = {}, deploymentId = org) =>
       createRun(database, deploymentId, newRun(threadId, more)),
-    /** A lease that has run out. */
+    /** The process that holds the run is dead. */
     expire: (leaseToken: string) =>
       database.execute(
-        `UPDATE agents.runs SET lease_until = now() - interval '1 s' WHERE lease_token = $1 AND status = 'running'`,
+        `UPDATE agents.runs SET process_id = gen_random_uuid() WHERE lease_token = $1 AND status = 'running'`,
         [leaseToken],
       ),
+    /** Those of the tokens that are held. */
+    leases: async (deploymentId: string, tokens: readonly string[]) =>
+      (await renewHeartbeat(database, { deploymentId, processId }, leaseMs))
+        .filter(({ leaseToken }) => tokens.includes(leaseToken))
+        .map(({ leaseToken, cancelAction }) => ({ leaseToken, cancelAction })),
     /** A checkpoint as a saver writes it. */
     checkpoint: (key: string, id: string, runId: string | null = null) =>
       database.execute(

@@ -15,7 +15,7 @@ import { pruneThreads } from '../../../../pipelines/agents/threads/prune-threads
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
 import { searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
 import { updateThread } from '../../../../pipelines/agents/threads/update-thread.ts';
-import { leaseMs, openRows, type Rows } from '../runs/run-rows.ts';
+import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;
 let database: Database;
@@ -87,10 +87,10 @@ describe('threads', () => {
     await noteThreadState(database, org, id, hold.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
     expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
     const run = await rows.run(id, {}, org);
-    expect(await claimRuns(database, org, { slots: 9, leaseMs })).toEqual([]);
+    expect(await claimRuns(database, org, { slots: 9, processId })).toEqual([]);
     await hold.release();
     await expect(holdThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
-    expect(await claimRuns(database, org, { slots: 9, leaseMs })).toMatchObject([{ runId: run.run_id }]);
+    expect(await claimRuns(database, org, { slots: 9, processId })).toMatchObject([{ runId: run.run_id }]);
     const { thread_id: other } = await make();
     await holdThread(database, org, other, 0);
     await (await holdThread(database, org, other, leaseMs)).release();
@@ -172,7 +172,7 @@ describe('threads with a time to live', () => {
     await expect(readThread(database, org, goes)).rejects.toMatchObject(missing);
     expect(await rows.checkpointsOf(threadKey(org, stays))).toEqual(['2']);
     // The end of its run gives it its time anew.
-    const [claimed] = await claimRuns(database, org, { slots: 1, leaseMs });
+    const [claimed] = await claimRuns(database, org, { slots: 1, processId });
     await endRun(database, claimed as NonNullable<typeof claimed>, { status: 'success', values: '{}' });
     await hold.release();
     expect(await expireThreads(database, org)).toBe(1);

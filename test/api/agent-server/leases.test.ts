@@ -1,0 +1,68 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Leases of runs while rows of one of them are locked for several times the lease. */
+
+const leaseMs = 1_500;
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer({ config: { agentsLeaseMs: leaseMs } });
+}, 120_000);
+afterAll(() => server?.close());
+
+const slow = { input: { steps: 20, pauseMs: 500 } };
+const rowsOf = (runIds: readonly string[]) =>
+  server.database.query<{ run_id: string; status: string; attempt: number; losses: number }>(
+    'SELECT run_id, status, attempt, losses FROM agents.runs WHERE run_id = ANY ($1::uuid[])',
+    [runIds],
+  );
+async function start(): Promise<{ readonly threadId: string; readonly runId: string }> {
+  const { thread_id: threadId } = await server.client.threads.create();
+  const { run_id: runId } = await server.client.runs.create(threadId, 'steps', slow);
+  await expect.poll(async () => (await rowsOf([runId]))[0]?.status, { timeout: 10_000 }).toBe('running');
+  return { threadId, runId };
+}
+
+it('holds all leases while a run and its thread are locked, and requests wait for them', async () => {
+  const locked = await start();
+  const others = await Promise.all([start(), start(), start(), start()]);
+  const runIds = [locked, ...others].map(({ runId }) => runId);
+  const client = new pg.Client({ connectionString: server.shared.stores.databaseUrl });
+  await client.connect();
+  const cancels: Promise<Response>[] = [];
+  try {
+    await client.query('BEGIN');
+    await client.query('SELECT FROM agents.threads WHERE thread_id = $1 FOR UPDATE', [locked.threadId]);
+    await client.query('SELECT FROM agents.runs WHERE run_id = $1 FOR UPDATE', [locked.runId]);
+    // They take all connections of the pool.
+    const path = `/threads/${locked.threadId}/runs/${locked.runId}/cancel`;
+    for (let each = 0; each < 12; each++) cancels.push(server.ask('POST', path));
+    const lockedAtMs = performance.now();
+    // The lock has to last for several leases: the database's clock says so.
+    await client.query(`SELECT pg_sleep(${(4 * leaseMs) / 1_000})`);
+    expect(performance.now() - lockedAtMs).toBeGreaterThan(3 * leaseMs);
+    const { rows } = await client.query('SELECT status, attempt FROM agents.runs WHERE run_id = ANY ($1::uuid[])', [
+      runIds,
+    ]);
+    expect(rows.map(({ status, attempt }) => [status, attempt])).toEqual(runIds.map(() => ['running', 1]));
+  } finally {
+    await client.query('ROLLBACK');
+    await client.end();
+  }
+  await Promise.all(cancels);
+  const done = async () => (await rowsOf(runIds)).every(({ status }) => status !== 'running' && status !== 'pending');
+  await expect.poll(done, { timeout: 60_000 }).toBe(true);
+  for (const row of await rowsOf(runIds)) {
+    const status = row.run_id === locked.runId ? 'interrupted' : 'success';
+    expect(row).toMatchObject({ status, attempt: 1, losses: 0 });
+  }
+}, 120_000);
+
+it('requeues a run whose claim was lost, and one that another token has is left alone', async () => {
+  const { runId } = await start();
+  // As if the answer to the claim never arrived: the process has a token in its rows that no attempt knows.
+  await server.database.execute('UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1', [runId]);
+  await expect.poll(async () => (await rowsOf([runId]))[0]?.attempt, { timeout: 20_000 }).toBe(2);
+  await expect.poll(async () => (await rowsOf([runId]))[0]?.status, { timeout: 60_000 }).toBe('success');
+}, 120_000);
