@@ -75,7 +75,10 @@ export function writePosition(framed: Buffer, at: number, position: number): voi
   framed.writeBigInt64BE(BigInt(position), at);
 }
 
-/** Whether the long at `at` takes eight bytes, as every time from 1978 to 3111 does. */
+/** The earliest key time: its long takes eight bytes, as those of all later times to 3111 do. In December 1978. */
+export const earliestKeyTimeMicros = 2 ** 48;
+
+/** Whether the long at `at` takes eight bytes. */
 export function isEightByteLong(framed: Buffer, at: number): boolean {
   for (let index = at; index < at + 7; index++) if (((framed[index] as number) & 0x80) === 0) return false;
   return ((framed[at + 7] as number) & 0x80) === 0;

@@ -20,6 +20,9 @@ export interface NewProject {
   readonly defaultDatasetId?: string | null | undefined;
   readonly referenceDatasetId?: string | null | undefined;
   readonly traceTier?: string | null | undefined;
+  readonly numExamples?: number | null | undefined;
+  readonly numRepetitions?: number | null | undefined;
+  readonly evaluatorKeys?: readonly string[] | null | undefined;
 }
 
 /**
@@ -46,12 +49,15 @@ export async function createProject(
     project.defaultDatasetId ?? null,
     project.referenceDatasetId ?? null,
     project.traceTier ?? null,
+    project.numExamples ?? null,
+    project.numRepetitions ?? null,
+    project.evaluatorKeys ?? null,
   ];
   return database.transaction(async (tx) => {
     const [made] = await tx.query<ProjectRow>(
       `INSERT INTO projects (id, workspace_id, name, description, extra, metadata, start_time, end_time, default_dataset_id,
-         reference_dataset_id, trace_tier)
-       VALUES ($11, $1, $2, $3, $4, coalesce($5::jsonb, '{}'), coalesce($6, now()), $7, $8, $9, $10)
+         reference_dataset_id, trace_tier, num_examples, num_repetitions, evaluator_keys)
+       VALUES ($14, $1, $2, $3, $4, coalesce($5::jsonb, '{}'), coalesce($6, now()), $7, $8, $9, $10, $11, $12, $13)
        ON CONFLICT DO NOTHING RETURNING ${projectColumns}`,
       [...fields, project.id ?? randomUUID()],
     );
@@ -70,6 +76,9 @@ export async function createProject(
          default_dataset_id = coalesce($8, default_dataset_id),
          reference_dataset_id = coalesce($9, reference_dataset_id),
          trace_tier = coalesce($10, trace_tier),
+         num_examples = coalesce($11, num_examples),
+         num_repetitions = coalesce($12, num_repetitions),
+         evaluator_keys = coalesce($13, evaluator_keys),
          updated_at = now()
        WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL RETURNING ${projectColumns}`,
       fields,

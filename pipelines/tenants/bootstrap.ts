@@ -3,6 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { generateKey, hashKey, shortKey } from './key-format.ts';
 import { EVERYTHING } from './permissions.ts';
+import { maxHandleLength } from './workspace-record.ts';
 
 export type BootstrapOutcome =
   /** First start: organisation, workspace, user and this admin key were made. `chosen`: the key comes from the setting. */
@@ -68,17 +69,26 @@ async function createOrganization(tx: Sql, settings: BootstrapSettings): Promise
     owner.organizationId,
     settings.bootstrapOrganization,
   ]);
-  await tx.execute('INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, $3)', [
-    owner.workspaceId,
-    owner.organizationId,
-    settings.bootstrapWorkspace,
-  ]);
+  await tx.execute(
+    'INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1, $2, $3, $4)',
+    [owner.workspaceId, owner.organizationId, settings.bootstrapWorkspace, handleFrom(settings.bootstrapWorkspace)],
+  );
   await tx.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
     owner.userId,
     owner.organizationId,
     settings.bootstrapEmail,
   ]);
   return owner;
+}
+
+/** A handle made of a workspace's name: its letters without accents, digits and dashes. Clients need one for prompts. */
+function handleFrom(displayName: string): string {
+  const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
+  const handle = plain
+    .replace(/[^a-z0-9_]+/g, '-')
+    .replace(/^[-_]+/, '')
+    .slice(0, maxHandleLength);
+  return handle.replace(/-+$/, '') || 'default';
 }
 
 /** An admin key for the whole organisation; the first workspace is meant where a request names none. */

@@ -8,5 +8,7 @@ export interface WorkspaceRecord {
   readonly is_deleted: boolean;
 }
 
+export const maxHandleLength = 64;
+
 export const workspaceColumns =
   'id, organization_id, created_at, display_name, tenant_handle, deleted_at IS NOT NULL AS is_deleted';

@@ -12,7 +12,8 @@ export const createRun = defineOperation({
   path: '/runs',
   tag: 'ingest',
   summary: 'Send one run',
-  description: 'Answers 202 when the run is durable. Sending it again changes nothing.',
+  description:
+    'Answers 202 when the run is durable. Sending it again changes nothing. A run without an id gets one; sent again, it is another run.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: runErrors,

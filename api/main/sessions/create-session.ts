@@ -12,7 +12,7 @@ export const createSession = defineOperation({
   description:
     'With `upsert` a project of that name is changed instead: fields that are given replace its own, an empty `extra` does not.',
   access: { permission: 'projects:create', tenantScope: 'workspace' },
-  unsupported: { body: ['num_examples', 'num_repetitions', 'evaluator_keys', 'tag_value_ids'] },
+  unsupported: { body: ['tag_value_ids'] },
   errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: {
     query: Type.Object({ upsert: Type.Boolean({ default: false }) }),
@@ -30,6 +30,9 @@ export const createSession = defineOperation({
       defaultDatasetId: body.default_dataset_id,
       referenceDatasetId: body.reference_dataset_id,
       traceTier: body.trace_tier,
+      numExamples: body.num_examples,
+      numRepetitions: body.num_repetitions,
+      evaluatorKeys: body.evaluator_keys,
     };
     return showSession(
       await createProject(services.database, caller.workspaceId, project, {

@@ -7,6 +7,9 @@ const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlive
 const Name = Text({ minLength: 1, maxLength: maxNameLength });
 const Description = Text({ maxLength: 100_000 });
 
+/** Stored as a 32-bit integer. */
+const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1, description });
+
 export const SessionParams = Type.Object({ session_id: Uuid() });
 
 /** What a project can be told when it is made and later. */
@@ -23,6 +26,9 @@ export const NewSession = Type.Object({
   name: Name,
   start_time: optional(Timestamp()),
   reference_dataset_id: optional(Uuid()),
+  num_examples: optional(Count('Examples of an experiment.')),
+  num_repetitions: optional(Count('How often an experiment runs each example.')),
+  evaluator_keys: optional(Type.Array(Text({ maxLength: 1_000 }), { maxItems: 1_000 })),
   ...changeable,
 });
 
@@ -39,6 +45,9 @@ const fields = {
   default_dataset_id: nullable(Uuid()),
   reference_dataset_id: nullable(Uuid()),
   trace_tier: nullable(Type.String()),
+  num_examples: nullable(Type.Integer()),
+  num_repetitions: nullable(Type.Integer()),
+  evaluator_keys: nullable(Type.Array(Type.String())),
   last_run_start_time_live: Type.Null(),
 };
 

@@ -1,11 +1,12 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import type { WorkspaceRecord } from '../../../pipelines/tenants/workspace-record.ts';
+import { maxHandleLength, type WorkspaceRecord } from '../../../pipelines/tenants/workspace-record.ts';
 import { nullable, Text, Timestamp, Uuid } from '../../server/formats.ts';
 
 export const DisplayName = () => Text({ minLength: 1, maxLength: 256 });
 
-export const Handle = () => nullable(Type.String({ minLength: 1, maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' }));
+export const Handle = () =>
+  nullable(Type.String({ minLength: 1, maxLength: maxHandleLength, pattern: '^[a-z0-9][a-z0-9_-]*$' }));
 
 export const WorkspaceParams = Type.Object({ workspace_id: Uuid() });
 

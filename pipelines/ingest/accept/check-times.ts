@@ -1,4 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
+import { earliestKeyTimeMicros } from '../../../infra/event-log/fixed-fields.ts';
 import { formatTime } from '../run-event/times.ts';
 import type { RunDraft } from './draft.ts';
 
@@ -15,15 +16,19 @@ export function timesFault(draft: RunDraft, nowMicros: number, limits: TimeLimit
   const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
   const latest = nowMicros + limits.maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
-  for (const [name, micros] of [
-    ['start time', draft.startTimeMicros],
-    ['start time of the trace', draft.traceTimeMicros],
-    ['start_time', startedAtMicros],
+  // The age of a run is that of its start_time. Times in dotted_order may be older: some clients write it by hand, and a patch
+  // often has nothing else.
+  const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
+  for (const [name, micros, from] of [
+    ['start time', draft.startTimeMicros, earliestKey],
+    ['start time of the trace', draft.traceTimeMicros, earliestKey],
+    ['start_time', startedAtMicros, earliest],
   ] as const) {
-    if (micros === undefined || (micros >= earliest && micros <= latest)) continue;
+    if (micros === undefined || (micros >= from && micros <= latest)) continue;
+    const limit = from === earliest ? ' (RUNLAKE_MAX_RUN_AGE_DAYS)' : '';
     return (
-      `the ${name} ${formatTime(micros)} is outside the accepted range, ${formatTime(earliest)} ` +
-      `(RUNLAKE_MAX_RUN_AGE_DAYS) to ${formatTime(latest)} (RUNLAKE_MAX_RUN_AHEAD_HOURS)`
+      `the ${name} ${formatTime(micros)} is outside the accepted range, ${formatTime(from)}${limit} ` +
+      `to ${formatTime(latest)} (RUNLAKE_MAX_RUN_AHEAD_HOURS)`
     );
   }
   for (const [name, micros] of [

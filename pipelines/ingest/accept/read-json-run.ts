@@ -1,6 +1,9 @@
 import type { Config } from '../../../infra/config/settings.ts';
+import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import { KeySet } from '../json/key-set.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
+import { parseDottedOrder } from '../run-event/dotted-order.ts';
+import type { MemberReader } from './read-members.ts';
 import { type ReadRun, readRun } from './read-run.ts';
 import { requireRunSize } from './rejection.ts';
 import { type JsonValue, type RunMembers, runKeys } from './run-members.ts';
@@ -18,7 +21,7 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
   return members;
 }
 
-/** The run that a JSON body is. @throws RUN_TOO_LARGE before the body is looked at, and what `readRun` throws. */
+/** The run that a JSON body is. A post without an id gets one. @throws RUN_TOO_LARGE before the body is looked at, and what `readRun` throws. */
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
   { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
@@ -26,7 +29,16 @@ export function readJsonRun(
   const { kind, idOutside, body } = request;
   requireRunSize(idOutside ?? 'of the body', body.length, maxRunBytes);
   const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
-  return readRun({ kind, run: idOutside ?? nameOf(members) ?? 'of the body', idOutside, members });
+  const run = idOutside ?? nameOf(members) ?? 'of the body';
+  return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: newRunId }) });
+}
+
+/** The id at the end of its dotted_order; else the trace's id for a root run; else a new one, so that a repeat makes a second run. */
+function newRunId(reader: MemberReader): string {
+  const order = parseDottedOrder(reader.text('dotted_order') ?? '');
+  if ('runId' in order) return order.runId;
+  const rootId = reader.uuid('parent_run_id') === undefined ? reader.uuid('trace_id') : undefined;
+  return rootId ?? uuidv7();
 }
 
 /** The id as the body gives it, to name the run in a fault; bounded, because it may be anything. */

@@ -13,6 +13,8 @@ export interface RunSource {
   /** The id outside the body: in the path, or in the name of a part. */
   readonly idOutside?: string | undefined;
   readonly members: RunMembers;
+  /** Returns the id of a run that states none; without it, that is an error. */
+  readonly newId?: (reader: MemberReader) => string;
 }
 
 /** What a run says of its place, before anything is looked up. Without dotted_order its place may have to be. */
@@ -39,7 +41,7 @@ interface DottedOrderPlace {
 export function readRun(source: RunSource): ReadRun {
   const reader = new MemberReader(source.run, source.members);
   const idInside = reader.uuid('id');
-  const runId = idInside ?? source.idOutside;
+  const runId = idInside ?? source.idOutside ?? source.newId?.(reader);
   if (runId === undefined) throw reader.misfit('id', 'is missing');
   if (source.idOutside !== undefined && idInside !== undefined && idInside !== source.idOutside) {
     throw reader.misfit('id', `${idInside} contradicts the id ${source.idOutside} that the request names it by`);

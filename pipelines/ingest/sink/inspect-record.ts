@@ -1,5 +1,5 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { fixedFieldsFault, type TimeBounds } from '../../../infra/event-log/fixed-fields.ts';
+import { earliestKeyTimeMicros, fixedFieldsFault, type TimeBounds } from '../../../infra/event-log/fixed-fields.ts';
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { RecordSchema } from './record-schemas.ts';
@@ -46,7 +46,8 @@ export function acceptedTimes(config: {
   const nowMicros = Date.now() * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
   const latest = nowMicros + config.maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
-  return { key_time: [earliest, latest], expiry: [earliest, latest + 366 * dayMicros] };
+  // Ingest limits the age of start_time; dotted_order, which key times come from, may be older.
+  return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 
 function poison(record: LogRecord, step: string, reason: string): Verdict {

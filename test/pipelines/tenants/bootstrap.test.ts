@@ -46,6 +46,17 @@ describe('bootstrap', () => {
     }
   });
 
+  it.each([
+    ['Default', 'default'],
+    ['  Team Ä & Söhne (EU)  ', 'team-a-sohne-eu'],
+    ['東京', 'default'],
+    [`${'x'.repeat(80)}`, 'x'.repeat(64)],
+  ])('gives the workspace %j the handle %j', async (bootstrapWorkspace, handle) => {
+    await bootstrap(stores.database, { ...config, bootstrapWorkspace });
+    const rows = await stores.database.query('SELECT display_name, tenant_handle FROM workspaces');
+    expect(rows).toEqual([{ display_name: bootstrapWorkspace, tenant_handle: handle }]);
+  });
+
   it('takes the key of the setting', async () => {
     const settings = { ...config, bootstrapApiKey: chosenKey };
     expect(await bootstrap(stores.database, settings)).toEqual({ kind: 'created', key: chosenKey, chosen: true });

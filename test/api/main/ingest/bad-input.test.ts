@@ -197,7 +197,7 @@ describe('single runs and JSON batches', () => {
   test.each<[string, string, string, unknown, number, RegExp]>([
     ['not JSON', 'POST', '/runs', undefined, 422, /Invalid JSON/],
     ['a list', 'POST', '/runs', [], 422, /object/],
-    ['no id', 'POST', '/runs', { name: 'x' }, 422, /id is missing/],
+    ['no id', 'POST', '/runs/batch', { post: [{ name: 'x' }] }, 400, /id is missing/],
     [
       'a trace_id that is not its own',
       'POST',

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
+import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { multipart, postParts, rootRun, Wire } from './wire.ts';
@@ -218,4 +219,61 @@ test('usage that a patch names counts only where the run is a model call', async
     await accepted(wire.json('POST', '/runs/batch', { post: [run], patch: [patch] }));
     expect(await read(run.id)).toMatchObject({ total_tokens: tokens, outputs: usage });
   }
+});
+
+describe('a post without an id', () => {
+  const found = async (name: string) => {
+    const { text } = await wire.json('POST', '/runs/query', {});
+    return (JSON.parse(text) as { runs: Record<string, unknown>[] }).runs.filter((run) => run.name === name);
+  };
+
+  test('of the stock JavaScript client gets one', async () => {
+    const name = randomUUID();
+    const client = new Client({ apiUrl: wire.url, apiKey: own.adminKey, autoBatchTracing: false });
+    await client.createRun({ name, run_type: 'chain', inputs: { q: 1 } });
+    const [run, ...more] = await found(name);
+    expect(more).toEqual([]);
+    expect(run).toMatchObject({ inputs: { q: 1 }, trace_id: run?.id, parent_run_id: null });
+  });
+
+  test('has that of its dotted_order, else that of the trace that it begins', async () => {
+    const [placed, root] = [rootRun({ name: randomUUID() }), rootRun({ name: randomUUID() })];
+    await accepted(wire.json('POST', '/runs', { ...placed, id: undefined }));
+    await accepted(wire.json('POST', '/runs', { ...root, id: undefined, dotted_order: undefined }));
+    expect(await read(placed.id)).toMatchObject({ name: placed.name });
+    expect(await read(root.id)).toMatchObject({ name: root.name, trace_id: root.id });
+  });
+
+  test('joins the trace of its parent', async () => {
+    const [parent, name] = [rootRun(), randomUUID()];
+    await accepted(wire.json('POST', '/runs', parent));
+    await accepted(wire.json('POST', '/runs', { name, parent_run_id: parent.id, trace_id: parent.id }));
+    expect(await found(name)).toMatchObject([{ trace_id: parent.id, parent_run_id: parent.id }]);
+  });
+});
+
+test('a dotted_order may be older than runs may be, when start_time is not; so may that of its patch', async () => {
+  const id = randomUUID();
+  const dotted_order = `19790102T030405000000Z${id}`;
+  const run = rootRun({ id, dotted_order });
+  await accepted(wire.multipart(multipart(postParts(run))));
+  const patch = { id, trace_id: id, dotted_order, outputs: { a: 1 }, end_time: new Date().toISOString() };
+  await accepted(wire.json('POST', '/runs/batch', { patch: [patch] }));
+  expect(await read(id)).toMatchObject({
+    dotted_order,
+    outputs: { a: 1 },
+    start_time: (run.start_time as string).slice(0, -1),
+  });
+  const noStart = await wire.json('POST', '/runs', { ...run, start_time: undefined, id: undefined });
+  expect([noStart.status, noStart.text]).toEqual([422, expect.stringContaining('RUNLAKE_MAX_RUN_AGE_DAYS')]);
+  const tooOld = await wire.json('POST', '/runs', {
+    ...run,
+    id: undefined,
+    trace_id: undefined,
+    dotted_order: `1978${dotted_order.slice(4)}`,
+  });
+  expect([tooOld.status, tooOld.text]).toEqual([
+    422,
+    expect.stringContaining('the start time 1978-01-02T03:04:05.000000 is outside'),
+  ]);
 });

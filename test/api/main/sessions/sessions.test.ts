@@ -72,6 +72,24 @@ describe('the stock SDK', () => {
     expect(api.deletions).toContainEqual({ workspaceId: acme.workspaceIds[0], projectId: made.id });
   });
 
+  it('keeps what an experiment says of itself', async () => {
+    const said = { num_examples: 3, num_repetitions: 2, evaluator_keys: ['correct', 'brief'] };
+    const made = await create(said);
+    expect(made).toMatchObject(said);
+    expect((await ask('GET', `/sessions/${made.id}`)).body).toMatchObject(said);
+    expect((await ask('GET', `/sessions?name=${made.name}`)).body).toMatchObject([said]);
+    // A stock client closes an experiment with a change that names none of them.
+    const closed = await ask('PATCH', `/sessions/${made.id}`, { end_time: '2026-01-02T03:04:05Z', name: null });
+    expect(closed.body).toMatchObject(said);
+    const again = await ask('POST', '/sessions?upsert=true', {
+      name: made.name,
+      num_examples: 4,
+      evaluator_keys: null,
+    });
+    expect(again.body).toMatchObject({ ...said, num_examples: 4 });
+    expect(await create()).toMatchObject({ num_examples: null, num_repetitions: null, evaluator_keys: null });
+  });
+
   it('pages through more projects than fit on one page', async () => {
     const { adminKey } = await addOrganization(api.database, 'many');
     const payload = (name: string) => ({ method: 'POST', url: '/sessions', payload: { name } }) as const;

@@ -28,7 +28,7 @@ export const poisonCases: readonly (readonly [what: string, step: string, make: 
   [
     'a start before the accepted years',
     'key',
-    (event) => framed({ ...event, startTimeMicros: Date.UTC(2010, 1) * 1_000 }),
+    (event) => framed({ ...event, startTimeMicros: Date.UTC(1978, 10) * 1_000 }),
   ],
   ['a start ahead of time', 'key', (event) => framed({ ...event, startTimeMicros: Date.UTC(2090, 1) * 1_000 })],
   ['a trace time of 1970', 'key', (event) => framed({ ...event, traceTimeMicros: 1 })],
