@@ -171,7 +171,7 @@ export async function buildServer({
   server.setSerializerCompiler(compileWriter);
   server.setErrorHandler(answerError);
   server.setNotFoundHandler(async (request) => {
-    throw fault('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) });
+    throw notFound(request);
   });
 
   server.addHook('onRequest', async (request, reply) => {
@@ -195,6 +195,8 @@ export async function buildServer({
       throw fault('URL_TOO_LONG', { limitBytes: config.maxUrlBytes, limit: 'RUNLAKE_MAX_URL_BYTES' });
     }
     if (preflight) return reply.code(204).send();
+    // Before the body is read, so that its type and size do not matter.
+    if (request.is404) throw notFound(request);
     if (operation === undefined || 'public' in operation.access) return;
     const renew = () => identify(request, operation.access);
     request.caller = await renew();
@@ -225,10 +227,14 @@ export async function buildServer({
   return server;
 }
 
+function notFound({ method, originalUrl }: FastifyRequest): Error {
+  return fault('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
+}
+
 /** Everything that no operation has, and what was sent to `ownRoute`. */
 function routeTheRest(scope: FastifyInstance, { handle }: OwnRoutes): void {
   scope.route({
-    method: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
+    method: scope.supportedMethods,
     exposeHeadRoute: false,
     url: '/*',
     schema: { hide: true },

@@ -7,33 +7,53 @@ export interface RequestLimits {
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
 }
 
+const badRequest = (reason: string) => () => fault('BAD_REQUEST', { reason });
+const cutOff = (cause: unknown) =>
+  fault('BAD_REQUEST', { reason: 'The connection closed before the whole request had arrived.' }, { cause });
+
+/** Errors of Fastify and Node that a request can cause. */
+const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLimits) => RunlakeError>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: (_raw, { bodyLimit }) =>
+    fault('BODY_TOO_LARGE', { limitBytes: bodyLimit.bytes, limit: bodyLimit.setting }),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: badRequest('The header Content-Type is not valid.'),
+  FST_ERR_CTP_INVALID_TYPE: badRequest('The header Content-Type is not valid.'),
+  FST_ERR_CTP_EMPTY_TYPE: badRequest('The header Content-Type is empty.'),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: badRequest('The body is not as long as the header Content-Length says.'),
+  FST_ERR_CTP_EMPTY_JSON_BODY: badRequest('The body is empty, but the header Content-Type says that it is JSON.'),
+  FST_ERR_CTP_INVALID_JSON_BODY: badRequest('The body is not valid JSON.'),
+  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: badRequest('A QUERY request needs the header Content-Type.'),
+  FST_ERR_ROUTE_MISSING_CONTENT: badRequest('A QUERY request needs a body.'),
+  FST_ERR_VALIDATION: badRequest('The request does not fit the schema of its operation.'),
+  FST_ERR_BAD_URL: badRequest('The URL has invalid percent-encoding.'),
+  FST_ERR_INVALID_URL: badRequest('The URL is not valid.'),
+  FST_ERR_MAX_PARAM_LENGTH: badRequest('A part of the path is too long.'),
+  FST_ERR_ASYNC_CONSTRAINT: badRequest('The request does not fit any route.'),
+  ECONNRESET: cutOff,
+  ERR_STREAM_PREMATURE_CLOSE: cutOff,
+};
+
 /** The catalogue's error for whatever was thrown while a request was handled. Foreign text becomes the cause only. */
 export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
   if (isRunlakeError(raw)) return raw;
-  switch (codeOf(raw)) {
-    case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return fault('BODY_TOO_LARGE', { limitBytes: limits.bodyLimit.bytes, limit: limits.bodyLimit.setting });
-    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-    case 'FST_ERR_CTP_INVALID_TYPE':
-      return fault('BAD_REQUEST', { reason: 'The header Content-Type is not valid.' });
-    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
-      return fault('BAD_REQUEST', { reason: 'The body is not as long as the header Content-Length says.' });
-    case 'FST_ERR_BAD_URL':
-      return fault('BAD_REQUEST', { reason: 'The URL has invalid percent-encoding.' });
-    case 'ECONNRESET':
-    case 'ERR_STREAM_PREMATURE_CLOSE':
-      return fault(
-        'BAD_REQUEST',
-        { reason: 'The connection closed before the whole request had arrived.' },
-        { cause: raw },
-      );
-    default:
-      return fault('INTERNAL', {}, { cause: raw });
+  const code = codeOf(raw);
+  if (code !== undefined && Object.hasOwn(causedByRequests, code)) {
+    return (causedByRequests[code] as (typeof causedByRequests)[string])(raw, limits);
   }
+  // An error of a later Fastify that the table does not have yet.
+  if (code?.startsWith('FST_ERR_') && isClientStatus(raw)) {
+    return fault('BAD_REQUEST', { reason: 'The request is not one that this server can read.' }, { cause: raw });
+  }
+  return fault('INTERNAL', {}, { cause: raw });
 }
 
-function codeOf(raw: unknown): unknown {
-  return typeof raw === 'object' && raw !== null && 'code' in raw ? raw.code : undefined;
+function isClientStatus(raw: unknown): boolean {
+  const { statusCode } = raw as { readonly statusCode?: unknown };
+  return typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500;
+}
+
+function codeOf(raw: unknown): string | undefined {
+  const code = typeof raw === 'object' && raw !== null && 'code' in raw ? raw.code : undefined;
+  return typeof code === 'string' ? code : undefined;
 }
 
 /** Seconds after which a client should try again; undefined where trying again is of no use. */

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema, HTTPMethods } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import type { TSchema } from 'typebox';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
@@ -109,18 +109,18 @@ export function refuseOtherMethods(server: FastifyInstance, operations: readonly
     }
   }
   for (const [url, methods] of methodsByPath) {
-    const others = (
-      ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const satisfies HTTPMethods[]
-    ).filter((method) => !methods.has(method));
+    const others = server.supportedMethods.filter((method) => !methods.has(method));
     const allow = [...methods].join(', ');
     server.route({
       method: others,
       url,
       schema: { hide: true },
-      handler: async (request, reply) => {
+      // Before the body is read, so that its type and size do not matter.
+      onRequest: async (request, reply) => {
         reply.header('allow', allow);
         throw fault('METHOD_NOT_ALLOWED', { method: request.method, path: pathOf(request.originalUrl) });
       },
+      handler: async () => undefined,
     });
   }
 }

@@ -59,13 +59,15 @@ export function encodeSql(request: EncodeRequest): string {
     TO ${text(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
-function sourceOf({ from, beside }: EncodedColumn, file: BesideFile | undefined): string {
+function sourceOf({ form, from, beside }: EncodedColumn, file: BesideFile | undefined): string {
   const values = [
     ...(beside !== undefined && file?.columns.includes(beside) ? [`b.${name(beside)}`] : []),
     ...(from === undefined ? [] : [`s.${name(from)}`]),
   ];
   if (values.length === 0) return 'NULL';
-  return values.length === 1 ? values.join() : `coalesce(${values.join(', ')})`;
+  if (values.length === 1) return values.join();
+  // The file beside holds text only.
+  return `coalesce(${form === 'integer' ? values.map(forms.integer).join(', ') : values.join(', ')})`;
 }
 
 export function listSql({ folder, source, target, columns }: ListRequest): string {

@@ -1,4 +1,5 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import { sumDescendants } from './descendant-figures.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from './dotted-orders.ts';
 import type { RunRow } from './read-run-rows.ts';
 import type { RunExtras } from './run-extras.ts';
@@ -24,18 +25,26 @@ export async function readSurroundings(
   const toWalk = wanted.has('children') ? runs : unplaced;
   const ifWanted = <T>(kind: Surrounding, read: () => Promise<ReadonlyMap<string, T>>) =>
     wanted.has(kind) && rows.length > 0 ? read() : Promise.resolve(new Map<string, T>());
-  const [members, feedbackStats, attachmentUrls, firstReceived, spans] = await Promise.all([
+  const [members, feedbackStats, attachmentUrls, figures, firstReceived, spans] = await Promise.all([
     toWalk.length > 0
       ? readTraceMembers(warehouse, scope, traceIdsOf(toWalk))
       : Promise.resolve(new Map<string, never>()),
     ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
     ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
+    ifWanted('figures', () =>
+      sumDescendants(warehouse, {
+        scope,
+        traces: '{figure_traces:Array(UUID)}',
+        targets: '{figure_targets:Array(UUID)}',
+        params: { figure_traces: traceIdsOf(runs), figure_targets: runIds },
+      }),
+    ),
     ifWanted('firstReceived', () => readFirstReceived(warehouse, tenantId, runs)),
-    ifWanted('spans', () => readTraceSpans(warehouse, scope, traceIdsOf(runs))),
+    ifWanted('spans', () => readTraceSpans(warehouse, tenantId, traceIdsOf(runs))),
   ]);
   const dottedOrders = dottedOrdersOf(runs, members);
   const children = wanted.has('children') ? childrenOf(runs, members) : new Map();
-  return { tenantId, dottedOrders, feedbackStats, attachmentUrls, children, firstReceived, spans };
+  return { tenantId, dottedOrders, feedbackStats, attachmentUrls, children, figures, firstReceived, spans };
 }
 
 function asMember({ key, text, number }: RunRow): Unplaced {

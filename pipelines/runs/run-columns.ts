@@ -4,8 +4,8 @@
  */
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
-/** A patch may not say the run's type: what it says of usage counts only where the run is a model call. */
-const ofModelCall = (name: string) => `if(${merged('run_type')} = 'llm', ${merged(name)}, NULL)`;
+/** A patch need not state the run's type: the usage that it states counts only if the run is a model call. */
+const ofModelCall = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
 /** Characters of a preview, and one more to tell that there are more. */

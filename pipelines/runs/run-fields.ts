@@ -1,4 +1,5 @@
 import { formatTime } from '../ingest/run-event/times.ts';
+import { type Figures, figureColumns } from './descendant-figures.ts';
 import { ancestorIds } from './dotted-orders.ts';
 import type { RunRow } from './read-run-rows.ts';
 import { previewCharacters, type RunColumn } from './run-columns.ts';
@@ -13,6 +14,8 @@ export interface RunSurroundings {
   /** By run, as JSON; a run that is not in it has none. */
   readonly feedbackStats: ReadonlyMap<string, string>;
   readonly attachmentUrls: ReadonlyMap<string, string>;
+  /** By run: tokens and costs of the model calls below it. */
+  readonly figures: ReadonlyMap<string, Figures>;
   /** By run: its descendants, and of those its own children. */
   readonly children: ReadonlyMap<string, { readonly all: readonly string[]; readonly direct: readonly string[] }>;
   /** By trace. */
@@ -21,7 +24,7 @@ export interface RunSurroundings {
 }
 
 /** What is read beside the rows: a query of its own each. */
-export type Surrounding = 'feedbackStats' | 'attachmentUrls' | 'children' | 'firstReceived' | 'spans';
+export type Surrounding = 'feedbackStats' | 'attachmentUrls' | 'children' | 'figures' | 'firstReceived' | 'spans';
 
 /** One field of the answer: the columns that it is made of, and its JSON text. Stored JSON goes out as the bytes that came. */
 export interface RunField {
@@ -48,7 +51,12 @@ const time = (micros: number | undefined) => (micros === undefined ? undefined :
 const nothing = field([], () => 'null');
 const text = (column: RunColumn) => field([column], (run) => quoted(run.text(column)));
 const stored = (column: RunColumn, absent = 'null') => field([column], (run) => run.bytes(column) ?? absent);
-const count = (column: RunColumn) => field([column], (run) => run.text(column) ?? '0');
+const figure = (name: keyof typeof figureColumns) => (run: RunRow, around: RunSurroundings) =>
+  around.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
+const count = (name: keyof typeof figureColumns) =>
+  field([figureColumns[name]], (run, around) => figure(name)(run, around) ?? '0', 'figures');
+const cost = (name: keyof typeof figureColumns) =>
+  field([figureColumns[name]], (run, around) => quoted(figure(name)(run, around)), 'figures');
 const moment = (column: RunColumn) => field([column], (run) => time(run.number(column)));
 const key = (json: (run: RunRow, around: RunSurroundings) => string) => field([], json);
 const list = (ids: readonly string[]) => JSON.stringify(ids);
@@ -90,14 +98,14 @@ export const runFields = {
   reference_dataset_id: nothing,
   manifest_id: nothing,
   manifest_s3_id: nothing,
-  total_tokens: count('totalTokens'),
-  prompt_tokens: count('promptTokens'),
-  completion_tokens: count('completionTokens'),
+  total_tokens: count('total_tokens'),
+  prompt_tokens: count('prompt_tokens'),
+  completion_tokens: count('completion_tokens'),
   prompt_token_details: detail('prompt_token_details'),
   completion_token_details: detail('completion_token_details'),
-  total_cost: text('totalCost'),
-  prompt_cost: text('promptCost'),
-  completion_cost: text('completionCost'),
+  total_cost: cost('total_cost'),
+  prompt_cost: cost('prompt_cost'),
+  completion_cost: cost('completion_cost'),
   prompt_cost_details: detail('prompt_cost_details'),
   completion_cost_details: detail('completion_cost_details'),
   price_model_id: nothing,
@@ -137,15 +145,27 @@ function shortened(start: string | undefined): string | undefined {
 }
 
 function detail(name: string): RunField {
-  return field(['usageDetails'], (run) => {
-    const details = run.text('usageDetails');
-    const value = details === undefined ? undefined : (JSON.parse(details) as Record<string, unknown>)[name];
-    if (typeof value !== 'object' || value === null) return undefined;
-    // Costs are decimals in text, as everywhere else in a run.
-    return JSON.stringify(
-      name.includes('cost') ? Object.fromEntries(Object.entries(value).map(([k, cost]) => [k, String(cost)])) : value,
-    );
-  });
+  // Costs are decimals in text, as everywhere else in a run.
+  const shown = name.includes('cost') ? String : (value: unknown) => value;
+  return field(
+    ['usageDetails'],
+    (run, around) => {
+      const stated = run.text('usageDetails');
+      const own = stated === undefined ? undefined : (JSON.parse(stated) as Record<string, unknown>)[name];
+      const details = new Map(isObject(own) ? Object.entries(own).map(([key, value]) => [key, shown(value)]) : []);
+      for (const [figure, sum] of around.figures.get(run.key.runId) ?? []) {
+        if (figure.startsWith(`${name}.`)) {
+          details.set(figure.slice(name.length + 1), name.includes('cost') ? sum : Number(sum));
+        }
+      }
+      return details.size > 0 || isObject(own) ? JSON.stringify(Object.fromEntries(details)) : undefined;
+    },
+    'figures',
+  );
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
 function appPath(run: RunRow, tenantId: string): string {

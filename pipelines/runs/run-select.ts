@@ -13,6 +13,16 @@ const otherNames = {
   trace_min_max_start_time: ['trace_min_start_time', 'trace_max_start_time'],
 } as const satisfies Record<string, readonly RunFieldName[]>;
 
+/** Token counts and costs come with their details. */
+const detailsOf = {
+  prompt_tokens: ['prompt_token_details'],
+  completion_tokens: ['completion_token_details'],
+  total_tokens: ['prompt_token_details', 'completion_token_details'],
+  prompt_cost: ['prompt_cost_details'],
+  completion_cost: ['completion_cost_details'],
+  total_cost: ['prompt_cost_details', 'completion_cost_details'],
+} as const satisfies Partial<Record<RunFieldName, readonly RunFieldName[]>>;
+
 /** What `select` may name. */
 export type SelectName = RunFieldName | keyof typeof otherNames;
 export const selectNames = [...Object.keys(runFields), ...Object.keys(otherNames)] as readonly SelectName[];
@@ -55,7 +65,10 @@ export interface Selection {
 export function selectFields(names: readonly SelectName[] | undefined): Selection {
   if (names === undefined || names.length === 0) return selection((field) => !leftOut.has(field));
   const wanted = new Set<string>(
-    names.flatMap((name): readonly string[] => (isOtherName(name) ? otherNames[name] : [name])),
+    names.flatMap((name): readonly string[] => {
+      if (isOtherName(name)) return otherNames[name];
+      return [name, ...(hasDetails(name) ? detailsOf[name] : [])];
+    }),
   );
   return selection((field) => wanted.has(field));
 }
@@ -72,6 +85,10 @@ function selection(wanted: (field: RunFieldName) => boolean): Selection {
     columns: new Set(fields.flatMap((field) => runFields[field].columns as readonly RunColumn[])),
     surroundings: new Set(fields.flatMap((field) => runFields[field].surrounding ?? [])),
   };
+}
+
+function hasDetails(name: SelectName): name is keyof typeof detailsOf {
+  return Object.hasOwn(detailsOf, name);
 }
 
 function isOtherName(name: SelectName): name is keyof typeof otherNames {

@@ -1,6 +1,4 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
-import { allTimes } from './run-key.ts';
-import { placeOfScope, type RunScope } from './run-scope.ts';
 
 /** A trace as its runs name it. */
 export interface TraceOfRun {
@@ -38,18 +36,16 @@ export interface TraceSpan {
 /** When the first and the last run of each trace began, by trace. */
 export async function readTraceSpans(
   warehouse: Warehouse,
-  scope: RunScope,
+  tenantId: string,
   traceIds: readonly string[],
 ): Promise<ReadonlyMap<string, TraceSpan>> {
-  const { sql, params, ...place } = placeOfScope(scope, allTimes);
   const rows = await warehouse.query<{ trace_id: string; first: number; last: number }>({
-    ...place,
-    params: { ...params, traces: traceIds },
     name: 'read-trace-spans',
-    sql: `SELECT trace_id, toUnixTimestamp64Micro(min(start_time)) AS first, toUnixTimestamp64Micro(max(start_time)) AS last
-          FROM runs
-          WHERE ${sql} AND trace_id IN {traces:Array(UUID)}
+    sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
+          FROM trace_spans
+          WHERE tenant_id = {tenant:UUID} AND trace_id IN {traces:Array(UUID)}
           GROUP BY trace_id`,
+    params: { tenant: tenantId, traces: traceIds },
   });
   return new Map(rows.map((row) => [row.trace_id, { firstMicros: row.first, lastMicros: row.last }]));
 }

@@ -1,5 +1,5 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
-import { allTimes } from './run-key.ts';
+import { allTimes, type TimeWindow } from './run-key.ts';
 import { placeOfScope, type RunScope } from './run-scope.ts';
 
 /** A run as a part of its trace. */
@@ -13,7 +13,7 @@ export interface TraceMember {
 
 /** Beyond these, children are left out of lists of ids. They are all found by querying the trace. */
 const maxMembersOfTrace = 10_000;
-export const maxMembers = 100_000;
+const maxMembers = 100_000;
 
 interface MemberRow {
   readonly trace_id: string;
@@ -23,13 +23,41 @@ interface MemberRow {
   readonly dotted_order: string | null;
 }
 
-/** The runs of some traces, by trace, oldest first. */
+export interface MemberLimits {
+  /** Key times between which the runs lie. Default: all. */
+  readonly window?: TimeWindow;
+  /** Of the runs of one trace, so many are read. */
+  readonly maxOfTrace?: number;
+}
+
+/** The runs of any number of traces, by trace, oldest first. If they are more than one query reads, it reads fewer traces at a time. */
+export async function readMembersOfTraces(
+  warehouse: Warehouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+  limits: MemberLimits = {},
+): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
+  if (traceIds.length === 0) return new Map();
+  const members = await readTraceMembers(warehouse, scope, traceIds, limits);
+  const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
+  if (count < maxMembers || traceIds.length === 1) return members;
+  const half = Math.ceil(traceIds.length / 2);
+  const parts = [traceIds.slice(0, half), traceIds.slice(half)];
+  return new Map(
+    (await Promise.all(parts.map((part) => readMembersOfTraces(warehouse, scope, part, limits)))).flatMap((map) => [
+      ...map,
+    ]),
+  );
+}
+
+/** The runs of some traces, by trace, oldest first; at most {@link maxMembers}. */
 export async function readTraceMembers(
   warehouse: Warehouse,
   scope: RunScope,
   traceIds: readonly string[],
+  { window = allTimes, maxOfTrace = maxMembersOfTrace }: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
-  const { sql, params, ...place } = placeOfScope(scope, allTimes);
+  const { sql, params, ...place } = placeOfScope(scope, window);
   const rows = await warehouse.query<MemberRow>({
     ...place,
     params: { ...params, traces: traceIds },
@@ -40,7 +68,7 @@ export async function readTraceMembers(
           PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
           WHERE isNull(deleted_at)
           ORDER BY start_time, id
-          LIMIT ${maxMembersOfTrace} BY trace_id
+          LIMIT ${maxOfTrace} BY trace_id
           LIMIT ${maxMembers}`,
   });
   const members = new Map<string, TraceMember[]>(traceIds.map((traceId) => [traceId, []]));

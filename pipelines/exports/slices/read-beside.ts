@@ -1,9 +1,10 @@
 /**
- * What the rows of a slice do not hold: places of runs that came without dotted_order, and statistics of feedback.
+ * What the rows of a slice do not hold: tokens and costs of runs with model calls below them, places of runs that came without
+ * dotted_order, and statistics of feedback.
  *
  * It goes into a CSV file of as many lines as the slice has rows, in their order, so that the encoder can read both side by
  * side. Mostly there is nothing and no file. The lines are made batch by batch: memory does not grow with the slice, save for
- * the ids of runs with feedback.
+ * the ids of runs with feedback, and the figures of runs with model calls below them.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,9 +13,9 @@ import type { BesideFile, ParquetFacts } from '../../../infra/duckdb/encode-requ
 import type { Encoder } from '../../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import { feedbackStats } from '../../feedback/feedback-stats.ts';
+import { type Figures, sumDescendants } from '../../runs/descendant-figures.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from '../../runs/dotted-orders.ts';
-import type { RunScope } from '../../runs/run-scope.ts';
-import { maxMembers, readTraceMembers, type TraceMember } from '../../runs/trace-members.ts';
+import { readMembersOfTraces } from '../../runs/trace-members.ts';
 import type { ExportScope, ExportSlice } from '../export-scope.ts';
 import { csvLine, LineFile, readLines } from './line-file.ts';
 import { placeOfMembers } from './members.ts';
@@ -39,6 +40,7 @@ const listing = 'rows.csv';
 const file = 'beside.csv';
 /** In front of each line: one of a single empty value would be no line. */
 const there = '1';
+const figuresTimeoutMs = 900_000;
 /** Rows whose surroundings are read at once. */
 const batchRows = 1_000;
 
@@ -59,7 +61,10 @@ export async function readBeside(
   const besides = besidesOf(fields);
   const hasUnplaced = besides.has('place') && facts.nulls[unplacedColumn] !== facts.rows;
   const withFeedback = besides.has('feedback') ? await runsWithFeedback(ports.warehouse, request, signal) : none;
-  if (!hasUnplaced && withFeedback.size === 0) return undefined;
+  const figures = besides.has('figures')
+    ? await figuresOfSlice(ports.warehouse, request, signal)
+    : new Map<string, Figures>();
+  if (!hasUnplaced && withFeedback.size === 0 && figures.size === 0) return undefined;
   const lines = new LineFile(join(folder, file));
   try {
     const columns = besides.has('place') ? [idColumn, unplacedColumn] : [idColumn];
@@ -71,7 +76,12 @@ export async function readBeside(
       const stats = await feedbackStats(ports.warehouse, request.scope.tenantId, ids);
       await lines.write(
         batch.map(({ runId }) =>
-          csvLine([there, ...wanted.map((field) => besideValue(field, places.get(runId), stats.get(runId)))]),
+          csvLine([
+            there,
+            ...wanted.map((field) =>
+              besideValue(field, { place: places.get(runId), stats: stats.get(runId), figures: figures.get(runId) }),
+            ),
+          ]),
         ),
       );
     }
@@ -132,7 +142,7 @@ async function placesOf(
 ): Promise<ReadonlyMap<string, Place>> {
   const runs = batch.flatMap(({ unplaced }) => unplaced ?? []);
   const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
-  const members = await membersOf(warehouse, { tenantId, projectIds: [projectId] }, traceIds);
+  const members = await readMembersOfTraces(warehouse, { tenantId, projectIds: [projectId] }, traceIds);
   const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
   return new Map(
     runs.map((run) => {
@@ -142,27 +152,42 @@ async function placesOf(
   );
 }
 
-/** The runs of some traces. Where they are more than are read at once, fewer traces are. */
-async function membersOf(
+/** Tokens and costs of the runs of the slice that have model calls below them. */
+function figuresOfSlice(
   warehouse: Warehouse,
-  scope: RunScope,
-  traceIds: readonly string[],
-): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
-  if (traceIds.length === 0) return new Map();
-  const members = await readTraceMembers(warehouse, scope, traceIds);
-  const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
-  if (count < maxMembers || traceIds.length === 1) return members;
-  const half = Math.ceil(traceIds.length / 2);
-  const parts = [traceIds.slice(0, half), traceIds.slice(half)];
-  return new Map(
-    (await Promise.all(parts.map((part) => membersOf(warehouse, scope, part)))).flatMap((map) => [...map]),
-  );
+  { scope: { tenantId, projectId, ...scope }, slice }: BesideRequest,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, Figures>> {
+  const { sql, params } = placeOfMembers({ tenantId, projectId, ...scope }, slice);
+  return sumDescendants(warehouse, {
+    scope: { tenantId, projectIds: [projectId] },
+    traces: `(SELECT trace_id FROM runs WHERE ${sql})`,
+    targets: `(SELECT id FROM runs WHERE ${sql})`,
+    params,
+    signal,
+    timeoutMs: figuresTimeoutMs,
+  });
 }
 
-function besideValue(field: ExportField, place: Place | undefined, stats: string | undefined): string | undefined {
-  if (field === 'feedback_stats') return stats;
-  if (place === undefined) return undefined;
-  const ancestors = ancestorIds(place.dottedOrder);
+interface Beside {
+  readonly place: Place | undefined;
+  readonly stats: string | undefined;
+  readonly figures: Figures | undefined;
+}
+
+function besideValue(field: ExportField, { place, stats, figures }: Beside): string | undefined {
+  switch (sliceColumns[field].beside) {
+    case 'feedback':
+      return stats;
+    case 'figures':
+      return figures?.get(field);
+    default:
+      return place === undefined ? undefined : placeValue(field, place);
+  }
+}
+
+function placeValue(field: ExportField, { dottedOrder, parentRunId }: Place): string | undefined {
+  const ancestors = ancestorIds(dottedOrder);
   if (field === 'parent_run_ids') return JSON.stringify(ancestors);
-  return field === 'parent_run_id' ? (place.parentRunId ?? ancestors.at(-1)) : place.dottedOrder;
+  return field === 'parent_run_id' ? (parentRunId ?? ancestors.at(-1)) : dottedOrder;
 }

@@ -12,13 +12,14 @@ export interface SliceColumn {
   /** What the text or number stands for; its form in the file also depends on the format version. */
   readonly kind: 'text' | 'integer' | 'boolean' | 'micros' | 'json-text' | 'list';
   /** What is read beside the row where the row does not say it. */
-  readonly beside?: 'place' | 'feedback';
+  readonly beside?: 'place' | 'feedback' | 'figures';
 }
 
 const of = (column: RunColumn, absent?: string) =>
   absent === undefined ? runColumns[column] : `coalesce(${runColumns[column]}, ${absent})`;
 const text = (column: RunColumn, absent?: string): SliceColumn => ({ sql: of(column, absent), kind: 'text' });
-const count = (column: RunColumn): SliceColumn => ({ sql: of(column, '0'), kind: 'integer' });
+const count = (column: RunColumn): SliceColumn => ({ sql: of(column, '0'), kind: 'integer', beside: 'figures' });
+const cost = (column: RunColumn): SliceColumn => ({ sql: of(column), kind: 'text', beside: 'figures' });
 const moment = (column: RunColumn): SliceColumn => ({ sql: of(column), kind: 'micros' });
 
 /** The ids in dotted_order, less the run's own, with what joins them. */
@@ -63,9 +64,9 @@ export const sliceColumns: Readonly<Record<ExportField, SliceColumn>> = {
   total_tokens: count('totalTokens'),
   prompt_tokens: count('promptTokens'),
   completion_tokens: count('completionTokens'),
-  total_cost: text('totalCost'),
-  prompt_cost: text('promptCost'),
-  completion_cost: text('completionCost'),
+  total_cost: cost('totalCost'),
+  prompt_cost: cost('promptCost'),
+  completion_cost: cost('completionCost'),
   first_token_time: moment('firstTokenTimeMicros'),
 };
 
@@ -120,7 +121,7 @@ export function selectOf(fields: readonly ExportField[]): string {
   return list.length === 0 ? '1 AS beside_nothing' : list.join(', ');
 }
 
-export function besidesOf(fields: readonly ExportField[]): ReadonlySet<'place' | 'feedback'> {
+export function besidesOf(fields: readonly ExportField[]): ReadonlySet<NonNullable<SliceColumn['beside']>> {
   return new Set(fields.flatMap((field) => sliceColumns[field].beside ?? []));
 }
 

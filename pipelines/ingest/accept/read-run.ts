@@ -103,7 +103,7 @@ function readValues(reader: MemberReader, parentRunId: string | undefined): RunV
   assign(values, 'events', reader.json('events'));
   assign(values, 'extra', reader.json('extra'));
   assign(values, 'serialized', reader.json('serialized'));
-  if (runType === undefined || runType === 'llm') readUsage(values);
+  if (runType === undefined || runType === 'llm' || runType === 'embedding') readUsage(values);
   return values;
 }
 

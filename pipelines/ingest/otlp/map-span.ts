@@ -50,7 +50,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   assign(values, 'serialized', writeSerialized(context));
   values.extra = writeExtra(context, shared, place.hasOwnIds);
   if (context.reason !== undefined) return { reason: context.reason };
-  if (runType === 'llm') readTokens(context, values, events);
+  if (runType === 'llm' || runType === 'embedding') readTokens(context, values, events);
   const { runId, traceId, startTimeMicros, dottedOrder, isParentDerived } = place;
   const traceTimeMicros = place.traceTimeMicros ?? startTimeMicros;
   const draft: OtlpDraft = {

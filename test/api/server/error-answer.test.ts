@@ -36,6 +36,10 @@ describe('toRunlakeError', () => {
   it.each([
     [{ code: 'FST_ERR_CTP_BODY_TOO_LARGE' }, 'BODY_TOO_LARGE'],
     [{ code: 'FST_ERR_BAD_URL' }, 'BAD_REQUEST'],
+    [{ code: 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE', statusCode: 400 }, 'BAD_REQUEST'],
+    [{ code: 'FST_ERR_OF_A_LATER_RELEASE', statusCode: 431 }, 'BAD_REQUEST'],
+    [{ code: 'FST_ERR_SEND_UNDEFINED_ERR', statusCode: 500 }, 'INTERNAL'],
+    [{ code: 'constructor' }, 'INTERNAL'],
     [{ code: 'ECONNRESET' }, 'BAD_REQUEST'],
     [new TypeError('secret'), 'INTERNAL'],
     ['thrown text', 'INTERNAL'],

@@ -209,7 +209,7 @@ describe('an insert that fails half-way', () => {
 
   test('after `runs`, before the tables behind its views: they are completed, by the next batch already', async () => {
     const { warehouse } = under.stores;
-    const views = ['traces', 'run_locator', 'trace_locations'];
+    const views = ['traces', 'run_locator', 'trace_spans', 'trace_locations'];
     const contents = (table: string) => under.rows(`SELECT * FROM ${table} FINAL ORDER BY ALL`);
     await under.publish(root, child(root), runEvent({ startTimeMicros: noonMicros + 9 * hourMicros }));
     const before = await Promise.all(views.map(contents));

@@ -1,0 +1,237 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { formatDottedOrderSegment as segment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
+import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
+import {
+  answeredRows,
+  type Exporting,
+  everything,
+  exportParts,
+  openExporting,
+  rowsOf,
+  wholeDay,
+} from '../exports/slices/exporting.ts';
+import { insertEvents, json, noonMicros, runEvent, uuidOf } from './run-events.ts';
+
+let exporting: Exporting;
+beforeAll(async () => {
+  exporting = await openExporting();
+});
+afterAll(() => exporting?.close());
+
+const minute = 60_000_000;
+const store = (events: readonly RunEvent[]) => insertEvents(exporting.reading.stores.warehouse, events);
+const read = async (...runIds: string[]) => {
+  const { runs } = await exporting.reading.page({ runIds });
+  return runIds.map((id) => runs.find((run) => run.id === id));
+};
+
+interface Node extends RunValues {
+  readonly name: string;
+  /** Name of a node before it; none for the root. */
+  readonly under?: string;
+  readonly at?: number;
+  /** Sent without dotted_order, as OTLP exporters and old clients do. */
+  readonly unplaced?: true;
+}
+
+const idOf = (trace: string, name: string) => uuidOf('figures', trace, name);
+
+/** The posts of a trace; each node's place follows from those above it. */
+function traceOf(trace: string, nodes: readonly Node[]): RunEvent[] {
+  const orders = new Map<string, string>();
+  const traceId = idOf(trace, nodes[0]?.name ?? '');
+  return nodes.map(({ name, under, at = noonMicros, unplaced, ...values }) => {
+    const runId = idOf(trace, name);
+    const own = segment(at, runId);
+    const order = under === undefined ? own : `${orders.get(under)}.${own}`;
+    orders.set(name, order);
+    const parentRunId = under === undefined ? undefined : idOf(trace, under);
+    return runEvent({
+      runId,
+      traceId,
+      startTimeMicros: at,
+      traceTimeMicros: nodes[0]?.at ?? noonMicros,
+      dottedOrder: unplaced ? undefined : order,
+      values: { name, runType: 'llm', ...values, ...(parentRunId && { parentRunId }) },
+    });
+  });
+}
+
+const chain = { runType: 'chain' } as const;
+
+describe('tokens and costs of runs', () => {
+  it('are the sums of the model calls below them, with their details', async () => {
+    await store(
+      traceOf('sums', [
+        { name: 'root', ...chain },
+        { name: 'step', under: 'root', ...chain, at: noonMicros + 1 },
+        {
+          name: 'one',
+          under: 'step',
+          promptTokens: 10,
+          completionTokens: 5,
+          totalTokens: 15,
+          promptCost: '0.1',
+          totalCost: '0.3',
+          usageDetails: json({
+            prompt_token_details: { cache_read: 4, audio: 1 },
+            prompt_cost_details: { cache_read: 1e-7 },
+          }),
+        },
+        {
+          name: 'two',
+          under: 'root',
+          promptTokens: 3,
+          totalTokens: 3,
+          totalCost: '0.00000000000000000001',
+          usageDetails: json({ prompt_token_details: { cache_read: 2 }, prompt_cost_details: { cache_read: '0.2' } }),
+        },
+        { name: 'vectors', under: 'step', runType: 'embedding', promptTokens: 100, totalTokens: 100 },
+        { name: 'silent', under: 'root', ...chain },
+      ]),
+    );
+    const [root, step, one, silent] = await read(
+      ...['root', 'step', 'one', 'silent'].map((name) => idOf('sums', name)),
+    );
+    expect(root).toMatchObject({
+      prompt_tokens: 113,
+      completion_tokens: 5,
+      total_tokens: 118,
+      prompt_cost: '0.1',
+      completion_cost: null,
+      total_cost: '0.30000000000000000001',
+      prompt_token_details: { cache_read: 6, audio: 1 },
+      completion_token_details: null,
+      prompt_cost_details: { cache_read: '0.2000001' },
+    });
+    expect(step).toMatchObject({ prompt_tokens: 110, total_tokens: 115, total_cost: '0.3' });
+    expect(one).toMatchObject({
+      prompt_tokens: 10,
+      total_cost: '0.3',
+      prompt_token_details: { cache_read: 4, audio: 1 },
+    });
+    expect(silent).toMatchObject({ prompt_tokens: 0, total_tokens: 0, total_cost: null, prompt_token_details: null });
+  });
+
+  it('count once where a call and a call inside it both state them', async () => {
+    await store(
+      traceOf('nested', [
+        { name: 'root', ...chain },
+        { name: 'outer', under: 'root', promptTokens: 7, totalTokens: 9, totalCost: '5' },
+        { name: 'between', under: 'outer', ...chain },
+        { name: 'inner', under: 'between', promptTokens: 6, totalTokens: 8 },
+      ]),
+    );
+    const [root, outer] = await read(idOf('nested', 'root'), idOf('nested', 'outer'));
+    // The inner call states no cost, so that the outer one's stands.
+    for (const run of [root, outer]) expect(run).toMatchObject({ prompt_tokens: 6, total_tokens: 8, total_cost: '5' });
+  });
+
+  it('are of merged runs: repeats, patches, late and deleted runs', async () => {
+    const [root, call, gone] = traceOf('merged', [
+      { name: 'root', ...chain },
+      { name: 'call', under: 'root', totalTokens: 1 },
+      { name: 'gone', under: 'root', totalTokens: 1_000 },
+    ]) as [RunEvent, RunEvent, RunEvent];
+    await store([{ ...call, kind: 'patch', values: { totalTokens: 50 } }]);
+    await store([call]);
+    await store([call, root]);
+    await store([gone, { ...gone, kind: 'patch', values: {}, deletedAtMicros: noonMicros }]);
+    expect((await read(root.runId))[0]).toMatchObject({ total_tokens: 50 });
+  });
+
+  it('reach over midnight, months, and runs that came without dotted_order', async () => {
+    await store(
+      traceOf('far', [
+        { name: 'root', ...chain },
+        { name: 'step', under: 'root', ...chain, unplaced: true },
+        { name: 'a', under: 'step', unplaced: true, totalTokens: 1, at: noonMicros + 13 * 60 * minute },
+        { name: 'b', under: 'step', totalTokens: 10, at: noonMicros + 40 * 24 * 60 * minute },
+        // A span of OpenTelemetry may begin before the first one of its trace that came.
+        { name: 'c', under: 'root', unplaced: true, totalTokens: 100, at: noonMicros - 30 * minute },
+      ]),
+    );
+    const [root, step] = await read(idOf('far', 'root'), idOf('far', 'step'));
+    expect([root?.total_tokens, step?.total_tokens]).toEqual([111, 11]);
+  });
+
+  it('come with their details where they are selected', async () => {
+    const ids = { runIds: [idOf('sums', 'root')] };
+    const { runs } = await exporting.reading.page({ ...ids, select: ['prompt_tokens', 'total_cost'] });
+    expect(runs[0]).toMatchObject({ prompt_tokens: 113, prompt_token_details: { cache_read: 6, audio: 1 } });
+    expect(runs[0]).toMatchObject({ prompt_cost_details: { cache_read: '0.2000001' } });
+    expect(runs[0]).not.toHaveProperty('completion_tokens');
+  });
+
+  it('are the same in exports', async () => {
+    const [part] = await exportParts(exporting, wholeDay, everything);
+    const rows = await rowsOf(part!.path);
+    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    for (const [place, row] of rows.entries()) expect(row, `row ${place}`).toEqual(expected[place]);
+    const row = rows.find(({ id }) => id === idOf('sums', 'root'));
+    expect(row).toMatchObject({ total_tokens: 118, total_cost: '0.30000000000000000001', completion_cost: null });
+    const tokens = await exportParts(exporting, wholeDay, { ...everything, fields: ['total_tokens', 'id'] });
+    const read = await rowsOf(tokens[0]!.path);
+    expect(read.find(({ id }) => id === idOf('far', 'root'))).toEqual({ total_tokens: 111, id: idOf('far', 'root') });
+  });
+
+  it('are right in a trace of 100,000 runs, ten deep', async () => {
+    const names = Array.from({ length: 100_000 }, (_, at) => `r${at}`);
+    const nodes = names.map((name, at): Node => {
+      const call = { promptTokens: 1, totalTokens: 2, totalCost: '0.001' };
+      // Ten chains below each other, and all calls below the last.
+      return at < 10 ? { name, ...chain, ...(at > 0 && { under: `r${at - 1}` }) } : { name, under: 'r9', ...call };
+    });
+    await store(traceOf('huge', nodes));
+    const [root, last] = await read(idOf('huge', 'r0'), idOf('huge', 'r9'));
+    const sums = { prompt_tokens: 99_990, total_tokens: 199_980, total_cost: '99.99' };
+    expect(root).toMatchObject(sums);
+    expect(last).toMatchObject(sums);
+  });
+});
+
+describe('against a model', () => {
+  it('random traces, also partly without dotted_order, in random order with repeats', async () => {
+    let seed = 7;
+    const random = (below: number) => {
+      seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;
+      return Math.floor((seed / 2 ** 31) * below);
+    };
+    const expected = new Map<string, [number, number]>();
+    const events: RunEvent[] = [];
+    for (let trace = 0; trace < 12; trace++) {
+      const nodes: Node[] = [{ name: 'n0', ...chain }];
+      for (let at = 1; at < 40; at++) {
+        const isCall = random(2) === 0;
+        nodes.push({
+          name: `n${at}`,
+          under: `n${random(at)}`,
+          at: noonMicros + at,
+          ...(trace % 3 === 0 && random(3) === 0 && { unplaced: true as const }),
+          ...(isCall && random(4) > 0 ? { totalTokens: random(50) } : chain),
+          ...(isCall && random(2) === 0 ? { runType: 'llm' as const, promptTokens: random(9) } : {}),
+        });
+      }
+      const sumOf = (name: string, figure: 'totalTokens' | 'promptTokens'): number | undefined => {
+        const below = nodes.filter(({ under }) => under === name).map((child) => sumOf(child.name, figure));
+        const said = below.filter((value) => value !== undefined);
+        const own = nodes.find((node) => node.name === name);
+        if (said.length > 0) return said.reduce((a, b) => a + b, 0);
+        return own?.runType === 'chain' ? undefined : own?.[figure];
+      };
+      for (const { name } of nodes) {
+        expected.set(idOf(`m${trace}`, name), [sumOf(name, 'totalTokens') ?? 0, sumOf(name, 'promptTokens') ?? 0]);
+      }
+      events.push(...traceOf(`m${trace}`, nodes));
+    }
+    const shuffled = [...events, ...events.slice(100, 300)].sort(() => random(3) - 1);
+    await store(shuffled.slice(0, 250));
+    await store(shuffled.slice(250));
+    const ids = [...expected.keys()];
+    for (let at = 0; at < ids.length; at += 100) {
+      for (const run of await read(...ids.slice(at, at + 100))) {
+        expect([run?.total_tokens, run?.prompt_tokens], String(run?.id)).toEqual(expected.get(String(run?.id)));
+      }
+    }
+  });
+});
