@@ -1,6 +1,7 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyError, FastifyInstance, FastifySchema } from 'fastify';
+import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Operation } from './operation.ts';
@@ -86,6 +87,7 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
   ].filter((note) => note !== undefined);
   return {
     ...schema,
+    ...(operation.schema.query && { querystring: withoutDefaults(operation.schema.query) }),
     description: notes.join('\n\n'),
     security: 'public' in access ? [] : [{ apiKey: [] }, { bearer: [] }, { apiKey: [], workspace: [] }],
     ...(rawBody && {
@@ -96,6 +98,12 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
     }),
     response: { ...(schema?.response as object), ...errorResponses(operation) },
   };
+}
+
+/** A parameter with a default may be left out: the server fills it in before the check. */
+function withoutDefaults(query: TObject): object {
+  const required = (query.required ?? []).filter((name) => !('default' in (query.properties[name] ?? {})));
+  return { ...query, required };
 }
 
 /** By status, with the codes that say more; where each is explained says `docs/reference/errors.md`. */

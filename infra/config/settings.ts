@@ -144,8 +144,8 @@ export const settings = {
   allowDefaultCredentials: required(
     'RUNLAKE_ALLOW_DEFAULT_CREDENTIALS',
     Type.Boolean(),
-    false,
-    'Let export destinations that name no credentials use those that the S3 client finds: variables, profile, role of this machine.',
+    true,
+    'Let export destinations that name no credentials use those that the S3 client finds: variables, profile, role of this machine. Set false to forbid it.',
   ),
 
   // First start

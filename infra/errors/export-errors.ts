@@ -58,7 +58,7 @@ export const exportErrors = {
   DESTINATION_CREDENTIALS_REQUIRED: caller(
     400,
     'The destination needs credentials.',
-    'Send access_key_id and secret_access_key. The operator can let destinations use those of this machine with RUNLAKE_ALLOW_DEFAULT_CREDENTIALS.',
+    'Send access_key_id and secret_access_key. The operator has forbidden to use those of this machine, with RUNLAKE_ALLOW_DEFAULT_CREDENTIALS=false.',
   ),
 
   // Bulk exports

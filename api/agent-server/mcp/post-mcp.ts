@@ -35,7 +35,13 @@ export const postMcp = defineAgentOperation({
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
     body: JsonValue({ description: 'A message of JSON-RPC 2.0, or a list of them.' }),
-    response: { 200: JsonValue({ description: 'The answer.' }), 202: Type.Null() },
+    response: {
+      200: JsonValue({ description: 'The answer.' }),
+      202: Type.Null(),
+      406: JsonValue({
+        description: 'A JSON-RPC error: the header Accept lists not both application/json and text/event-stream.',
+      }),
+    },
   },
   handler: async (input) => {
     const { request, services, body } = input;

@@ -1,10 +1,11 @@
 import { Type } from 'typebox';
 import { runTypes } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { JsonObject, optional, Timestamp, Uuid } from '../../server/formats.ts';
+import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 
 export const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 
-const Time = () => Timestamp({ description: 'UTC, microseconds, without zone: `2026-01-02T03:04:05.123456`.' });
+/** Not of the format `date-time`, which has a zone. */
+const Time = () => Type.String({ description: 'UTC, microseconds, without zone: `2026-01-02T03:04:05.123456`.' });
 const Counts = () => Type.Record(Type.String(), Type.Integer());
 const Costs = () => Type.Record(Type.String(), Type.String());
 const Cost = () => Type.String({ description: 'A decimal as text, as exact as it came.' });

@@ -43,6 +43,7 @@ export type RoleName =
   | 'toolOutput'
   | 'sdkOutput'
   | 'documentPart'
+  | 'embeddingPart'
   | 'inferenceKind'
   | 'traceloopKind'
   | 'requestType'
@@ -55,6 +56,7 @@ export type RoleName =
   | 'requestModel'
   | 'responseModel'
   | 'modelName'
+  | 'embeddingModelName'
   | 'metadataField'
   | 'metadataObject'
   | 'renamedMetadata'
@@ -139,6 +141,7 @@ named('genAiToolName', 'gen_ai.tool.name');
 named('requestModel', 'gen_ai.request.model');
 named('responseModel', 'gen_ai.response.model');
 named('modelName', 'llm.model_name');
+named('embeddingModelName', 'embedding.model_name');
 
 named('metadataObject', 'metadata');
 renamed('renamedMetadata', {
@@ -150,7 +153,7 @@ renamed('renamedMetadata', {
   'session.id': 'session_id',
   'gen_ai.conversation.id': 'conversation_id',
 });
-named('parameters', 'llm.invocation_parameters');
+named('parameters', 'llm.invocation_parameters', 'embedding.invocation_parameters');
 renamed('parameter', {
   'gen_ai.request.temperature': 'temperature',
   'gen_ai.request.top_p': 'top_p',
@@ -233,6 +236,7 @@ const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean
   { prefix: 'llm.input_messages.', role: 'inputMessagePart', indexed: true },
   { prefix: 'llm.output_messages.', role: 'outputMessagePart', indexed: true },
   { prefix: 'retrieval.documents.', role: 'documentPart', indexed: true },
+  { prefix: 'embedding.embeddings.', role: 'embeddingPart', indexed: true },
 ];
 const familyRoles = families.map(({ prefix, role }): AttributeRole => ({ role, prefixBytes: prefix.length }));
 

@@ -7,7 +7,7 @@ import type { SpanContext } from './span-context.ts';
 export type AttributeTree = Map<string, AttributeTree | number>;
 
 /** Names that only wrap the one object below an index: `0.message.role` is the role of element 0. */
-const wrappers = new Set(['message', 'message_content', 'tool_call', 'document']);
+const wrappers = new Set(['message', 'message_content', 'tool_call', 'document', 'embedding']);
 const indexPattern = /^\d{1,9}$/;
 
 /** Adds a leaf under the path `0.message.role`; false where the path is too deep or runs into another leaf. */

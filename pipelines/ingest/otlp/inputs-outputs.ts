@@ -17,6 +17,8 @@ interface Side {
   readonly messageParts: readonly RoleName[];
   /** Attributes that are the whole side. */
   readonly whole: readonly RoleName[];
+  /** Of these, what OpenInference repeats of messages and documents. */
+  readonly repeated: RoleName;
   readonly mimeType: RoleName;
   readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
   /** Events that carry the whole side, and their attribute for it. */
@@ -28,6 +30,7 @@ const inputSide: Side = {
   messages: 'inputMessages',
   messageParts: ['promptPart', 'inputMessagePart'],
   whole: ['prompt', 'entityInput', 'inputValue', 'toolInput', 'sdkPrompt'],
+  repeated: 'inputValue',
   mimeType: 'inputMimeType',
   fromEvents: writeMessageEvents,
   contentEvents: [
@@ -41,6 +44,7 @@ const outputSide: Side = {
   messages: 'outputMessages',
   messageParts: ['completionPart', 'outputMessagePart'],
   whole: ['completion', 'entityOutput', 'outputValue', 'toolOutput', 'sdkOutput'],
+  repeated: 'outputValue',
   mimeType: 'outputMimeType',
   fromEvents: writeChoiceEvents,
   contentEvents: [
@@ -69,7 +73,10 @@ function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[
   return written ? out.since(start) : undefined;
 }
 
-/** `{"messages":[…]}` with the documents, instructions and whole value beside it that the span has as well. */
+/**
+ * `{"messages":[…]}` with the documents and instructions that the span has as well, and a whole value that is not the same once more, as
+ * `input.value` and `output.value` of OpenInference are. Vectors of embeddings are outputs unless `output.value` has them.
+ */
 function writeMessages(context: SpanContext, side: Side): boolean {
   const { span, out } = context;
   const start = out.position;
@@ -85,10 +92,21 @@ function writeMessages(context: SpanContext, side: Side): boolean {
       writeTree(context, span.attributes, tree);
     }
   }
-  const documents = side.key === 'output' ? takeTree(context, 'documentPart') : undefined;
+  const isOutput = side.key === 'output';
+  const documents = isOutput ? takeTree(context, 'documentPart') : undefined;
   if (documents !== undefined) {
     out.ascii(out.position === start ? '{"documents":' : ',"documents":');
     writeTree(context, span.attributes, documents, documentNames);
+  }
+  const hasWhole = span.find(side.repeated) >= 0;
+  const embeddings = isOutput ? takeTree(context, 'embeddingPart') : undefined;
+  if (embeddings !== undefined && !hasWhole) {
+    out.ascii(out.position === start ? '{"embeddings":' : ',"embeddings":');
+    writeTree(context, span.attributes, embeddings);
+  }
+  if (hasWhole && out.position !== start) {
+    span.take(span.find(side.repeated));
+    takeMimeType(context, side);
   }
   const instructions = side.key === 'input' ? span.find('systemInstructions') : -1;
   if (instructions >= 0) {
@@ -114,7 +132,7 @@ function writeAttribute(context: SpanContext, index: number): void {
 function findWhole({ span }: SpanContext, side: Side): number {
   for (const role of side.whole) {
     const index = span.find(role);
-    if (index >= 0) return index;
+    if (index >= 0 && !span.taken[index]) return index;
   }
   return -1;
 }

@@ -54,7 +54,7 @@ function writeRenamed(context: SpanContext, start: number): void {
 /** The model that answered, else the one that was asked: what prices are looked up by. */
 function writeModelName(context: SpanContext, start: number): void {
   const { span } = context;
-  const own = span.find('modelName');
+  const own = span.find('modelName') >= 0 ? span.find('modelName') : span.find('embeddingModelName');
   const index =
     own >= 0 ? own : span.find('responseModel') >= 0 ? span.find('responseModel') : span.find('requestModel');
   if (index < 0 || headOf(context, index).kind !== 'string' || !begin(context, start, 'ls_model_name')) return;

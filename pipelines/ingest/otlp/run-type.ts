@@ -53,6 +53,8 @@ const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
   ['genAiToolName', 'tool'],
   ['promptVariables', 'prompt'],
   ['documentPart', 'retriever'],
+  ['embeddingModelName', 'embedding'],
+  ['embeddingPart', 'embedding'],
   ['requestModel', 'llm'],
   ['modelName', 'llm'],
   ['promptPart', 'llm'],

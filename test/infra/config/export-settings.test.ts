@@ -11,7 +11,7 @@ it.each([
   ['exportsPerWorkspace', 15],
   ['exportScheduleDelayMs', 10 * 60_000],
   ['allowPrivateEndpoints', false],
-  ['allowDefaultCredentials', false],
+  ['allowDefaultCredentials', true],
   ['localExportRoot', undefined],
 ] as const)('%s is %j unless it is set', (name, value) => {
   expect(loadConfig({}).config[name]).toBe(value);

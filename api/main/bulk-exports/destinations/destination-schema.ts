@@ -50,7 +50,7 @@ export const NewDestination = Type.Object({
   display_name: DisplayName,
   config: NewConfig,
   credentials: optional(Credentials, {
-    description: 'Absent: those that the server finds on its machine, where its operator allows that.',
+    description: 'Absent: those that the server finds on its machine, unless its operator forbids that.',
   }),
 });
 

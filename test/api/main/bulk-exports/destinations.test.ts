@@ -17,7 +17,7 @@ const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?:
 
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'runlake-destinations-'));
-  api = await startApi({ config: { localExportRoot: root } });
+  api = await startApi({ config: { localExportRoot: root, allowDefaultCredentials: false } });
   acme = await addOrganization(api.database, 'acme');
 });
 afterAll(async () => {

@@ -99,16 +99,18 @@ describe('inputs and outputs', () => {
       '{"messages":[{"role":"assistant","tool_calls":[{"name":"search","arguments":"{\\"q\\":1}"}]}]}',
     ],
     [
-      'OpenInference: messages with the whole value beside',
+      'OpenInference: messages, without the value that repeats them',
       {
         'llm.input_messages.0.message.role': 'user',
         'llm.input_messages.0.message.contents.0.message_content.text': 'hi',
         'llm.output_messages.0.message.tool_calls.0.tool_call.function.name': 'f',
         'input.value': '{"messages":1}',
+        'input.mime_type': 'application/json',
         'output.value': 'text',
+        'output.mime_type': 'text/plain',
       },
-      '{"messages":[{"role":"user","contents":[{"text":"hi"}]}],"input":{"messages":1}}',
-      '{"messages":[{"tool_calls":[{"function":{"name":"f"}}]}],"output":"text"}',
+      '{"messages":[{"role":"user","contents":[{"text":"hi"}]}]}',
+      '{"messages":[{"tool_calls":[{"function":{"name":"f"}}]}]}',
     ],
     [
       'the new conventions, as text and as values',
@@ -138,6 +140,22 @@ describe('inputs and outputs', () => {
       '{"documents":[{"page_content":"one","metadata":{"page": 1}},{"page_content":"two"}]}',
     ],
     [
+      'embeddings of OpenInference',
+      {
+        'input.value': 'one',
+        'embedding.embeddings.0.embedding.text': 'one',
+        'embedding.embeddings.0.embedding.vector': [{ doubleValue: 0.5 }, { doubleValue: -1.5 }],
+      },
+      '{"input":"one"}',
+      '{"embeddings":[{"text":"one","vector":[0.5,-1.5]}]}',
+    ],
+    [
+      'embeddings that the value repeats',
+      { 'output.value': '{"data":[[0.5]]}', 'embedding.embeddings.0.embedding.vector': [{ doubleValue: 0.5 }] },
+      undefined,
+      '{"data":[[0.5]]}',
+    ],
+    [
       'a Vercel AI SDK tool call',
       { 'ai.toolCall.args': '{"x":1}', 'ai.toolCall.result': '{"y":2}' },
       '{"x":1}',
@@ -149,6 +167,32 @@ describe('inputs and outputs', () => {
     const run = textsOf(values);
     expect([run.inputs, run.outputs]).toEqual([inputs, outputs]);
     for (const json of [inputs, outputs]) if (json !== undefined) expect(() => JSON.parse(json)).not.toThrow();
+  });
+
+  test('an embedding span of OpenInference says its model, parameters and tokens, and no vectors in its metadata', () => {
+    const draft = draftOf({
+      attributes: attributes({
+        'openinference.span.kind': 'EMBEDDING',
+        'embedding.model_name': 'text-embedding-3-small',
+        'embedding.invocation_parameters': '{"dimensions":2}',
+        'embedding.embeddings.0.embedding.vector': [{ doubleValue: 0.5 }],
+        'embedding.embeddings.0.embedding.text': 'one',
+        'input.value': 'one',
+        'input.mime_type': 'text/plain',
+        'output.value': '[[0.5]]',
+        'output.mime_type': 'application/json',
+        'llm.token_count.prompt': 7,
+        'llm.token_count.total': 7,
+      }),
+    });
+    expect(draft.values).toMatchObject({ runType: 'embedding', promptTokens: 7, totalTokens: 7 });
+    expect(metadataOf(draft.values)).toEqual({
+      'openinference.span.kind': 'EMBEDDING',
+      ls_model_name: 'text-embedding-3-small',
+      usage_metadata: { input_tokens: 7, total_tokens: 7 },
+    });
+    expect(texts(draft.values)).toMatchObject({ inputs: '{"input":"one"}', outputs: '{"output":[[0.5]]}' });
+    expect(JSON.parse(texts(draft.values).extra as string)).toMatchObject({ invocation_params: { dimensions: 2 } });
   });
 
   test('a name that runs into another one stays metadata', () => {

@@ -1,0 +1,55 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { operations as mainOperations } from '../../../api/main/operations.ts';
+import { mainApi } from '../../../api/server/api-form.ts';
+import { buildServer } from '../../../api/server/build-server.ts';
+import type { Services } from '../../../api/server/services.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+
+const { config } = loadConfig({});
+
+describe.each([
+  { name: 'main API', operations: mainOperations, form: mainApi(config) },
+  { name: 'agent server', operations: agentOperations, form: agentApi(config, '') },
+])('$name', ({ operations, form }) => {
+  let server: FastifyInstance;
+  beforeAll(async () => {
+    const logger = createLogger('silent', 'test');
+    server = await buildServer({ config, services: {} as Services, logger, operations, form });
+  });
+  afterAll(() => server.close());
+
+  const ask = async (method: string, url: string, type?: string) => {
+    const headers = type === undefined ? {} : { 'content-type': type };
+    const answer = await server.inject({ method: method as 'POST', url, headers, ...(type && { payload: '{"no' }) });
+    return [answer.statusCode, answer.json().code];
+  };
+  const types = [undefined, 'application/json', 'application/xml', 'multipart/form-data; boundary=x', 'nonsense', ';;'];
+
+  it.each(types)('an unknown route is a 404 for a body of the type %s', async (type) => {
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'QUERY']) {
+      expect(await ask(method, '/nowhere', type), method).toEqual([404, 'ROUTE_NOT_FOUND']);
+    }
+  });
+
+  it.each(types)('the methods QUERY and TRACE are a 405 on every route for a body of the type %s', async (type) => {
+    for (const { path } of operations) {
+      const url = path.replaceAll(/:\w+/g, 'x');
+      expect(await ask('QUERY', url, type), path).toEqual([405, 'METHOD_NOT_ALLOWED']);
+      expect((await server.inject({ method: 'TRACE', url })).statusCode, path).toBe(405);
+    }
+  });
+
+  it('parameters with a default are not required in the description', async () => {
+    const { paths } = (await server.inject('/openapi.json')).json();
+    const parameters = Object.values(paths as object).flatMap((path) =>
+      Object.values(path as object).flatMap(({ parameters = [] }) => parameters),
+    ) as { in: string; name: string; required: boolean; schema: object }[];
+    const withDefault = parameters.filter((each) => each.in === 'query' && 'default' in each.schema);
+    expect(withDefault.length).toBeGreaterThan(5);
+    expect(withDefault.filter(({ required }) => required).map(({ name }) => name)).toEqual([]);
+  });
+});
