@@ -1,9 +1,11 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
+import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
 import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { RecentFeedback } from '../../pipelines/feedback/last-event.ts';
@@ -36,6 +38,15 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { database, warehouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
   ends.add('authenticator', () => authenticator.close());
+  const rateLimiter = openRateLimiter({
+    database,
+    redisUrl: config.redisUrl,
+    authorities: trustedAuthorities(config),
+    perKey: config.rateLimitPerKey,
+    perOrganization: config.rateLimitPerOrganization,
+    logger,
+  });
+  if (rateLimiter) ends.add('rate limits', () => rateLimiter.close());
   const projects = createProjectResolver(database, config.maxProjects);
   const runPlaces = new RunPlaces((workspaceId, runIds) => locateRuns(warehouse, workspaceId, runIds));
   return {
@@ -43,6 +54,7 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     database,
     warehouse,
     authenticator,
+    rateLimiter,
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: feedbackSigner(secretKey),

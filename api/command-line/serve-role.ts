@@ -113,13 +113,13 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   const { agentsFile } = config;
   if (services && agents && agentsFile !== undefined) {
     const { databaseUrl } = addresses;
-    const { accept, authenticator } = services;
+    const { accept, authenticator, rateLimiter } = services;
     const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {
       await agents.startAgentWork(forAgents, ends);
       lines.push('Runlake executes runs of agents');
     } else {
-      const url = await agents.startAgents({ ...forAgents, authenticator }, part, ends);
+      const url = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, ends);
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
     }
   }

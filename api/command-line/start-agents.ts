@@ -48,15 +48,15 @@ import { serveHttp } from './serve-http.ts';
 
 /** Runs the graphs of `config.agentsFile` and answers for them. @returns where. @throws GRAPHS_FILE_INVALID, PORT_IN_USE, and what the parts throw. */
 export async function startAgents(
-  parts: AgentParts & { readonly authenticator: Services['authenticator'] },
+  parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
   ends: Ends,
 ): Promise<string> {
-  const { config, logger, authenticator } = parts;
+  const { config, logger, authenticator, rateLimiter } = parts;
   const opened = await openAgents(parts, ends, part);
   const { agents } = opened;
   const form = agentApi(config, agents.workspaceId, { ...opened, authenticator });
-  const services = { authenticator, agents };
+  const services = { authenticator, rateLimiter, agents };
   const url = await serveHttp({
     server: { config, services, logger, operations: opened.operations, form },
     at: agentServerAddress(config),

@@ -10,6 +10,7 @@ import Fastify, {
 } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/request-span.ts';
@@ -56,7 +57,11 @@ declare module 'fastify' {
 export interface ServerOptions {
   readonly config: Config;
   /** What the operations call. */
-  readonly services: { readonly authenticator: Authenticator };
+  readonly services: {
+    readonly authenticator: Authenticator;
+    /** Unset: requests are not limited. */
+    readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
+  };
   readonly logger: Logger;
   readonly operations: readonly Operation[];
   /** Default: that of the main API. */
@@ -200,6 +205,7 @@ export async function buildServer({
     if (operation === undefined || 'public' in operation.access) return;
     const renew = () => identify(request, operation.access);
     request.caller = await renew();
+    await services.rateLimiter?.take(request.caller);
     request.access = accessWatch.open(request, reply, renew, form.ownAccess === undefined);
   });
   server.addHook('onClose', async () => accessWatch.close());

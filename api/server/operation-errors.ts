@@ -36,6 +36,7 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
     [whileDraining !== true, ['STARTING', 'DRAINING']],
     [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'ORGANIZATION_FORBIDDEN', 'WORKSPACE_FORBIDDEN']],
+    [!isPublic, ['RATE_LIMITED']],
     [!isPublic, databaseErrors],
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],

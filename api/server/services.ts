@@ -1,6 +1,7 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { DestinationPorts } from '../../pipelines/exports/destinations/destination-ports.ts';
@@ -20,6 +21,8 @@ export interface Services {
   readonly database: Database;
   readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
+  /** Where a rate limit is set. */
+  readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
   readonly projects: ProjectResolver;
   /** Counts of usage reports; keeps those that do not change. */
   readonly usageCounts: ReadUsageCounts;

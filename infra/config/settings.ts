@@ -220,6 +220,16 @@ export const settings = {
     30_000,
     'Longest time of one query of a read request, in milliseconds.',
   ),
+  rateLimitPerKey: optional(
+    'RUNLAKE_RATE_LIMIT_PER_KEY',
+    count(1, 1_000_000),
+    'Requests per second that one API key may send, to all processes together; beyond, they get 429. Unset: no limit.',
+  ),
+  rateLimitPerOrganization: optional(
+    'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION',
+    count(1, 1_000_000),
+    'Requests per second that one organisation may send, to all processes together; beyond, they get 429. Unset: no limit.',
+  ),
   maxRunAgeDays: required(
     'RUNLAKE_MAX_RUN_AGE_DAYS',
     count(1, 36_500),

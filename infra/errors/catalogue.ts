@@ -162,6 +162,11 @@ export const catalogue = {
     'The server is starting: it waits for {what}.',
     'Send the request again after the time in Retry-After; `/ready` says which server is away.',
   ),
+  RATE_LIMITED: transient(
+    429,
+    'More than {points} requests in a second ({limit}).',
+    'Send the request again after the time in Retry-After.',
+  ),
   OVERLOADED: transient(503, 'Too much is waiting ({what}).', 'Send the request again after the time in Retry-After.'),
   EVENT_LOG_UNAVAILABLE: transient(
     503,

@@ -1,0 +1,94 @@
+import { Redis } from 'ioredis';
+import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
+import { fault } from '../errors/runlake-error.ts';
+import { redisTls } from '../jobs/redis-backend.ts';
+import type { Database } from '../postgres/database.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { counter } from '../telemetry/metrics.ts';
+
+export interface RateLimiterOptions {
+  readonly database: Pick<Database, 'query'>;
+  /** Where set, counts live there and not in the database. */
+  readonly redisUrl?: string | undefined;
+  /** Certificate authorities to trust, in PEM. */
+  readonly authorities?: readonly string[] | undefined;
+  /** Requests per second. Unset: no limit. */
+  readonly perKey?: number | undefined;
+  readonly perOrganization?: number | undefined;
+  readonly logger: Logger;
+}
+
+export interface RateLimiter {
+  /** Counts one request. @throws RATE_LIMITED with the time after which the next one may pass. */
+  take(caller: { readonly keyId: string; readonly organizationId: string }): Promise<void>;
+  close(): Promise<void>;
+}
+
+const refusals = counter('runlake_rate_limited_requests_total', 'Requests beyond a rate limit, by limit.', ['limit']);
+
+const tableName = 'rate_limits';
+
+/**
+ * Rate limits that all processes share, over windows of one second. While Redis or Postgres does not answer each process counts by
+ * itself: requests are not refused because counting fails.
+ *
+ * @returns undefined where no limit is set.
+ */
+export function openRateLimiter(options: RateLimiterOptions): RateLimiter | undefined {
+  const { database, redisUrl, authorities, perKey, perOrganization, logger } = options;
+  if (perKey === undefined && perOrganization === undefined) return undefined;
+  const redis =
+    redisUrl === undefined
+      ? undefined
+      : new Redis(redisUrl, {
+          maxRetriesPerRequest: 0,
+          commandTimeout: 1_000,
+          enableOfflineQueue: false,
+          connectionName: 'runlake-rate-limits',
+          ...redisTls(redisUrl, authorities),
+        });
+  redis?.on('error', (err) => logger.warn({ err }, 'the connection to Redis for rate limits failed'));
+  const postgres = {
+    query: async ({ text, values, name }: { text: string; values: unknown[]; name?: string }) => {
+      const rows = await database.query(text, values, { ...(name !== undefined && { name }) });
+      return { rows, rowCount: rows.length };
+    },
+  };
+  const limits = [
+    { limit: 'RUNLAKE_RATE_LIMIT_PER_KEY', points: perKey, idOf: 'keyId' },
+    { limit: 'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', points: perOrganization, idOf: 'organizationId' },
+  ] as const;
+  const limiters = limits.flatMap(({ limit, points, idOf }) => {
+    if (points === undefined) return [];
+    const shared = { points, duration: 1, keyPrefix: `runlake:${idOf}` };
+    const insuranceLimiter = new RateLimiterMemory(shared);
+    const limiter = redis
+      ? new RateLimiterRedis({ ...shared, storeClient: redis, insuranceLimiter })
+      : new RateLimiterPostgres({
+          ...shared,
+          storeClient: postgres,
+          storeType: 'pool',
+          tableName,
+          tableCreated: true,
+          insuranceLimiter,
+        });
+    return [{ limit, points, idOf, limiter }];
+  });
+  return {
+    async take(caller) {
+      for (const { limit, points, idOf, limiter } of limiters) {
+        try {
+          await limiter.consume(caller[idOf]);
+        } catch (refused) {
+          if (!(refused instanceof RateLimiterRes)) throw refused;
+          refusals.inc({ limit });
+          const retryAfterSeconds = Math.max(1, Math.ceil(refused.msBeforeNext / 1_000));
+          throw fault('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
+        }
+      }
+    },
+    async close() {
+      redis?.disconnect();
+    },
+  };
+}

@@ -1,0 +1,71 @@
+import { afterEach, expect, test } from 'vitest';
+import { openRateLimiter } from '../../../infra/rate-limit/rate-limiter.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { stackPart } from '../../engines/stack.ts';
+import { type ApiUnderTest, addKey, addOrganization, startApi } from '../start-api.ts';
+
+let api: ApiUnderTest;
+afterEach(() => api?.close());
+
+const ask = async (key: string) => {
+  const { statusCode, headers, body } = await api.server.inject({ url: '/sessions', headers: { 'x-api-key': key } });
+  return { status: statusCode, retryAfter: headers['retry-after'], body };
+};
+
+/** Statuses of requests sent together: windows of a second may turn between them, so that a few more may pass. */
+const statuses = async (key: string, count: number) =>
+  (await Promise.all(Array.from({ length: count }, () => ask(key)))).map(({ status }) => status);
+
+test('beyond the limit of its key a request gets 429 with Retry-After; another key passes', async () => {
+  api = await startApi({ config: { rateLimitPerKey: 5 } });
+  const { id, userId, adminKey } = await addOrganization(api.database, 'limited');
+  const other = await addKey({ database: api.database, organizationId: id, userId });
+  const answers = await Promise.all(Array.from({ length: 60 }, () => ask(adminKey)));
+  const refused = answers.filter(({ status }) => status === 429);
+  expect(refused.length).toBeGreaterThan(0);
+  expect(refused[0]?.retryAfter).toBe('1');
+  expect(JSON.parse(refused[0]?.body as string)).toMatchObject({
+    code: 'RATE_LIMITED',
+    detail: 'More than 5 requests in a second (RUNLAKE_RATE_LIMIT_PER_KEY).',
+  });
+  expect(answers.filter(({ status }) => status !== 429).length).toBeGreaterThanOrEqual(5);
+  expect((await ask(other)).status).not.toBe(429);
+});
+
+test('keys of one organisation share its limit, and those of another have their own', async () => {
+  api = await startApi({ config: { rateLimitPerOrganization: 5 } });
+  const { workspaceKeys } = await addOrganization(api.database, 'limited');
+  const other = await addOrganization(api.database, 'other');
+  const both = (await Promise.all(workspaceKeys.map((key) => statuses(key, 30)))).flat();
+  expect(both).toContain(429);
+  expect((await ask(other.adminKey)).status).toBe(200);
+});
+
+test.for(['Postgres', 'Redis'] as const)('processes share their counts in %s', async (store, { skip }) => {
+  const redisUrl = store === 'Redis' ? stackPart('redis')?.url : undefined;
+  if (store === 'Redis' && redisUrl === undefined) return skip('no Redis');
+  api = await startApi();
+  const logger = createLogger('silent', 'test');
+  const caller = { keyId: crypto.randomUUID(), organizationId: crypto.randomUUID() };
+  const processes = [1, 2].map(() => openRateLimiter({ database: api.database, redisUrl, perKey: 20, logger }));
+  try {
+    // Redis refuses commands before it is connected; each process counts by itself until then.
+    const results = async () => {
+      const all = processes.flatMap((one) => Array.from({ length: 20 }, () => one?.take(caller)));
+      return (await Promise.allSettled(all)).filter(({ status }) => status === 'rejected').length;
+    };
+    await expect.poll(results, { timeout: 20_000, interval: 1_100 }).toBeGreaterThanOrEqual(10);
+  } finally {
+    for (const one of processes) await one?.close();
+  }
+});
+
+test('where counting fails each process counts by itself', async () => {
+  api = await startApi();
+  const database = { query: () => Promise.reject(new Error('away')) };
+  const limiter = openRateLimiter({ database, perKey: 3, logger: createLogger('silent', 'test') });
+  const caller = { keyId: 'a', organizationId: 'b' };
+  const results = await Promise.allSettled(Array.from({ length: 30 }, () => limiter?.take(caller)));
+  expect(results.filter(({ status }) => status === 'fulfilled').length).toBeGreaterThanOrEqual(3);
+  expect(results.some((result) => result.status === 'rejected' && result.reason.code === 'RATE_LIMITED')).toBe(true);
+});
