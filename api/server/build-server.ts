@@ -152,8 +152,8 @@ export async function buildServer({
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
     const asked = { id: request.id, contentType: request.headers['content-type'] };
-    const { contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', asked);
-    reply.code(error.status).headers(securityHeaders).type(contentType).send(body);
+    const { status, contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', asked);
+    reply.code(status).headers(securityHeaders).type(contentType).send(body);
   }
 
   function crossOriginOf(url: string): SharedOrigins | undefined {

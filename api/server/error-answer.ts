@@ -66,11 +66,19 @@ export function errorAnswer(
   error: RunlakeError,
   style: ErrorStyle,
   request: { readonly id: string; readonly contentType: string | undefined },
-): { readonly contentType: string; readonly body: Buffer | string } {
-  if (style === 'otlp') return otlpFailure(request.contentType, `${error.message} ${error.remedy}`);
-  const body = JSON.stringify(errorBody(error, style, request.id));
-  return { contentType: 'application/json; charset=utf-8', body };
+): { readonly status: number; readonly contentType: string; readonly body: Buffer | string } {
+  const { status } = error;
+  if (style === 'otlp') return { status, ...otlpFailure(request.contentType, `${error.message} ${error.remedy}`) };
+  const contentType = 'application/json; charset=utf-8';
+  if (style === 'json-rpc' && unparsable.has(error.code)) {
+    const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } });
+    return { status: 200, contentType, body };
+  }
+  return { status, contentType, body: JSON.stringify(errorBody(error, style, request.id)) };
 }
+
+/** Source: JSON-RPC 2.0, 5.1, "Parse error". */
+const unparsable: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP']);
 
 /**
  * The body of an error's answer. `code` and `remedy` go with both JSON styles; clients ignore them.

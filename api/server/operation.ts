@@ -29,7 +29,7 @@ export interface Operation {
   readonly description?: string;
   readonly tag: string;
   readonly access: Access;
-  /** `detail` (default): `{"detail": …}`; `error`: `{"error": …}`, for ingest operations; `otlp`: google.rpc.Status, encoded as the request. */
+  /** `detail` (default): `{"detail": …}`; `error`: `{"error": …}`, for ingest operations; `otlp`: google.rpc.Status, encoded as the request; `json-rpc`: `detail`, but a body that is no JSON is error -32700 of JSON-RPC, with status 200. */
   readonly errorStyle?: ErrorStyle;
   readonly schema: OperationSchema;
   /**
@@ -75,7 +75,7 @@ export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
   | { readonly public: true; readonly tenantScope: 'none' };
 
-export type ErrorStyle = 'detail' | 'error' | 'otlp';
+export type ErrorStyle = 'detail' | 'error' | 'otlp' | 'json-rpc';
 
 /** The body of an operation that reads it itself, for the API description. */
 export interface RawBody {

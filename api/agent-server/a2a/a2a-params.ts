@@ -5,6 +5,8 @@ import { hasManyParts } from '../../server/schema-check.ts';
 import { words } from '../agent-schema.ts';
 import { A2aError } from './a2a-error.ts';
 
+/** Any text: an id that no task has is an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
+const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });
 const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
 
 export const SendParams = Type.Object({
@@ -13,7 +15,7 @@ export const SendParams = Type.Object({
     parts: Type.Array(Type.Object({ kind: Type.String() }), { minItems: 1, maxItems: 1_000 }),
     messageId: Text({ minLength: 1, maxLength: 1_000 }),
     contextId: optional(Uuid()),
-    taskId: optional(Uuid()),
+    taskId: optional(TaskId()),
     metadata: optional(JsonObject()),
   }),
   /** An older form of `contextId`. */
@@ -28,10 +30,10 @@ export const SendParams = Type.Object({
 });
 
 export const GetParams = Type.Object({
-  id: optional(Uuid()),
+  id: optional(TaskId()),
   /** An older form of `id`. */
-  taskId: optional(Uuid()),
-  contextId: optional(Uuid()),
+  taskId: optional(TaskId()),
+  contextId: optional(TaskId()),
   historyLength: HistoryLength(),
 });
 

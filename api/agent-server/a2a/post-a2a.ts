@@ -25,6 +25,7 @@ export const postA2a = defineAgentOperation({
   description:
     'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. What a method refuses is an error of JSON-RPC with status 200.',
   access: runs,
+  errorStyle: 'json-rpc',
   errors: ['ROUTE_NOT_FOUND', 'ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
+import { fault } from '../../../infra/errors/runlake-error.ts';
 import { uuidv7 } from '../../../infra/ids/uuid-v7.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
@@ -66,12 +67,15 @@ async function waitingTask(
   throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and waits for no message: leave out taskId.`);
 }
 
+const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
+
 /** A task of an assistant, in `context` or wherever it is. @throws RUN_NOT_FOUND */
 export async function readTask(
   { services: { agents }, request }: A2aInput,
   { assistant_id: assistantId }: Assistant,
   { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
 ): Promise<Task> {
+  if (![runId, context ?? runId].every((id) => uuid.test(id))) throw fault('RUN_NOT_FOUND', { run: runId });
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };

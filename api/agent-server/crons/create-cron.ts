@@ -18,7 +18,6 @@ const shared = {
     'CRON_SCHEDULE_INVALID',
     'CRON_TIMEZONE_UNKNOWN',
     'CRON_LIMIT_REACHED',
-    'GRAPH_NODE_UNKNOWN',
     'FIELD_NOT_BUILT',
     'WEBHOOK_INVALID',
     'FEEDBACK_ADDRESS_UNSET',
@@ -37,8 +36,8 @@ async function make(
   const { database, deploymentId, config } = services.agents;
   const payload = payloadOf(body, threadId !== null);
   const access = request.agentAccess;
-  const { assistant_id, graph_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
-  await requireTakeable(services.agents, async () => graph_id, payload);
+  const { assistant_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
+  requireTakeable(services.agents, payload);
   return create(
     database,
     deploymentId,

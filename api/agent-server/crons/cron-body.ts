@@ -1,7 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { cronFields, onRunCompleted } from '../../../pipelines/agents/crons/cron.ts';
-import { type NamedNodes, requireNodes } from '../../../pipelines/agents/graphs/graph-nodes.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.ts';
 import { Closed, given, words } from '../agent-schema.ts';
@@ -104,20 +103,14 @@ export const cronFilter = {
 
 /**
  * What would be refused each time it fires is refused at once.
- * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT where nothing calls webhooks, FEEDBACK_ADDRESS_UNSET, GRAPH_NODE_UNKNOWN, and what `graphOf` throws.
+ * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT if nothing calls webhooks, FEEDBACK_ADDRESS_UNSET.
  */
-export async function requireTakeable(
-  { webhooks, takesFeedback, nodesOf }: Pick<Agents, 'webhooks' | 'takesFeedback' | 'nodesOf'>,
-  graphOf: () => Promise<string>,
-  payload: NamedNodes & { readonly webhook?: unknown; readonly feedback_keys?: unknown },
-): Promise<void> {
+export function requireTakeable(
+  { webhooks, takesFeedback }: Pick<Agents, 'webhooks' | 'takesFeedback'>,
+  payload: { readonly webhook?: unknown; readonly feedback_keys?: unknown },
+): void {
   const { webhook, feedback_keys: keys } = payload;
   if (Array.isArray(keys) && keys.length > 0 && !takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
-  if (payload.interrupt_before || payload.interrupt_after) {
-    const graphId = await graphOf();
-    const nodes = nodesOf?.(graphId);
-    if (nodes !== undefined) requireNodes(graphId, nodes, payload);
-  }
   if (typeof webhook !== 'string') return;
   if (webhooks === undefined) throw fault('FIELD_NOT_BUILT', { field: 'webhook' });
   webhooks.check(webhook);

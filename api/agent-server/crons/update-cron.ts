@@ -1,4 +1,3 @@
-import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-assistant.ts';
 import { readCron } from '../../../pipelines/agents/crons/read-cron.ts';
 import { updateCron as update } from '../../../pipelines/agents/crons/update-cron.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
@@ -15,11 +14,9 @@ export const updateCron = defineAgentOperation({
     'What is left out stays; metadata is merged. Null takes the time zone or the end away. With other times it fires next at the first that comes after now.',
   access: runs,
   errors: [
-    'ASSISTANT_NOT_FOUND',
     'CRON_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',
     'CRON_TIMEZONE_UNKNOWN',
-    'GRAPH_NODE_UNKNOWN',
     'FIELD_NOT_BUILT',
     'WEBHOOK_INVALID',
     'FEEDBACK_ADDRESS_UNSET',
@@ -27,7 +24,7 @@ export const updateCron = defineAgentOperation({
   schema: { params: CronParams, body: CronChangesBody, response: { 200: Cron } },
   handler: async ({ params, body, services: { agents } }) => {
     const { database, deploymentId } = agents;
-    const { thread_id, assistant_id } = await readCron(database, deploymentId, params.cron_id);
+    const { thread_id } = await readCron(database, deploymentId, params.cron_id);
     const { schedule, timezone, end_time, on_run_completed, enabled, metadata } = body;
     const changes = {
       ...given({ schedule, enabled, metadata, ...(thread_id === null && { on_run_completed }) }),
@@ -35,8 +32,7 @@ export const updateCron = defineAgentOperation({
       ...(end_time !== undefined && { end_time: end_time === null ? null : endTimeOf(end_time) }),
       payload: payloadOf(body, thread_id !== null),
     };
-    const graphOf = async () => (await resolveAssistant(database, deploymentId, assistant_id)).graph_id;
-    await requireTakeable(agents, graphOf, changes.payload);
+    requireTakeable(agents, changes.payload);
     return update(database, deploymentId, params.cron_id, changes, Date.now());
   },
 });

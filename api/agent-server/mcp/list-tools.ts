@@ -51,7 +51,12 @@ export async function listTools(input: McpInput, cursor: string | undefined): Pr
     const schema = schemas.get(key) ?? schemaOf(agents, graphId, config);
     schemas.set(key, schema);
     const inputSchema = await schema;
-    if (inputSchema !== undefined) tools.push({ name, inputSchema, ...(description !== null && { description }) });
+    if (inputSchema === undefined) continue;
+    tools.push({
+      name,
+      inputSchema,
+      description: description || `Runs the assistant '${name}' of the graph '${graphId}'`,
+    });
   }
   const next = first + toolsOfPage;
   return { tools, ...(next < all.length && { nextCursor: String(next) }) };

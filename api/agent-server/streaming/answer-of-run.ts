@@ -32,7 +32,7 @@ export function streamOfRun(
   run: FollowedRun,
   { reader, modes }: { readonly reader: StreamReader; readonly modes?: readonly string[] | undefined },
 ): Answer {
-  const wanted = modes && new Set([...modes, 'metadata', 'error']);
+  const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
     ...liveOptions(asked, run),
     source: reader,

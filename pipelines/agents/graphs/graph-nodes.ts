@@ -12,11 +12,13 @@ export interface GraphNodes {
   readonly targets: ReadonlySet<string>;
 }
 
-/** What a request says of nodes, with the names on the wire. */
-export interface NamedNodes {
-  readonly interrupt_before?: string | readonly string[] | null | undefined;
-  readonly interrupt_after?: string | readonly string[] | null | undefined;
-  readonly command?: { readonly goto?: unknown; readonly resume?: unknown } | null | undefined;
+/** A command of a request, with the names on the wire. */
+export type NodeCommand = { readonly goto?: unknown; readonly resume?: unknown } | null | undefined;
+
+/** Where a run is to stop, with the names on the wire. */
+interface Breakpoints {
+  readonly interrupt_before?: '*' | readonly string[] | undefined;
+  readonly interrupt_after?: '*' | readonly string[] | undefined;
 }
 
 /** As a target: nothing is to come. */
@@ -32,17 +34,23 @@ export function nodesOf(graph: CompiledGraph): GraphNodes | undefined {
 }
 
 /**
- * The library passes over the name of a node that is not there, without a word.
+ * Breakpoints at nodes that the graph does not have: one text each, that says so. Like the library, a run ignores them, since a graph
+ * may lose a node that its clients still name.
+ */
+export function unknownBreakpoints(graphId: string, { names }: GraphNodes, asked: Breakpoints): readonly string[] {
+  return (['interrupt_before', 'interrupt_after'] as const).flatMap((field) =>
+    listOf(asked[field])
+      .filter((node) => node !== '*' && !names.has(String(node)))
+      .map((node) => unknownNode(graphId, field, node, names).message),
+  );
+}
+
+/**
+ * The library ignores a command that goes to a node that does not exist.
  *
  * @throws GRAPH_NODE_UNKNOWN
  */
-export function requireNodes(graphId: string, { names, targets }: GraphNodes, asked: NamedNodes): void {
-  for (const field of ['interrupt_before', 'interrupt_after'] as const) {
-    for (const node of listOf(asked[field])) {
-      if (node !== '*' && !names.has(node as string)) throw unknownNode(graphId, field, node, names);
-    }
-  }
-  const { command } = asked;
+export function requireNodes(graphId: string, { names, targets }: GraphNodes, command: NodeCommand): void {
   if (goesToEnd(command)) return;
   for (const to of listOf(command?.goto)) {
     const known = isSend(to) ? names : targets;
@@ -56,12 +64,12 @@ export function requireNodes(graphId: string, { names, targets }: GraphNodes, as
  *
  * @throws GRAPH_NODE_UNKNOWN
  */
-export function requireTargets(graphId: string, nodes: GraphNodes, command: NamedNodes['command']): void {
-  requireNodes(graphId, nodes, { command: { goto: listOf(command?.goto).filter((to) => to !== end) } });
+export function requireTargets(graphId: string, nodes: GraphNodes, command: NodeCommand): void {
+  requireNodes(graphId, nodes, { goto: listOf(command?.goto).filter((to) => to !== end) });
 }
 
 /** Whether a command says that nothing is to come of what waits, and nothing else of where to go. */
-export function goesToEnd(command: NamedNodes['command']): boolean {
+export function goesToEnd(command: NodeCommand): boolean {
   const to = listOf(command?.goto);
   return to.length === 1 && to[0] === end && (command?.resume ?? undefined) === undefined;
 }

@@ -1,7 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { type NamedNodes, nodesOf, requireTargets } from '../graphs/graph-nodes.ts';
+import { type NodeCommand, nodesOf, requireTargets } from '../graphs/graph-nodes.ts';
 import { readSnapshot } from '../graphs/read-snapshot.ts';
 import type { RunCommand } from '../runs/run.ts';
 import type { ThreadCheckpoint, ThreadState } from '../threads/thread.ts';
@@ -31,7 +31,7 @@ export async function updateState(
   const at = libraryConfig(config, { ...(checkpoint && { checkpoint }), configurable: config.configurable });
   const nodes = nodesOf(graph);
   for (const { command } of updates.flat()) {
-    if (nodes !== undefined) requireTargets(thread.graphId, nodes, command as NamedNodes['command']);
+    if (nodes !== undefined) requireTargets(thread.graphId, nodes, command as NodeCommand);
   }
   const supersteps = updates.map((step) => ({
     updates: step.map(({ values, command, as_node }) => ({

@@ -123,7 +123,7 @@ async function makeOf(
 ): Promise<MadeRun | undefined> {
   const { database, deploymentId, webhooks, copiesHeader, takesFeedback, threadTtl } = ports;
   const nodes = ports.nodesOf?.(assistant.graph_id);
-  if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request);
+  if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
   const origin = { assistant, thread, ...ids, stateless, userId: sender.userId, headers, user, ...rules };

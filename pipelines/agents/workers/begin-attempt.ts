@@ -1,6 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { goesToEnd, nodesOf, requireNodes } from '../graphs/graph-nodes.ts';
+import { goesToEnd, nodesOf, requireNodes, unknownBreakpoints } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { CheckpointChoice } from '../runs/run.ts';
 import { goToEnd } from './go-to-end.ts';
@@ -17,6 +17,8 @@ interface Beginning {
   readonly saver: ThreadSaver;
   /** That the graph was made with: {@link configOf} the job. */
   readonly config: object;
+  /** Tells the readers of the run. */
+  readonly warn: (message: string) => void;
 }
 
 /**
@@ -28,10 +30,10 @@ interface Beginning {
  */
 export async function beginAttempt(
   job: Job,
-  { loaded, graph, saver, config }: Beginning,
+  { loaded, graph, saver, config, warn }: Beginning,
 ): Promise<{ readonly input: unknown; readonly options: object } | undefined> {
   const { attempt, kwargs, runId, start, threadId } = job;
-  checkNodes(job, loaded, graph);
+  for (const message of checkNodes(job, loaded, graph)) warn(message);
   await checkPlace(job, saver);
   const stops = { before: kwargs.interrupt_before, after: kwargs.interrupt_after };
   const isKeptHere = graph.checkpointer === saver;
@@ -88,12 +90,16 @@ function optionsOf({ kwargs }: Job): object {
   };
 }
 
-/** Who made the run may not have known the nodes. @throws GRAPH_NODE_UNKNOWN */
-function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: CompiledGraph): void {
+/**
+ * The process that made the run may not know the nodes of its graph. @returns warnings. @throws GRAPH_NODE_UNKNOWN
+ */
+function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: CompiledGraph): readonly string[] {
   const { interrupt_before, interrupt_after, command } = kwargs;
-  if (interrupt_before === undefined && interrupt_after === undefined && command === undefined) return;
+  if (interrupt_before === undefined && interrupt_after === undefined && command === undefined) return [];
   const nodes = loaded.nodes ?? nodesOf(graph);
-  if (nodes !== undefined) requireNodes(graphId, nodes, kwargs);
+  if (nodes === undefined) return [];
+  requireNodes(graphId, nodes, command);
+  return unknownBreakpoints(graphId, nodes, kwargs);
 }
 
 /**

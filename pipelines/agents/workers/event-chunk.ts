@@ -18,6 +18,11 @@ export function eventChunk({ mode, event, namespace, data }: Streamed, maxBytes:
   return failure('EventTooLarge', message);
 }
 
+/** Tells readers of a run, in each mode, that something that was asked for has no effect. */
+export function warningChunk(message: string): Chunk {
+  return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ message })) };
+}
+
 function failure(error: string, message: string): Chunk {
   return { mode: 'error', event: 'error', namespace: '', data: Buffer.from(JSON.stringify({ error, message })) };
 }

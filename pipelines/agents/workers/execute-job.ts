@@ -3,7 +3,7 @@ import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import { beginAttempt, checkpointMetadata, configOf, type Job } from './begin-attempt.ts';
-import { eventChunk } from './event-chunk.ts';
+import { eventChunk, warningChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SaverFor } from './saver-for.ts';
 import type { SendWindow } from './send-window.ts';
@@ -44,12 +44,19 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
   const saver = new ThreadSaver(kept, deploymentId, { blank, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
+  const send = (chunk: Chunk) => {
+    signal.throwIfAborted();
+    credit.sent(chunk.data.byteLength);
+    ports.send(chunk);
+    return ports.turn.ifLong();
+  };
   try {
     const config = configOf(job);
     graph = await ports.graph.instance(config);
     graph.checkpointer ??= saver;
     graph.store ??= ports.storeFor(deploymentId);
-    const begun = await beginAttempt(job, { loaded: ports.graph, graph, saver, config });
+    const warn = (message: string) => void send(warningChunk(message));
+    const begun = await beginAttempt(job, { loaded: ports.graph, graph, saver, config, warn });
     if (begun === undefined) return { kind: 'finished', ...(await keptState(graph, threadId)) };
     const request = {
       modes: job.kwargs.stream_mode,

@@ -85,10 +85,10 @@ export async function streamGraph(
   }
   const callbacks = handler && { callbacks: [handler] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
-    if (event.event === 'on_chain_stream' && event.run_id === runId && Array.isArray(event.data.chunk)) {
-      takeEach(translate(event.data.chunk));
-    }
-    take({ mode: 'events', event: 'events', namespace: '', data: event });
+    // Other modes have what the root streams; like the reference server, mode `events` leaves it out.
+    if (event.event === 'on_chain_stream' && event.run_id === runId) {
+      if (Array.isArray(event.data.chunk)) takeEach(translate(event.data.chunk));
+    } else take({ mode: 'events', event: 'events', namespace: '', data: event });
     const turning = turn?.();
     if (turning !== undefined) await turning;
   }

@@ -134,6 +134,9 @@ describe('what cannot be followed', () => {
     ['a task that is not there', 'echo', 'message/send', message(words('x'), { taskId: absent }), -32001],
     ['no task', 'echo', 'tasks/get', {}, -32602],
     ['an unknown task', 'echo', 'tasks/get', { id: absent, contextId: absent }, -32001],
+    ['a task by a name', 'echo', 'tasks/get', { id: 'task-1' }, -32001],
+    ['a task in a context by a name', 'echo', 'tasks/get', { id: absent, contextId: 'context-1' }, -32001],
+    ['an answer to a task by a name', 'echo', 'message/send', message(words('x'), { taskId: 'task-1' }), -32001],
     ['too much history', 'echo', 'tasks/get', { id: absent, contextId: absent, historyLength: 11 }, -32602],
     ['a cancel', 'echo', 'tasks/cancel', { id: absent }, -32004],
     ['a push', 'echo', 'tasks/pushNotificationConfig/set', {}, -32003],
@@ -157,6 +160,17 @@ describe('what cannot be followed', () => {
     const payload = { jsonrpc: '2.0', id: 1, method: 'tasks/get' };
     const silent = await agent.server.inject({ method: 'POST', url: '/a2a/echo', headers, payload });
     expect([silent.statusCode, silent.json().error.code]).toEqual([400, -32600]);
+  });
+
+  it('a body that is no JSON', async () => {
+    const headers = { 'x-api-key': agent.owner.adminKey, 'content-type': 'application/json' };
+    for (const body of ['{"jsonrpc":"2.0",', 'no JSON', Buffer.from([0xff, 0x22])]) {
+      const answer = await fetch(`${agent.url}/a2a/echo`, { method: 'POST', headers, body });
+      expect([answer.status, await answer.json()]).toEqual([
+        200,
+        { jsonrpc: '2.0', id: null, error: { code: -32700, message: expect.any(String) } },
+      ]);
+    }
   });
 
   it('has its status where the answer could not be read, or the id is none', async () => {

@@ -41,6 +41,8 @@ describe('tools', () => {
     expect(named('typed')?.inputSchema).toMatchObject({
       properties: { topic: { type: 'string' } },
     });
+    expect(tools.filter(({ description }) => !description)).toEqual([]);
+    expect(named('typed')?.description).toBe("Runs the assistant 'typed' of the graph 'typed'");
     const [later] = [first, second].filter(
       (one) =>
         tools.find((tool) => tool.name.startsWith('Zoo') && tool.description === one?.description)?.name !==

@@ -44,7 +44,7 @@ describe('a run is of its assistant as that is now', () => {
   it('also where what was wrong with it is right', async () => {
     const id = await assistantOf('first');
     await runOf(id);
-    const stops = { interruptBefore: ['step'] };
+    const stops = { command: { goto: 'step' } };
     await expect(runOf(id, stops)).rejects.toThrow(/GRAPH_NODE_UNKNOWN|has no node/);
     await elsewhere(`graph_id = 'steps'`, id);
     expect((await runOf(id, stops)).tags).toEqual(['first']);

@@ -4,7 +4,7 @@ import type { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 
-/** Names of nodes that a graph has not: the library passes over them without a word. */
+/** Nodes that a graph does not have: the library ignores them. A command to one is refused, a breakpoint at one is a warning. */
 
 let server: DeployedAgents;
 let client: Client;
@@ -35,9 +35,6 @@ const refusal = async (method: string, path: string, body: object) => {
 describe('nodes that a run names', () => {
   const input = { question: 'Really?' };
   it.each<[string, object, string, string]>([
-    ['interrupt_before', { input, interrupt_before: ['ask', 'nowhere'] }, 'nowhere', 'prepare, ask, finish'],
-    ['interrupt_after', { input, interrupt_after: ['nowhere'] }, 'nowhere', 'prepare, ask, finish'],
-    ['interrupt_after', { input, interrupt_after: ['__end__'] }, '__end__', 'prepare, ask, finish'],
     ['command.goto', { command: { goto: 'nowhere' } }, 'nowhere', 'prepare, ask, finish'],
     ['command.goto', { command: { goto: ['finish', 'nowhere'] } }, 'nowhere', 'prepare, ask, finish'],
     ['command.goto', { command: { goto: { node: 'nowhere', input: {} } } }, 'nowhere', 'prepare, ask, finish'],
@@ -57,10 +54,44 @@ describe('nodes that a run names', () => {
     expect(await client.runs.list(threadId)).toEqual([]);
   });
 
+  it('are ignored as breakpoints, with a warning in the stream of each mode', async () => {
+    const threadId = await newThread();
+    const stops = { interruptBefore: ['ask', 'nowhere'], interruptAfter: ['__end__'] };
+    const stream = client.runs.stream(threadId, 'ask', {
+      input,
+      ...stops,
+      streamMode: 'values',
+      streamResumable: true,
+    });
+    const events = [];
+    for await (const event of stream) events.push(event);
+    const warnings = [
+      "Graph 'ask' has no node 'nowhere', as interrupt_before names it. There are: prepare, ask, finish.",
+      "Graph 'ask' has no node '__end__', as interrupt_after names it. There are: prepare, ask, finish.",
+    ].map((message) => ({ message }));
+    const warningsOf = (list: readonly { readonly event: string; readonly data: unknown }[]) =>
+      list.filter(({ event }) => event === 'warning').map(({ data }) => data);
+    expect(warningsOf(events)).toEqual(warnings);
+    expect(await client.threads.getState(threadId)).toMatchObject({ next: ['ask'] });
+    const [run] = await client.runs.list(threadId);
+    const joined = [];
+    for await (const event of client.runs.joinStream(threadId, run!.run_id, {
+      lastEventId: '-1',
+      streamMode: 'values',
+    })) {
+      joined.push(event);
+    }
+    expect(warningsOf(joined)).toEqual(warnings);
+  });
+
   it('are those of the outermost graph, since the library looks at no others', async () => {
     for (const node of ['inner', 'child:inner', 'child|inner']) {
-      const refused = await refusal('POST', '/runs', { assistant_id: 'parent', interrupt_before: [node] });
-      expect(refused).toMatchObject({ status: 422, message: expect.stringContaining('outer, child') });
+      const stream = client.runs.stream(null, 'parent', { input: {}, interruptBefore: [node] as never });
+      const events = [];
+      for await (const event of stream) events.push(event);
+      expect(events).toContainEqual(
+        expect.objectContaining({ event: 'warning', data: { message: expect.stringContaining('outer, child') } }),
+      );
     }
     const threadId = await newThread();
     await client.runs.wait(threadId, 'parent', { input: {}, interruptBefore: ['child'] });
@@ -75,18 +106,9 @@ describe('nodes that a run names', () => {
     expect(await client.threads.getState(threadId)).toMatchObject({ next: ['ask'] });
   });
 
-  it('are not made into runs of a batch or a cron', async () => {
-    const body = { assistant_id: 'ask', input, interrupt_before: ['nowhere'] };
+  it('are not made into runs of a batch', async () => {
+    const body = { assistant_id: 'ask', input, command: { goto: 'nowhere' } };
     expect(await refusal('POST', '/runs/batch', [body])).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
-    const cron = { ...body, schedule: '0 0 1 1 *' };
-    const threadId = await newThread();
-    for (const path of ['/runs/crons', `/threads/${threadId}/runs/crons`]) {
-      expect(await refusal('POST', path, cron)).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
-    }
-    const made = await client.crons.create('ask', { schedule: '0 0 1 1 *', interruptBefore: ['ask'] });
-    const { cron_id: cronId } = made as unknown as { cron_id: string };
-    const changed = await refusal('PATCH', `/runs/crons/${cronId}`, { interrupt_after: ['nowhere'] });
-    expect(changed).toMatchObject({ status: 422, code: 'GRAPH_NODE_UNKNOWN' });
   });
 
   it('are refused where a command writes state as a node', async () => {
@@ -108,7 +130,6 @@ describe('nodes that a run names', () => {
 
   it('are refused to a graph that has this one in it', async () => {
     const graph = new RemoteGraph({ graphId: 'ask', url: server.url, apiKey: server.owner.adminKey });
-    await expect(graph.invoke(input, { interruptBefore: ['nowhere'] })).rejects.toThrow("no node 'nowhere'");
     const command = new Command({ goto: [new Send('nowhere', {})] });
     await expect(graph.invoke(command)).rejects.toThrow("no node 'nowhere'");
   });
@@ -128,13 +149,14 @@ describe('nodes that a run names', () => {
   it('of a graph that is made for each run are known where it runs: the run fails, and says so', async () => {
     const threadId = await newThread();
     const config = { configurable: { node: 'mine' } };
-    const waiting = client.runs.wait(threadId, 'tailored', {
-      input: { text: 'a' },
-      config,
-      interruptBefore: ['plain'],
-    });
-    await expect(waiting).rejects.toThrow(
-      "GraphNodeUnknown: Graph 'tailored' has no node 'plain', as interrupt_before names it. There are: mine.",
+    const stopping = { input: { text: 'a' }, config, interruptBefore: ['plain'] as never };
+    const warned = [];
+    for await (const event of client.runs.stream(threadId, 'tailored', stopping)) warned.push(event);
+    expect(warned).toContainEqual(
+      expect.objectContaining({
+        ...{ event: 'warning' },
+        data: { message: "Graph 'tailored' has no node 'plain', as interrupt_before names it. There are: mine." },
+      }),
     );
     const stream = client.runs.stream(threadId, 'tailored', { command: { goto: 'plain' }, config });
     const events = [];

@@ -77,7 +77,11 @@ describe('modes', () => {
 
   test('events: all that runs inside, beside the others', async () => {
     const { told } = await under.run('chat', { input: say('hi'), kwargs: stream('events', 'values') });
-    const inside = told.filter(({ event }) => event === 'events').map(({ data }) => data.event);
+    const events = told.filter(({ event }) => event === 'events').map(({ data }) => data);
+    const inside = events.map(({ event }) => event);
+    const root = events.find(({ event }) => event === 'on_chain_start')?.run_id;
+    expect(events.filter(({ event, run_id }) => event === 'on_chain_stream' && run_id === root)).toEqual([]);
+    expect(root).toEqual(expect.any(String));
     expect(inside).toEqual(expect.arrayContaining(['on_chain_start', 'on_chat_model_stream', 'on_chain_end']));
     expect(told.filter(({ event }) => event === 'values')).toHaveLength(2);
   });
