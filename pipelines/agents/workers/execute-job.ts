@@ -44,18 +44,12 @@ export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome>
   const saver = new ThreadSaver(kept, deploymentId, { blank, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
-  const send = (chunk: Chunk) => {
-    signal.throwIfAborted();
-    credit.sent(chunk.data.byteLength);
-    ports.send(chunk);
-    return ports.turn.ifLong();
-  };
   try {
     const config = configOf(job);
     graph = await ports.graph.instance(config);
     graph.checkpointer ??= saver;
     graph.store ??= ports.storeFor(deploymentId);
-    const warn = (message: string) => void send(warningChunk(message));
+    const warn = (message: string) => events.put(warningChunk(message));
     const begun = await beginAttempt(job, { loaded: ports.graph, graph, saver, config, warn });
     if (begun === undefined) return { kind: 'finished', ...(await keptState(graph, threadId)) };
     const request = {
