@@ -22,6 +22,7 @@ import {
 } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
 import type { Services } from '../server/services.ts';
+import { agentServerUrl } from './check-port.ts';
 import type { Ends } from './ends.ts';
 import { feedbackLinksOf } from './feedback-links-of.ts';
 import type { Stores } from './open-stores.ts';
@@ -61,6 +62,7 @@ export async function openGraphPool(
     runsPerWorker: config.agentsRunsPerWorker,
     database: { url: account.url, ...(authorities && { authorities }) },
     environment: graphEnvironment(),
+    serverUrl: part === 'work' ? config.agentsPublicUrl : agentServerUrl(config),
     maxEventBytes: config.agentsMaxEventBytes,
     maxBufferedBytes: config.agentsWorkerBufferBytes,
     silentMs: config.agentsSilentMs,

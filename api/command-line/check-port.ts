@@ -34,6 +34,13 @@ export function listenFault(cause: unknown, address: ListenAddress): RunlakeErro
   return fault('HOST_UNUSABLE', { ...address, reason: reasons.get(code ?? '') ?? code ?? String(cause) }, { cause });
 }
 
+/** Where code of a project reaches the agent server of its own process. Undefined: its port is not known before it listens. */
+export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
+  if (agentsPort === 0) return agentsPublicUrl;
+  const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[agentsHost] ?? agentsHost;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${agentsPort}`;
+}
+
 /**
  * Finds out that a port is taken before engines are started for it. Whoever listens later still has to expect it.
  * @throws PORT_IN_USE, HOST_UNUSABLE

@@ -3,6 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { agentServerUrl } from './check-port.ts';
 import type { Ends } from './ends.ts';
 
 /** The app that a langgraph.json names, in a process of its own; undefined where it names none. @throws GRAPHS_FILE_INVALID */
@@ -15,6 +16,7 @@ export async function openCustomApp(
   const app = await openHttpApp({
     file: { ...file, app: file.app },
     environment: graphEnvironment(),
+    serverUrl: agentServerUrl(config),
     silentMs: config.agentsSilentMs,
     timeoutMs: config.agentsAppTimeoutMs,
     logger,

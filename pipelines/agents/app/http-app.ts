@@ -59,12 +59,14 @@ const mostAtOnce = 1_000;
 export async function openHttpApp(options: {
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'> & { readonly app: NonNullable<GraphsFile['app']> };
   readonly environment: Readonly<Record<string, string>>;
+  /** Where the agent server answers, for the app. */
+  readonly serverUrl?: string | undefined;
   readonly silentMs: number;
   /** Longest time to the head of an answer, and between two pieces of its body. */
   readonly timeoutMs: number;
   readonly logger: Logger;
 }): Promise<HttpApp> {
-  const { file, environment, silentMs, timeoutMs, logger } = options;
+  const { file, environment, serverUrl, silentMs, timeoutMs, logger } = options;
   const folder = await mkdtemp(join(tmpdir(), 'runlake-app-'));
   const socketPath = join(folder, 'app.sock');
   const pool = new Pool('http://app', {
@@ -84,7 +86,10 @@ export async function openHttpApp(options: {
 
   const worker = await openModuleWorker({
     part: 'app',
-    setup: { app: { path: file.app.path, name: file.app.name, socketPath } },
+    setup: {
+      app: { path: file.app.path, name: file.app.name, socketPath },
+      ...(serverUrl !== undefined && { serverUrl }),
+    },
     file,
     environment,
     silentMs,

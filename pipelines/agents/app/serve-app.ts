@@ -4,6 +4,7 @@ import { getRequestListener } from '@hono/node-server';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
+import { actingFor } from '../workers/project-globals.ts';
 import { type AppRoute, namedRoutes } from './app-route.ts';
 import { userHeader, userOf } from './app-user.ts';
 
@@ -28,7 +29,9 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
   const answer = getRequestListener(
     (request, { incoming, outgoing }) => {
       const user = users.get(incoming);
-      return app.fetch(request, { incoming, outgoing, ...(user !== undefined && { auth: userOf(user) }) });
+      const environment = { incoming, outgoing, ...(user !== undefined && { auth: userOf(user) }) };
+      const onEnd = (forget: () => void) => outgoing.once('close', forget);
+      return actingFor(incoming.headers, onEnd, () => app.fetch(request, environment));
     },
     { overrideGlobalObjects: false },
   );

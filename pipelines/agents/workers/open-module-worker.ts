@@ -9,7 +9,7 @@ const loadWithinMs = 120_000;
 export interface ModuleWorkerOptions {
   readonly part: keyof typeof places;
   /** What of the setup is the module's. */
-  readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app'>;
+  readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
   readonly environment: Readonly<Record<string, string>>;
   readonly silentMs: number;

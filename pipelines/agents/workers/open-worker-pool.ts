@@ -34,6 +34,8 @@ export interface WorkerPoolOptions {
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
   /** Variables of this machine that graph code may see; the file's `env` comes on top. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Where the agent server answers, for code of the project. */
+  readonly serverUrl?: string | undefined;
   readonly maxEventBytes: number;
   /** What a worker may hold back of the events that its runs stream. */
   readonly maxBufferedBytes: number;
@@ -95,6 +97,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       faults: { ...faults },
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
+      ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
       // A run writes once or twice; each connection is a process of Postgres with caches of its own.
       maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
       maxEventBytes: options.maxEventBytes,

@@ -20,6 +20,8 @@ export interface WorkerSetup {
   readonly store?: GraphsFile['store'] & { readonly folder: string };
   /** Postgres; absent: state lives in this process alone. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
+  /** Where this agent server answers. Absent: code of the project does not reach it without a URL of its own. */
+  readonly serverUrl?: string;
   readonly maxConnections: number;
   readonly maxEventBytes: number;
   /** Send window of a run: what its unacknowledged events may cost. */

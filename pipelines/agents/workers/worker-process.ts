@@ -28,6 +28,7 @@ import { openConnections } from './graph-connections.ts';
 import { Outbox } from './outbox.ts';
 import { openParentPipe } from './parent-pipe.ts';
 import { watchParent } from './parent-watch.ts';
+import { installProjectGlobals } from './project-globals.ts';
 import { needsTypescript, readTypescript } from './read-typescript.ts';
 import { refusalOf } from './refusal.ts';
 import { openSavers, type SaverFor } from './saver-for.ts';
@@ -95,6 +96,7 @@ async function start(given: WorkerSetup): Promise<void> {
   buffers = new SendBuffers(setup.maxBufferedBytes);
   faults = { ...setup.faults };
   setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
+  installProjectGlobals(setup.serverUrl);
   if (needsTypescript(setup)) await readTypescript();
   try {
     rules = await rulesOf(setup);

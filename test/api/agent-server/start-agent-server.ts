@@ -116,7 +116,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const services: AgentServices = { authenticator: answering.authenticator, agents };
   const form = agentApi(config, agents.workspaceId, { ...opened, authenticator: answering.authenticator });
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
-  const url = await server.listen({ host: '127.0.0.1', port: 0 });
+  const url = await server.listen({ host: '127.0.0.1', port: options.config?.agentsPort ?? 0 });
   await followAgents(parts, opened, url, ends);
   const clientOf = (apiKey: string) => new Client({ apiUrl: url, apiKey, callerOptions: { maxRetries: 0 } });
   return {
