@@ -17,6 +17,7 @@ import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { createUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
+import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 
 export interface AnsweringParts {
@@ -28,13 +29,12 @@ export interface AnsweringParts {
   readonly secretKey: string;
   readonly healthChecks: readonly HealthCheck[];
   readonly jobs: Pick<Jobs, 'enqueue'>;
-  readonly enqueueProjectDeletion: Services['enqueueProjectDeletion'];
   readonly countRuns: AcceptPorts['count'];
 }
 
 /** What the operations of the main API call: the accept ports and the authenticator of this process, beside what is given. */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
-  const { config, logger, log, secretKey, healthChecks, jobs, enqueueProjectDeletion, countRuns } = parts;
+  const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, warehouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
   ends.add('authenticator', () => authenticator.close());
@@ -64,6 +64,6 @@ export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
     destinations: destinationPorts(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger, now: () => new Date() },
     healthChecks,
-    enqueueProjectDeletion,
+    ...enqueueDeletions(jobs),
   };
 }

@@ -16,7 +16,6 @@ import { countRuns } from '../../pipelines/ingest/ingest-metrics.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
 import type { Ends } from './ends.ts';
-import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
 import type { LoadedParts } from './load-parts.ts';
 import { lockDatabase } from './lock-database.ts';
 import { openEventLog } from './open-event-log.ts';
@@ -91,7 +90,6 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   let services: Services | undefined;
   let firstKey: BootstrapOutcome | undefined;
   if (loaded.answering) {
-    const enqueueDeletion = enqueueProjectDeletion(jobs);
     services = loaded.answering.answeringServices(
       {
         config,
@@ -102,7 +100,6 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
         secretKey,
         healthChecks,
         countRuns,
-        enqueueProjectDeletion: enqueueDeletion,
       },
       ends,
     );

@@ -6,7 +6,8 @@ import { publishStoredLetter } from '../../pipelines/dead-letters/replay-through
 import { expireParkedEvents } from '../../pipelines/ingest/expire-parked-events.ts';
 import { deleteProjectRuns } from '../../pipelines/projects/delete-project-runs.ts';
 import { requeueDeletions } from '../../pipelines/projects/requeue-deletions.ts';
-import { enqueueProjectDeletion } from './enqueue-project-deletion.ts';
+import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
+import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 
 const tidyEveryMs = 10 * 60_000;
@@ -28,8 +29,14 @@ export async function startWorkers(parts: {
     deleteProjectRuns({ warehouse, database }, { workspaceId, projectId, signal }),
   );
   jobs.work('replay-dead-letter', ({ letter_id: letterId }) => publishStoredLetter({ log, database }, letterId));
-  const enqueueDeletion = enqueueProjectDeletion(jobs);
-  jobs.work('requeue-deletions', () => requeueDeletions({ database, enqueueProjectDeletion: enqueueDeletion }));
+  jobs.work('delete-workspace-data', ({ workspace_id: workspaceId }, { signal }) =>
+    deleteWorkspaceData({ warehouse, database, jobs, logger }, { workspaceId, signal }),
+  );
+  jobs.work('requeue-deletions', async () => {
+    const deps = { database, ...enqueueDeletions(jobs) };
+    await requeueDeletions(deps);
+    await requeueWorkspaceDeletions(deps);
+  });
   await jobs.every('expire-parked-events', tidyEveryMs, {});
   // The schedule starts with one at once.
   await jobs.every('requeue-deletions', tidyEveryMs, {});

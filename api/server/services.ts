@@ -42,4 +42,6 @@ export interface Services {
   readonly healthChecks: readonly HealthCheck[];
   /** Hands a deleted project to the worker that deletes its runs. */
   readonly enqueueProjectDeletion: (project: { workspaceId: string; projectId: string }) => Promise<void>;
+  /** Queues the deletion of the data of a deleted workspace. */
+  readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
 }

@@ -58,6 +58,8 @@ export function guaranteesPage(): Page {
         'of the machine.',
       '- **What Kafka deletes.** Events that are older than the retention of the topic before a sink stored them are gone; they are ' +
         'counted in `runlake_event_log_lost_events_total`. Keep the retention longer than the longest outage of ClickHouse.',
+      '- **Events that arrive long after their workspace is deleted.** The data of a deleted workspace is deleted at once and again an hour ' +
+        'later. What a sink stores after that stays in ClickHouse; no request reads it. Kafka keeps its records until their retention ends.',
       '- **Order between traces.** Events of a trace keep their order; those of two traces have none.',
       '- **A moment.** What was accepted can be read a little later, usually within a second; usage follows. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` say how much later.',

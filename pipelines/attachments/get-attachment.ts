@@ -1,7 +1,9 @@
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { isLiveWorkspace } from '../tenants/read-workspace.ts';
 import { openAttachmentToken } from './attachment-token.ts';
 
 export interface StoredAttachment {
@@ -12,10 +14,14 @@ export interface StoredAttachment {
 
 /**
  * The attachment that a token is for.
- * @throws NOT_FOUND where nobody here made the token, or the attachment is gone; LINK_EXPIRED; what the warehouse throws.
+ * @throws NOT_FOUND where nobody here made the token, or the attachment or its workspace is deleted; LINK_EXPIRED; what the warehouse throws.
  */
 export async function getAttachment(
-  { warehouse, signer }: { readonly warehouse: Warehouse; readonly signer: TokenSigner },
+  {
+    warehouse,
+    database,
+    signer,
+  }: { readonly warehouse: Warehouse; readonly database: Database; readonly signer: TokenSigner },
   token: string,
 ): Promise<StoredAttachment> {
   const opened = openAttachmentToken(signer, token);
@@ -30,6 +36,7 @@ export async function getAttachment(
       opened satisfies never;
   }
   const { tenantId, runId, name } = opened.key;
+  if (!(await isLiveWorkspace(database, tenantId))) throw fault('NOT_FOUND', { what: 'Attachment' });
   const answer = await warehouse.queryText({
     name: 'read-attachment',
     sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL

@@ -1,5 +1,6 @@
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { isLiveWorkspace } from '../tenants/read-workspace.ts';
 import { createFeedback } from './create-feedback.ts';
 import { type FeedbackGrant, grantedFeedbackId, openFeedbackToken } from './feedback-token.ts';
 import type { FeedbackPorts } from './ports.ts';
@@ -16,7 +17,7 @@ export interface LeftFeedback {
 /**
  * Takes the feedback that a token is for, without a key of the API, once it is durable. Sent again, it replaces what was there.
  *
- * @throws NOT_FOUND where nobody here made the token, LINK_EXPIRED, INVALID_FEEDBACK where nothing is said; what {@link createFeedback} throws.
+ * @throws NOT_FOUND where nobody here made the token or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK where nothing is said; what {@link createFeedback} throws.
  */
 export async function leaveFeedback(
   ports: FeedbackPorts & { readonly signer: TokenSigner },
@@ -32,6 +33,7 @@ export async function leaveFeedback(
   }
   const { grant } = opened;
   const { workspaceId, userId, runId, key } = grant;
+  if (!(await isLiveWorkspace(ports.database, workspaceId))) throw fault('NOT_FOUND', { what: 'Link' });
   const feedback = {
     ...{ id: grantedFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
     feedback_source: { type: 'api', metadata: metadata ?? {} },

@@ -4,12 +4,21 @@ import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
 
 /**
- * Closes a workspace: no request reaches it any more. Its row and its usage stay.
+ * Deletes a workspace: no request reaches it any more, and a job deletes its data. Its row and its usage stay. A crash before the job is
+ * queued leaves `purged_at` empty; the job `requeue-deletions` then queues it.
  *
  * @throws NOT_FOUND where the caller does not reach a living workspace of that id, CONFLICT where it is the last one.
  */
 export async function deleteWorkspace(
-  { database, authenticator }: { database: Database; authenticator: Authenticator },
+  {
+    database,
+    authenticator,
+    enqueueWorkspaceDeletion,
+  }: {
+    database: Database;
+    authenticator: Authenticator;
+    enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
+  },
   caller: Caller,
   workspaceId: string,
 ): Promise<void> {
@@ -28,4 +37,5 @@ export async function deleteWorkspace(
     await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
   });
   authenticator.forgetAll();
+  await enqueueWorkspaceDeletion(workspaceId.toLowerCase());
 }

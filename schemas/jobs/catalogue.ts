@@ -39,7 +39,7 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
-  /** Looks for deleted projects whose runs are there and whose job was never queued, or got lost. */
+  /** Looks for deleted projects and workspaces whose data is there and whose job was never queued, or got lost. */
   'requeue-deletions': {
     payload: Type.Object({}, closed),
     timeoutMs: 60_000,
@@ -52,6 +52,15 @@ export const jobCatalogue = {
   'delete-project-runs': {
     payload: Type.Object({ workspace_id: uuid, project_id: uuid }, closed),
     timeoutMs: 3_600_000,
+    attempts: 20,
+    retryDelayMs: 5_000,
+    growing: true,
+    concurrency: 1,
+  },
+  /** Deletes the data of a workspace that was deleted. */
+  'delete-workspace-data': {
+    payload: Type.Object({ workspace_id: uuid }, closed),
+    timeoutMs: 4 * 3_600_000,
     attempts: 20,
     retryDelayMs: 5_000,
     growing: true,

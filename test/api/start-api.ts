@@ -59,11 +59,11 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
         secretKey: 'secret of the tests',
         healthChecks: [{ name: 'postgres', check: () => database.ping() }],
         jobs: { enqueue: async () => undefined },
-        enqueueProjectDeletion: async (project) => void deletions.push(project),
         countRuns: () => undefined,
       },
       ends,
     ),
+    enqueueProjectDeletion: async (project) => void deletions.push(project),
     ...options.services,
   };
   const operations = options.operations ?? allOperations;

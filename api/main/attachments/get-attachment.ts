@@ -18,8 +18,8 @@ export const getAttachment = defineOperation({
     produces: 'application/octet-stream',
   },
   handler: async ({ params, services }) => {
-    const { warehouse, attachmentSigner: signer } = services;
-    const { name, mimeType, content } = await readAttachment({ warehouse, signer }, params.token);
+    const { warehouse, database, attachmentSigner: signer } = services;
+    const { name, mimeType, content } = await readAttachment({ warehouse, database, signer }, params.token);
     return new Answer({
       body: content,
       headers: {

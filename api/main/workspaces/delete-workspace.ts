@@ -8,8 +8,10 @@ export const deleteWorkspace = defineOperation({
   method: 'DELETE',
   path: '/workspaces/:workspace_id',
   tag: 'workspaces',
-  summary: 'Close a workspace',
-  description: 'No key reaches it any more; its usage stays. The last workspace of an organization cannot be closed.',
+  summary: 'Delete a workspace',
+  description:
+    'No key reaches it any more, its links end, and a job deletes its data: runs, feedback, attachments, rows of its agent servers, ' +
+    'exports that are not finished and credentials of destinations. Its usage stays. The last workspace of an organization stays.',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },
   errors: ['NOT_FOUND', 'CONFLICT'],
   schema: { params: WorkspaceParams, response: { 200: Type.Object({ message: Type.String() }) } },

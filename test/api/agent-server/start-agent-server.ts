@@ -103,7 +103,6 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
       secretKey,
       healthChecks: [],
       jobs: { enqueue: async () => undefined },
-      enqueueProjectDeletion: async () => undefined,
       countRuns: () => undefined,
     },
     ends,

@@ -10,6 +10,7 @@ const released: readonly [keyof typeof jobCatalogue, unknown][] = [
   ['requeue-deletions', {}],
   ['replay-dead-letter', { letter_id: 'run-events/0/1' }],
   ['delete-project-runs', { workspace_id: id, project_id: id }],
+  ['delete-workspace-data', { workspace_id: id }],
   ['coordinate-export', { export_id: id }],
   ['export-run', { run_id: id }],
 ];

@@ -1,0 +1,124 @@
+/**
+ * Deletes the data of a deleted workspace everywhere. Usage stays, with the names that reports show: organisation, workspaces, users, keys
+ * and projects keep their rows, and `traces` and the roll-ups are billing facts.
+ *
+ * Invariant: no row is deleted unless its workspace has `deleted_at`; that is never taken back.
+ *
+ *   1. Exports are cancelled and the credentials of destinations deleted.
+ *   2. Rows of deployments of the workspace are deleted: runs and threads first, because state is written only under their locks.
+ *   3. Deferred events and dead-letter records of the embedded log are deleted.
+ *   4. Rows in ClickHouse are deleted.
+ *   5. `purged_at` is set.
+ *
+ * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. Events that were in the log at the time
+ * of the first purge are deleted by a second one, an hour after the deletion. Only that one deletes the locators of runs and traces: until
+ * then a late event of a stored trace keeps its time, so that the trace is not counted in another hour again.
+ */
+import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
+import type { Jobs } from '../../infra/jobs/jobs.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { finishExport } from '../exports/finish-export.ts';
+
+export interface WorkspaceDeletionDeps {
+  readonly database: Database;
+  readonly warehouse: Warehouse;
+  readonly jobs: Pick<Jobs, 'enqueue'>;
+  readonly logger: Logger;
+}
+
+/** Timeout of each statement: it may delete everything that a workspace has. */
+const timeoutMs = 3_600_000;
+const secondPurgeAfter = `interval '1 hour'`;
+
+const content = ['attachments', 'feedback', 'runs'];
+const locators = ['run_locator', 'trace_locations', 'trace_spans'];
+
+const ofDeployments = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
+const ofState = (table: string) =>
+  `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = ANY ($1::uuid[]::text[])`;
+const agentDeletions = [
+  ...['crons', 'webhooks', 'runs', 'threads'].map(ofDeployments),
+  ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(ofState),
+  ...['store_items', 'assistants'].map(ofDeployments),
+];
+
+/** Does nothing if the workspace is not deleted. @throws what the stores throw. */
+export async function deleteWorkspaceData(
+  deps: WorkspaceDeletionDeps,
+  { workspaceId, signal }: { readonly workspaceId: string; readonly signal?: AbortSignal },
+): Promise<void> {
+  const { database, warehouse } = deps;
+  const [deleted] = await database.query<{ isSecond: boolean; deploymentIds: string[] }>(
+    `SELECT deleted_at + ${secondPurgeAfter} <= now() AS "isSecond",
+       ARRAY(SELECT deployment_id FROM agents.deployments WHERE workspace_id = workspaces.id) AS "deploymentIds"
+     FROM workspaces WHERE id = $1 AND deleted_at IS NOT NULL`,
+    [workspaceId],
+  );
+  if (deleted === undefined) return;
+  const { isSecond, deploymentIds } = deleted;
+  const execute = (sql: string, params: readonly unknown[]) => {
+    signal?.throwIfAborted();
+    return database.transaction((tx) => tx.execute(sql, params), { timeoutMs });
+  };
+
+  await endExports(deps, workspaceId);
+  for (const deletion of agentDeletions) await execute(deletion, [deploymentIds]);
+  await execute('DELETE FROM parked_events WHERE tenant_id = $1', [workspaceId]);
+  // Keys of all topics begin with the id of the workspace or of the deployment.
+  await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = ANY ($1::uuid[]::text[])`, [
+    [workspaceId, ...deploymentIds],
+  ]);
+
+  const deletions = (isSecond ? [...content, ...locators] : content).map((table) => ({
+    ...{ table, condition: 'tenant_id = {workspace:UUID}', params: { workspace: workspaceId } },
+  }));
+  const streams = {
+    ...{ table: 'stream_events', condition: 'organization_id IN {deployments:Array(UUID)}' },
+    params: { deployments: deploymentIds },
+  };
+  for (const { table, condition, params } of [...deletions, streams]) {
+    await warehouse.command({
+      name: `delete-workspace-${table}`,
+      sql: `ALTER TABLE ${table} DELETE WHERE ${condition}`,
+      params,
+      profile: 'mutation',
+      timeoutMs,
+      ...(signal && { signal }),
+    });
+  }
+  // The time is that of the decision above: a purge that runs past the hour is not the second one.
+  await database.execute(
+    `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
+    [workspaceId, isSecond],
+  );
+}
+
+async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, workspaceId: string): Promise<void> {
+  const unfinished = await database.query<{ id: string }>(
+    'SELECT id FROM bulk_exports WHERE workspace_id = $1 AND finished_at IS NULL',
+    [workspaceId],
+  );
+  const end = { to: 'CANCELLED', reason: 'Its workspace was deleted.' } as const;
+  for (const { id } of unfinished) await finishExport({ database, jobs, logger, now: () => new Date() }, id, end);
+  await database.execute(
+    `UPDATE bulk_export_destinations SET deleted_at = coalesce(deleted_at, now()), updated_at = now(),
+       sealed_credentials = NULL, credentials_keys = '{}' WHERE workspace_id = $1`,
+    [workspaceId],
+  );
+}
+
+/** Queues the deletion of workspaces that were not purged, or are due for the second purge. */
+export async function requeueWorkspaceDeletions({
+  database,
+  enqueueWorkspaceDeletion,
+}: {
+  readonly database: Database;
+  readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
+}): Promise<void> {
+  const due = await database.query<{ id: string }>(
+    `SELECT id FROM workspaces WHERE deleted_at IS NOT NULL AND (purged_at IS NULL
+       OR (purged_at < deleted_at + ${secondPurgeAfter} AND deleted_at + ${secondPurgeAfter} <= now()))`,
+  );
+  for (const { id } of due) await enqueueWorkspaceDeletion(id);
+}

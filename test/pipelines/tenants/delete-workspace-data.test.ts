@@ -1,0 +1,225 @@
+import { randomUUID } from 'node:crypto';
+import { RunTree, Client as TracingClient } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letters.ts';
+import { feedbackToken } from '../../../pipelines/feedback/feedback-token.ts';
+import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelines/tenants/delete-workspace-data.ts';
+import { addDeploymentOf } from '../../agents/add-deployment.ts';
+import { addExport } from '../../api/add-export.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+
+/** Deletes one of two workspaces that hold a row in every table. */
+
+interface WorkspaceUnderTest {
+  readonly id: string;
+  readonly deploymentId: string;
+  readonly attachmentUrl: string;
+  readonly feedbackUrl: string;
+  readonly exportId: string;
+  readonly destinationId: string;
+}
+
+/** Tables whose rows stay: names that usage shows, reports, and records of what was exported. */
+const stays = {
+  postgres: ['deployments', 'projects', 'bulk_exports', 'bulk_export_destinations', 'bulk_export_runs', 'usage_notes'],
+  clickhouse: ['traces', 'usage_daily', 'usage_hourly_lists'],
+  // Deleted by the second purge.
+  locators: ['run_locator', 'trace_locations', 'trace_spans'],
+};
+
+let api: ApiUnderTest;
+let apiUrl: string;
+let owner: OrganizationUnderTest;
+let gone: WorkspaceUnderTest;
+let kept: WorkspaceUnderTest;
+const queued: string[] = [];
+
+beforeAll(async () => {
+  api = await startApi({ services: { enqueueWorkspaceDeletion: async (id) => void queued.push(id) } });
+  owner = await addOrganization(api.database, 'owner');
+  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  const [first, second] = owner.workspaceIds;
+  const deploymentId = await addDeploymentOf(api.database, { organizationId: owner.id, workspaceId: second });
+  kept = await fill(first, owner.workspaceKeys[0], owner.id);
+  gone = await fill(second, owner.workspaceKeys[1], deploymentId);
+}, 120_000);
+afterAll(() => api?.close());
+
+async function fill(id: string, key: string, deploymentId: string): Promise<WorkspaceUnderTest> {
+  const client = new TracingClient({ apiUrl, apiKey: key, callerOptions: { maxRetries: 0 } });
+  const run = new RunTree({ name: 'r', client, attachments: { a: ['text/plain', Buffer.from('attached')] } });
+  await run.postRun();
+  await client.awaitPendingTraceBatches();
+  await api.settled();
+  const headers = { 'x-api-key': key, host: new URL(apiUrl).host };
+  const read = (await api.server.inject({ url: `/runs/${run.id}`, headers })).json();
+  const payload = { run_id: run.id, key: 'correctness' };
+  expect((await api.server.inject({ method: 'POST', url: '/feedback', headers, payload })).statusCode).toBe(200);
+
+  const { database, services } = api;
+  const record = { partition: 0, offset: Date.now(), key: `${id}:${run.id}`, value: Buffer.from('x'), headers: {} };
+  const letter = { topic: 'run-events', record, reason: 'test', step: 'insert' };
+  await insertDeadLetter(database, letter as Parameters<typeof insertDeadLetter>[1]);
+  await database.execute(
+    `INSERT INTO parked_events (topic, partition, log_offset, tenant_id, trace_id, key, value, headers)
+     SELECT topic, partition, log_offset, $1, $2, key, value, headers FROM dead_letters WHERE key = $3`,
+    [id, run.id, Buffer.from(record.key)],
+  );
+  const [assistantId, threadId, runId, cronId] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];
+  const insert = (table: string, row: Readonly<Record<string, unknown>>) =>
+    database.execute(
+      `INSERT INTO agents.${table} (${Object.keys(row).join()}) VALUES (${Object.keys(row).map((_, at) => `$${at + 1}`)})`,
+      Object.values(row),
+    );
+  const deployment = { deployment_id: deploymentId };
+  const assistant = { ...deployment, assistant_id: assistantId, graph_id: 'echo' };
+  await insert('assistants', { ...assistant, name: 'echo' });
+  const version = { version: 1, name: 'echo', config: {}, metadata: {} };
+  await insert('assistant_versions', { ...assistant, ...version });
+  await insert('threads', { ...deployment, thread_id: threadId });
+  await insert('runs', { ...assistant, thread_id: threadId, run_id: runId, status: 'pending', kwargs: {} });
+  const cron = { ...deployment, cron_id: cronId };
+  await insert('crons', {
+    ...cron,
+    assistant_id: assistantId,
+    thread_id: threadId,
+    schedule: '* * * * *',
+    payload: {},
+  });
+  await insert('cron_firings', { ...cron, due_at: '2026-03-05T00:00:00Z' });
+  await insert('webhooks', { ...deployment, run_id: runId, url: 'http://127.0.0.1:1/', body: {} });
+  const item = { ...deployment, namespace: ['a'], key: 'k' };
+  await insert('store_items', { ...item, value: {}, searchable: {} });
+  await insert('store_vectors', { ...item, path: '$', embedding: [1] });
+  const state = { thread_id: `${deploymentId}:${threadId}` };
+  await insert('checkpoints', { ...state, checkpoint_id: 'c', checkpoint: {} });
+  await insert('checkpoint_blobs', { ...state, channel: 'x', version: '1', type: 'json' });
+  const write = { task_id: 't', idx: 0, channel: 'x', blob: Buffer.from('x') };
+  await insert('checkpoint_writes', { ...state, checkpoint_id: 'c', ...write });
+  await services.warehouse.command({
+    name: 'test',
+    sql: `INSERT INTO stream_events (organization_id, thread_id, run_id, attempt, seq, expires_at)
+      VALUES ('${deploymentId}', '${threadId}', '${runId}', 1, 1, now() + 1000)`,
+  });
+
+  const made = await addExport(database, { workspaceId: id, projectId: read.session_id, word: 'export' });
+  await database.execute(
+    `UPDATE bulk_export_destinations SET sealed_credentials = 'sealed', credentials_keys = '{access_key_id}' WHERE id = $1`,
+    [made.destinationId],
+  );
+  const grant = { workspaceId: id, userId: owner.userId, runId: run.id, key: 'k' };
+  const token = feedbackToken(services.feedbackSigner, grant, Math.floor(Date.now() / 1_000) + 3_600);
+  return {
+    ...{ id, deploymentId, exportId: made.exportId, destinationId: made.destinationId },
+    attachmentUrl: read.s3_urls['attachment.a'].presigned_url,
+    feedbackUrl: `${apiUrl}/feedback/tokens/${token}?score=1`,
+  };
+}
+
+const sortedNames = (rows: readonly { name: string }[]) => rows.map(({ name }) => name).sort();
+
+/** Tables that have rows of the workspace. Every table with a column that can name it is looked at. */
+async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
+  const { database, services } = api;
+  const columns = await database.query<{ table: string; name: string; column: string }>(
+    `SELECT table_schema || '.' || table_name AS table, table_name AS name, column_name AS column
+     FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+     WHERE table_type = 'BASE TABLE' AND (column_name IN ('tenant_id', 'deployment_id')
+       OR (column_name = 'workspace_id' AND table_name <> 'deployments')
+       OR (column_name = 'thread_id' AND table_name LIKE 'checkpoint%') OR (column_name = 'key' AND table_name = 'dead_letters'))`,
+  );
+  const values: Readonly<Record<string, string>> = { tenant_id: id, workspace_id: id };
+  const inPostgres: { name: string }[] = [];
+  for (const { table, name, column } of columns) {
+    const text = column === 'key' && name === 'dead_letters' ? `encode(key, 'escape')` : `${column}::text`;
+    const prefix = name === 'dead_letters' ? id : (values[column] ?? deploymentId);
+    const rows = await database.query(`SELECT FROM ${table} WHERE ${text} LIKE $1 LIMIT 1`, [`${prefix}%`]);
+    if (rows.length > 0) inPostgres.push({ name });
+  }
+  const stored = await services.warehouse.query<{ name: string; column: string }>({
+    name: 'test',
+    sql: `SELECT tables.name AS name, columns.name AS column FROM system.columns AS columns
+      JOIN system.tables AS tables ON tables.database = columns.database AND tables.name = columns.table
+      WHERE tables.database = currentDatabase() AND tables.engine LIKE '%MergeTree'
+        AND (columns.name = 'tenant_id' OR tables.name = 'stream_events' AND columns.name = 'organization_id')`,
+  });
+  const inClickHouse: { name: string }[] = [];
+  for (const { name, column } of stored) {
+    const [row] = await services.warehouse.query<{ rows: number }>({
+      name: 'test',
+      sql: `SELECT count() AS rows FROM ${name} WHERE ${column} IN ('${id}', '${deploymentId}')`,
+    });
+    if (Number(row?.rows) > 0) inClickHouse.push({ name });
+  }
+  return { postgres: sortedNames(inPostgres), clickhouse: sortedNames(inClickHouse) };
+}
+
+const purge = () => deleteWorkspaceData({ ...api.services, ...api.services.exports }, { workspaceId: gone.id });
+const link = async (url: string) => (await fetch(url)).status;
+
+async function requeued(): Promise<string[]> {
+  const ids: string[] = [];
+  const enqueueWorkspaceDeletion = async (id: string) => void ids.push(id);
+  await requeueWorkspaceDeletions({ database: api.database, enqueueWorkspaceDeletion });
+  return ids;
+}
+
+describe('a workspace', () => {
+  it('that is not deleted keeps its data', async () => {
+    const before = await tablesWithRows(gone);
+    expect(before.postgres).toEqual(
+      expect.arrayContaining(['parked_events', 'dead_letters', 'webhooks', 'checkpoints']),
+    );
+    expect(before.clickhouse).toEqual(expect.arrayContaining(['runs', 'feedback', 'attachments', 'stream_events']));
+    expect(before.clickhouse).toEqual(expect.arrayContaining([...stays.locators, 'traces']));
+    await purge();
+    expect(await tablesWithRows(gone)).toEqual(before);
+    expect(await requeued()).toEqual([]);
+    expect([await link(gone.attachmentUrl), await link(gone.feedbackUrl)]).toEqual([200, 200]);
+  });
+
+  it('that is deleted ends its links at once and queues the deletion', async () => {
+    const url = `/workspaces/${gone.id}`;
+    const headers = { 'x-api-key': owner.adminKey };
+    expect((await api.server.inject({ method: 'DELETE', url, headers })).statusCode).toBe(200);
+    expect(queued).toEqual([gone.id]);
+    expect([await link(gone.attachmentUrl), await link(gone.feedbackUrl)]).toEqual([404, 404]);
+    expect([await link(kept.attachmentUrl), await link(kept.feedbackUrl)]).toEqual([200, 200]);
+    // A crash may have lost the job.
+    expect(await requeued()).toEqual([gone.id]);
+  });
+
+  it('loses all data but its usage, its names and records of exports; others lose nothing', async () => {
+    await api.settled();
+    const others = await tablesWithRows(kept);
+    for (let repeat = 0; repeat < 2; repeat += 1) {
+      await purge();
+      const left = await tablesWithRows(gone);
+      expect([...stays.postgres, ...stays.clickhouse, ...stays.locators]).toEqual(
+        expect.arrayContaining([...left.postgres, ...left.clickhouse]),
+      );
+      expect(left.clickhouse).toEqual(expect.arrayContaining(['traces', ...stays.locators]));
+    }
+    expect(await tablesWithRows(kept)).toEqual(others);
+    const [destination] = await api.database.query(
+      `SELECT status, sealed_credentials, credentials_keys FROM bulk_exports e
+       JOIN bulk_export_destinations d ON d.id = e.destination_id WHERE e.id = $1`,
+      [gone.exportId],
+    );
+    expect(destination).toEqual({ status: 'CANCELLED', sealed_credentials: null, credentials_keys: [] });
+    expect(await requeued()).toEqual([]);
+  });
+
+  it('is purged again an hour later, with the locators', async () => {
+    await api.database.execute(
+      `UPDATE workspaces SET deleted_at = deleted_at - interval '1 hour', purged_at = purged_at - interval '1 hour' WHERE id = $1`,
+      [gone.id],
+    );
+    expect(await requeued()).toEqual([gone.id]);
+    await purge();
+    const { clickhouse } = await tablesWithRows(gone);
+    expect(stays.clickhouse).toEqual(expect.arrayContaining(clickhouse));
+    expect(clickhouse).toContain('traces');
+    expect(await requeued()).toEqual([]);
+  });
+});
