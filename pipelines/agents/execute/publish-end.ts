@@ -1,12 +1,12 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EndedRun } from '../runs/run-row.ts';
-import { unpublishedEnds } from '../runs/unpublished-ends.ts';
+import { claimUnpublishedEnds } from '../runs/claim-unpublished-ends.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import { endData } from './end-data.ts';
 import type { ExecutorPorts } from './executor.ts';
 
-/** After it the process that ended a run is taken to have died before it published the end. */
-const lateAfterMs = 5_000;
+/** A process that ended a run, or claimed its end, and has not published it by then is taken to have died. */
+const publishWithinMs = 5_000;
 const lateTogether = 20;
 
 /**
@@ -31,9 +31,12 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
   await ports.markEndPublished(run);
 }
 
-/** Publishes the ends of runs that a process left behind. @throws what the database throws. */
+/**
+ * Publishes the ends of runs that a process left behind. One process claims each; an end that it cannot publish can be claimed again when
+ * the claim has run out. @throws what the database throws.
+ */
 export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
-  const late = await unpublishedEnds(ports.database, ports.deploymentId, lateAfterMs);
+  const late = await claimUnpublishedEnds(ports.database, ports.deploymentId, publishWithinMs);
   for (let from = 0; from < late.length; from += lateTogether) {
     // Together, as each waits for the moment at which traces go into the log.
     const published = late.slice(from, from + lateTogether).map((run) =>

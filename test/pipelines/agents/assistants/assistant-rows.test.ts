@@ -14,7 +14,7 @@ import { updateAssistant } from '../../../../pipelines/agents/assistants/update-
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
-import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
@@ -143,10 +143,11 @@ describe('assistants', () => {
     await expect(resolveAssistant(database, org, gone.assistant_id)).rejects.toMatchObject(missing);
     expect(await listAssistantVersions(database, org, gone.assistant_id, { limit: 9, offset: 0 })).toEqual([]);
     expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
+    const ends = (await claimUnpublishedEnds(database, org, leaseMs)).map(({ runId }) => runId);
     for (const run of [running, waiting]) {
       const lookUp = readRun(database, org, { threadId: run.thread_id, runId: run.run_id });
       await expect(lookUp).rejects.toMatchObject({ code: 'RUN_NOT_FOUND' });
-      expect((await unpublishedEnds(database, org, leaseMs)).map(({ runId }) => runId)).toContain(run.run_id);
+      expect(ends).toContain(run.run_id);
     }
     expect(await readRun(database, org, { threadId: shared, runId: stays.run_id })).toMatchObject({
       status: 'pending',

@@ -15,7 +15,7 @@ import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import type { Run } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
@@ -202,9 +202,9 @@ describe('ends', () => {
     expect(await rows.checkpointsOf(key)).toEqual(['1']);
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
     // Its end is still to be told, also by another process.
-    expect(await unpublishedEnds(database, org, 0)).toContainEqual(ended);
+    expect(await claimUnpublishedEnds(database, org, 0)).toContainEqual(ended);
     await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
-    expect((await unpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
+    expect((await claimUnpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
     expect(await claim(next.run_id)).toMatchObject({ attempt: 1, threadStart: 2, baseCheckpointId: '1' });
   });
 
@@ -270,10 +270,11 @@ describe('ends', () => {
     expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
     expect(await rows.leases(org, [claimed.leaseToken])).toEqual([]);
     expect(await rows.checkpointsOf(threadKey(org, threadId))).toEqual([]);
+    // At once: no process is about to publish them.
+    const ends = await claimUnpublishedEnds(database, org, 60_000);
     for (const run of [running, waiting]) {
       await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
-      // At once: no process is about to tell it.
-      const ended = (await unpublishedEnds(database, org, 60_000)).find(({ runId }) => runId === run.run_id);
+      const ended = ends.find(({ runId }) => runId === run.run_id);
       expect(ended).toMatchObject({ status: 'interrupted', removed: true, attempt: run === running ? 1 : 0 });
       await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     }
@@ -282,6 +283,28 @@ describe('ends', () => {
     await rows.run(threadId, { ifNotExists: 'create' });
     await deleteThread(database, org, threadId);
   });
+});
+
+it('late ends are claimed by one process, and by another one if that has not published them in time', async () => {
+  const other = await rows.newDeployment();
+  const made = await Promise.all(
+    Array.from({ length: 12 }, async () => rows.run(await rows.newThread(other), {}, other)),
+  );
+  await cancelRuns(database, other, { status: 'pending' }, 'interrupt');
+  const claims = await Promise.all(Array.from({ length: 4 }, () => claimUnpublishedEnds(database, other, 60_000)));
+  const claimed = claims.flat().map(({ runId }) => runId);
+  expect(claimed.sort()).toEqual(made.map(({ run_id }) => run_id).sort());
+  expect(await claimUnpublishedEnds(database, other, 60_000)).toEqual([]);
+  // As a minute later.
+  await database.execute(
+    `UPDATE agents.runs SET end_claimed_until = end_claimed_until - interval '1 minute' WHERE deployment_id = $1`,
+    [other],
+  );
+  const again = await claimUnpublishedEnds(database, other, 60_000);
+  expect(again.map(({ endedAt }) => endedAt)).toEqual(again.map(({ endedAt }) => endedAt).sort());
+  expect(again).toHaveLength(12);
+  await markEndsPublished(database, again);
+  expect(await claimUnpublishedEnds(database, other, 0)).toEqual([]);
 });
 
 describe('many runs', () => {

@@ -10,7 +10,7 @@ import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { sweepRuns } from '../../../../pipelines/agents/runs/sweep-runs.ts';
-import { unpublishedEnds } from '../../../../pipelines/agents/runs/unpublished-ends.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { holdThread, type ThreadHold } from '../../../../pipelines/agents/threads/hold-thread.ts';
 import { leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
@@ -195,7 +195,7 @@ describe('one operation at a time', () => {
           await releaseRun(database, zombie, { alone: true, countLoss: true });
         },
         async () => {
-          await markEndsPublished(database, await unpublishedEnds(database, org, 0));
+          await markEndsPublished(database, await claimUnpublishedEnds(database, org, 0));
         },
         async () => {
           const thread = anyThread();
