@@ -23,8 +23,8 @@ let hub: StreamHub;
 let deploymentId: string;
 beforeAll(async () => {
   under = await openStreams();
-  hub = await under.hub();
   deploymentId = await addDeployment(under.stores.database);
+  hub = await under.hub({ deploymentId });
 });
 afterAll(() => under?.close());
 
