@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { EndedRun } from '../runs/run-row.ts';
 import { claimUnpublishedEnds } from '../runs/claim-unpublished-ends.ts';
+import type { EndedRun } from '../runs/run-row.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import { endData } from './end-data.ts';
 import type { ExecutorPorts } from './executor.ts';

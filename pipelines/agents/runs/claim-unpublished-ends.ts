@@ -6,11 +6,7 @@ import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-ro
  * after `claimMs`, when the process that ended the run is taken to have died. A claim lasts `claimMs` too; another process may repeat
  * it afterwards. Values only where the thread still shows what the run left.
  */
-export async function claimUnpublishedEnds(
-  database: Sql,
-  deploymentId: string,
-  claimMs: number,
-): Promise<EndedRun[]> {
+export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
   const rows = await database.query<
     EndedRow & { values_text: string | null; interrupts: NonNullable<EndedRun['interrupts']> | null }
   >(

@@ -12,9 +12,9 @@ import { type AssistantSearch, searchAssistants } from '../../../../pipelines/ag
 import { setAssistantVersion } from '../../../../pipelines/agents/assistants/set-assistant-version.ts';
 import { updateAssistant } from '../../../../pipelines/agents/assistants/update-assistant.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
-import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 

@@ -5,6 +5,7 @@ import { threadKey } from '../../../../pipelines/agents/checkpoints/thread-key.t
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { cancelRuns } from '../../../../pipelines/agents/runs/cancel-runs.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { createAndClaimRun, createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -15,7 +16,6 @@ import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import type { Run } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { holdThread } from '../../../../pipelines/agents/threads/hold-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/read-thread.ts';

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -10,7 +11,6 @@ import { releaseRun } from '../../../../pipelines/agents/runs/release-run.ts';
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { sweepRuns } from '../../../../pipelines/agents/runs/sweep-runs.ts';
-import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/claim-unpublished-ends.ts';
 import { holdThread, type ThreadHold } from '../../../../pipelines/agents/threads/hold-thread.ts';
 import { leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
