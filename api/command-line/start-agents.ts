@@ -21,6 +21,7 @@ import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/g
 import { libraryVersion } from '../../pipelines/agents/graphs/untested-library.ts';
 import { openDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { headerRule } from '../../pipelines/agents/runs/copied-headers.ts';
+import { deleteExpiredFinalValues } from '../../pipelines/agents/runs/final-values.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { startExpiry } from '../../pipelines/agents/start-expiry.ts';
 import { deleteExpiredItems } from '../../pipelines/agents/store/delete-items.ts';
@@ -124,6 +125,7 @@ export async function openAgents(
   const expiries = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
+    { what: 'final values of runs', sweep: deleteExpiredFinalValues },
   ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
   ends.add('what has run out', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
 

@@ -1,9 +1,7 @@
+import { fitsEndEvent } from '../runs/final-values.ts';
 import { isGivenUp } from '../runs/release-run.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import type { RunEnd } from '../streams/stream-ports.ts';
-
-/** Larger values are read from the row of the thread by those who wait; those of a hidden thread, whose row goes now, are not. */
-const mostValueBytes = 1024 * 1024;
 
 const withHole = Buffer.from('{"events_missing":true,');
 const beforeUnsaid = Buffer.from('{"unsaid":');
@@ -17,7 +15,6 @@ const afterFirst = Buffer.from('},"status":');
  */
 export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;
-  const goes = (text: string) => kwargs.temporary || text.length <= mostValueBytes;
   const members: string[] = [];
   if (run.eventsMissing) members.push('"events_missing":true');
   else if (error !== undefined && isGivenUp(error)) members.push(`"unsaid":${JSON.stringify(error)}`);
@@ -25,9 +22,9 @@ export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   members.push(`"status":${JSON.stringify(status)}`, `"graph_id":${JSON.stringify(graphId)}`);
   if (interrupted) members.push('"interrupted":true');
   const waiting = interrupts === undefined ? undefined : JSON.stringify(interrupts);
-  if (waiting !== undefined && goes(waiting)) members.push(`"interrupts":${waiting}`);
+  if (waiting !== undefined && fitsEndEvent(kwargs, waiting)) members.push(`"interrupts":${waiting}`);
   if (error !== undefined) members.push(`"error":${JSON.stringify(error)}`);
-  if (values !== undefined && goes(values)) members.push(`"values":${values}`);
+  if (values !== undefined && fitsEndEvent(kwargs, values)) members.push(`"values":${values}`);
   return Buffer.from(`{${members.join(',')}}`);
 }
 

@@ -1,13 +1,14 @@
 /**
- * Waits until a run has ended and says what became of it, as `wait` and `join` answer it.
+ * Waits until a run has ended and returns its outcome, as `wait` and `join` answer it.
  *
- * Invariant: no end is missed, and nothing is asked again and again.
+ * Invariant: no end is missed, and the database is not polled.
  *
  *   1. A reader is attached to the run's events: before the run is made, or now.
- *   2. Now: its row is read after that. Whoever has ended it by then committed so; whoever ends it later publishes the end after that
- *      commit, which the reader gets.
- *   3. The end says what is answered, or else the row of the thread does.
- *   4. A reader that is cut off, or that misses events, does not matter to who only waits: it begins again at 1.
+ *   2. Now: its row is read after that. A run that has ended by then has committed its end; one that ends later publishes its end after
+ *      that commit, and the reader gets it.
+ *   3. The event of the end holds the answer. Large values are not in it: they were stored with the run for some minutes
+ *      (`final-values.ts`). Without either the row of the thread is read.
+ *   4. A reader that is closed as too slow, or that misses events, is replaced: back to 1.
  */
 
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -84,10 +85,10 @@ const cutOff: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_I
 
 async function answerOf(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
   if (end.error !== undefined) return errorText(end.error);
-  const told = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
-  if (told) return textOf(JSON.stringify(end.values), end.interrupts);
+  const isWhole = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
+  if (isWhole) return textOf(JSON.stringify(end.values), end.interrupts);
   const row = await readRunEnd(database, run.deploymentId, run);
-  return textOf(row?.values, end.interrupted ? (row?.interrupts ?? {}) : undefined);
+  return textOf(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
 }
 
 /** Clients look for a field in it: null would break them. Source for `__interrupt__`: `invoke` of the library. */

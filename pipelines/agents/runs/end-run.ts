@@ -10,13 +10,15 @@
  *      interrupts, error;
  *   4. updates the thread's status, and notifies if another run is due.
  *
- * A run with a webhook ends in a transaction that also records the webhook. `end_published` is false until the end of the stream is in
+ * A run with a webhook ends in a transaction that also records the webhook; one with large final values in a transaction that also stores
+ * these (`final-values.ts`). `end_published` is false until the end of the stream is in
  * the log; a crash before that leaves the end to `publishLateEnds`.
  */
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { searchableText } from '../threads/searchable-text.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import { noteWebhook } from '../webhooks/note-webhook.ts';
+import { fitsEndEvent, storeFinalValues } from './final-values.ts';
 import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
 
 export interface RunResult {
@@ -35,16 +37,18 @@ export interface RunResult {
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
   const { deploymentId, runId } = run;
   const resting = restStatus(result);
+  const isLarge = !fitsEndEvent(run.kwargs, result.values) || !fitsEndEvent(run.kwargs, interruptsText(result));
   async function end(sql: Sql): Promise<EndedRun | undefined> {
     const row = await writeEnd(sql, run, result, resting);
     if (row === undefined) return undefined;
     const ended = endedOf(run, row, result, resting);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
+    if (isLarge && !ended.removed) await storeFinalValues(sql, ended);
     await noteWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
   }
   // One statement is a transaction by itself.
-  return run.kwargs.webhook !== undefined ? database.transaction(end) : end(database);
+  return run.kwargs.webhook !== undefined || isLarge ? database.transaction(end) : end(database);
 }
 
 /** What the statement decides or reads. */
@@ -73,9 +77,10 @@ function endedOf(
 async function writeEnd(
   sql: Sql,
   { deploymentId, threadId, runId, leaseToken }: ClaimedRun,
-  { status, error, values, interrupts, eventsMissing = false }: RunResult,
+  result: RunResult,
   resting: string,
 ): Promise<NewOfEnd | undefined> {
+  const { status, error, values, eventsMissing = false } = result;
   const [row] = await sql.query<NewOfEnd>(
     `SELECT status, error, removed, multitask_strategy, created_at, ended_at
      FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
@@ -89,12 +94,16 @@ async function writeEnd(
       resting,
       values ?? null,
       values === undefined ? null : searchableText(values),
-      interrupts === undefined ? null : JSON.stringify(interrupts),
+      interruptsText(result) ?? null,
       eventsMissing,
     ],
     { name: 'agents_end_run' },
   );
   return row;
+}
+
+function interruptsText({ interrupts }: RunResult): string | undefined {
+  return interrupts && JSON.stringify(interrupts);
 }
 
 function restStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {

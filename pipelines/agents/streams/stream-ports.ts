@@ -41,7 +41,7 @@ export interface RunEnd {
   readonly graph_id?: string;
   /** Whether the graph waits, for an answer or to go on. */
   readonly interrupted?: boolean;
-  /** What it waits for, by task; left out where that is large, and then read from the row of the thread. */
+  /** What it waits for, by task; left out if they are large, and then read from `agents.final_values`. */
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   /** Of a run that failed: what a client is told. */
   readonly error?: { readonly error: string; readonly message: string };
@@ -49,7 +49,7 @@ export interface RunEnd {
   readonly unsaid?: { readonly error: string; readonly message: string };
   /** Links under which feedback can be left on the run, by key; where it asked for that. */
   readonly feedback?: Readonly<Record<string, string>> | undefined;
-  /** The state at the end; left out where it is large, and then read from the row of the thread. */
+  /** The state at the end; left out if it is large, and then read from `agents.final_values`. */
   readonly values?: unknown;
 }
 

@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Database } from '../../../../infra/postgres/database.ts';
+import { endData } from '../../../../pipelines/agents/execute/end-data.ts';
+import { awaitRunEnd } from '../../../../pipelines/agents/runs/await-run-end.ts';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { endRun, type RunResult } from '../../../../pipelines/agents/runs/end-run.ts';
+import { deleteExpiredFinalValues } from '../../../../pipelines/agents/runs/final-values.ts';
+import type { ClaimedRun, EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
+import type { StreamHub } from '../../../../pipelines/agents/streams/stream-ports.ts';
+import { createThread } from '../../../../pipelines/agents/threads/create-thread.ts';
+import { addDeployment } from '../../../agents/add-deployment.ts';
+import { openStreams, type StreamsUnderTest } from '../streams/streams-under-test.ts';
+import { newRun, processId } from './run-rows.ts';
+
+const large = 'x'.repeat(1024 * 1024);
+let under: StreamsUnderTest;
+let database: Database;
+let deploymentId: string;
+let hub: StreamHub;
+
+beforeAll(async () => {
+  under = await openStreams();
+  ({ database } = under.stores);
+  deploymentId = await addDeployment(database);
+  hub = await under.hub({ deploymentId });
+});
+afterAll(() => under?.close());
+
+async function startRun(threadId: string): Promise<ClaimedRun> {
+  await createRun(database, deploymentId, newRun(threadId));
+  const [claimed] = await claimRuns(database, deploymentId, { slots: 1, processId });
+  return claimed as ClaimedRun;
+}
+
+/** Ends a run with `result` and then a later one of its thread, before the end of the first is published. */
+async function endTwo(result: RunResult) {
+  const { thread_id: threadId } = await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' });
+  const first = await startRun(threadId);
+  const ids = { deploymentId, threadId, runId: first.runId };
+  const reader = await hub.readRun(ids, 'now');
+  const ended = (await endRun(database, first, result)) as EndedRun;
+  await endRun(database, await startRun(threadId), { status: 'success', values: '{"of":"the later run"}' });
+  const { attempt, threadStart } = ended;
+  await under.publisher().publishEnd({
+    ...ids,
+    attempt,
+    threadStart,
+    kept: false,
+    data: endData(ended, undefined),
+    endedAtMicros: Date.parse(ended.endedAt) * 1_000,
+  });
+  const answer = async (attached?: typeof reader) => {
+    const signal = AbortSignal.timeout(20_000);
+    const text = await awaitRunEnd({ hub, database }, ids, { ...(attached && { attached }), signal });
+    return text && JSON.parse(text);
+  };
+  return { reader, answer };
+}
+
+const interrupt = (value: string) => ({ task: [{ id: 'i', value }] });
+
+describe('the answer of a run that a later run has followed', () => {
+  it.each<[string, RunResult, object]>([
+    ['small values', { status: 'success', values: '{"a":1}' }, { a: 1 }],
+    ['large values', { status: 'success', values: JSON.stringify({ large }) }, { large }],
+    [
+      'large values and an interrupt',
+      { status: 'success', values: JSON.stringify({ large }), next: ['ask'], interrupts: interrupt('?') },
+      { large, __interrupt__: [{ id: 'i', value: '?' }] },
+    ],
+    [
+      'a large interrupt',
+      { status: 'success', values: '{"a":1}', next: ['ask'], interrupts: interrupt(large) },
+      { a: 1, __interrupt__: [{ id: 'i', value: large }] },
+    ],
+  ])('has its own %s', async (_, result, expected) => {
+    const { reader, answer } = await endTwo(result);
+    expect(await answer(reader)).toEqual(expected);
+  });
+
+  it('has its own large values also if the request attaches after the end, until they have expired', async () => {
+    const { reader, answer } = await endTwo({ status: 'success', values: JSON.stringify({ large }) });
+    reader.close();
+    await deleteExpiredFinalValues(database, deploymentId);
+    expect(await answer()).toEqual({ large });
+    // As five minutes later.
+    await database.execute(`UPDATE agents.final_values SET expires_at = expires_at - interval '5 minutes'`);
+    expect(await deleteExpiredFinalValues(database, deploymentId)).toBeGreaterThan(0);
+    expect(await answer()).toEqual({ of: 'the later run' });
+    expect(await database.query('SELECT FROM agents.final_values')).toEqual([]);
+  });
+});
