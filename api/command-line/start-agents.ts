@@ -204,7 +204,6 @@ export async function followAgents(
     makeRun: (tx, cron) =>
       makeCronRun(tx, deploymentId, cron, { webhooks: rules, takesFeedback, threadTtl, organizationId }),
     logger,
-    now: () => new Date(),
   });
   ends.add('crons', () => crons.stop());
   const webhooks = startWebhooks({

@@ -1,3 +1,21 @@
+import type { Sql } from '../../infra/postgres/database.ts';
+
+/** Reads the time, in milliseconds since 1970. */
+export type ReadClock = (sql: Sql) => Promise<number>;
+
+/**
+ * The clock of Postgres: processes agree on what is due, however their own clocks are set. Rounded up, so that a row that was due when
+ * the clock was read counts as due.
+ */
+export const readDatabaseClock: ReadClock = async (sql) => {
+  const [row] = await sql.query<{ now_ms: number }>(
+    'SELECT ceil(extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now_ms',
+    [],
+    { name: 'agents_database_clock' },
+  );
+  return (row as { now_ms: number }).now_ms;
+};
+
 export interface DueClock {
   /** Something became due, or may have, somewhere: look. */
   wake(): void;
@@ -5,7 +23,7 @@ export interface DueClock {
   stop(): Promise<void>;
 }
 
-/** A notice that wakes it may be lost, and the clock of this machine may be set. */
+/** A notice that wakes it may be lost, and the clock of the database may be set. */
 const longestPauseMs = 10_000;
 
 /**

@@ -53,7 +53,7 @@ async function make(
       metadata: body.metadata ?? {},
       user_id: access?.user.identity ?? caller.userId,
     },
-    { maxCrons: config.agentsMaxCrons, nowMs: Date.now() },
+    { maxCrons: config.agentsMaxCrons },
   );
 }
 

@@ -6,6 +6,7 @@ import {
   cronSorts,
   searchCrons as search,
 } from '../../../pipelines/agents/crons/search-crons.ts';
+import { readDatabaseClock } from '../../../pipelines/agents/due-clock.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, chosen, Limit, Offset, SortOrder, words } from '../agent-schema.ts';
@@ -50,7 +51,9 @@ export const searchCrons = defineAgentOperation({
       select: body.select,
       limitBytes: agents.config.maxPageBytes,
     });
-    const now = body.select?.includes('now') ? { now: new Date().toISOString() } : {};
+    const now = body.select?.includes('now')
+      ? { now: new Date(await readDatabaseClock(agents.database)).toISOString() }
+      : {};
     return crons.map((cron) => chosen({ ...cron, ...now }, body.select));
   },
 });

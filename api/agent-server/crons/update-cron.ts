@@ -33,6 +33,6 @@ export const updateCron = defineAgentOperation({
       payload: payloadOf(body, thread_id !== null),
     };
     requireTakeable(agents, changes.payload);
-    return update(database, deploymentId, params.cron_id, changes, Date.now());
+    return update(database, deploymentId, params.cron_id, changes);
   },
 });

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { stayWithin } from '../../tenants/stay-within.ts';
+import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns, notifyCrons } from './cron.ts';
 import { nextRunDate } from './next-run-date.ts';
@@ -20,11 +21,11 @@ export async function createCron(
   database: Database,
   deploymentId: string,
   cron: NewCron,
-  { maxCrons, nowMs }: { readonly maxCrons: number; readonly nowMs: number },
+  { maxCrons, now = readDatabaseClock }: { readonly maxCrons: number; readonly now?: ReadClock },
 ): Promise<Cron> {
   requireStorableJson(cron.metadata, ['body', 'metadata']);
-  const next = nextRunDate(cron, nowMs);
   return database.transaction(async (tx) => {
+    const next = nextRunDate(cron, await now(tx));
     if (cron.thread_id !== null) {
       // Held, so that it is there until the cron is, and goes with it from then on.
       const threads = await tx.query(

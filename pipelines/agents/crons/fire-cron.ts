@@ -1,5 +1,5 @@
 /**
- * Fires crons that are due.
+ * Fires crons that are due, by the clock of Postgres.
  *
  * Invariant: a time of a schedule makes at most one run, and a time that comes while any process is up makes exactly one, unless what
  * it needs is gone or its thread turns it away. One transaction
@@ -16,6 +16,7 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { type Cron, cronColumns } from './cron.ts';
 import { readSchedule } from './schedule.ts';
 
@@ -25,7 +26,8 @@ export interface FiringPorts {
   /** Makes the run of a cron that fires, through `tx`. The result is its id. */
   readonly makeRun: (tx: Sql, cron: Cron) => Promise<string>;
   readonly logger: Logger;
-  readonly now: () => Date;
+  /** Default: the clock of Postgres. */
+  readonly now?: ReadClock;
 }
 
 const keptForMs = 24 * 3_600_000;
@@ -38,8 +40,9 @@ export async function fireCrons(ports: FiringPorts): Promise<number> {
     let cron: Cron | undefined;
     try {
       await database.transaction(async (tx) => {
-        cron = await lockDue(tx, ports, 'AND cron_id <> ALL ($3::uuid[])', failed);
-        if (cron !== undefined) await fire(tx, ports, cron, ports.makeRun);
+        const nowMs = await nowOf(ports, tx);
+        cron = await lockDue(tx, ports, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
+        if (cron !== undefined) await fire(tx, ports, nowMs, cron, ports.makeRun);
       });
       if (cron === undefined) return fired;
       fired += 1;
@@ -58,24 +61,31 @@ export async function fireCrons(ports: FiringPorts): Promise<number> {
 /** Lets the time that a cron is due at pass. */
 async function leaveOut(ports: FiringPorts, cronId: string): Promise<void> {
   await ports.database.transaction(async (tx) => {
-    const cron = await lockDue(tx, ports, 'AND cron_id = $3', cronId);
-    if (cron !== undefined) await fire(tx, ports, cron, async () => null);
+    const nowMs = await nowOf(ports, tx);
+    const cron = await lockDue(tx, ports, nowMs, 'AND cron_id = $3', cronId);
+    if (cron !== undefined) await fire(tx, ports, nowMs, cron, async () => null);
   });
 }
 
 /** How long until the next cron is due, in milliseconds; undefined where none is. */
-export async function msToNextCron({ database, deploymentId, now }: FiringPorts): Promise<number | undefined> {
+export async function msToNextCron(ports: FiringPorts): Promise<number | undefined> {
+  const { database, deploymentId } = ports;
   const [row] = await database.query<{ next: string | null }>(
     'SELECT min(next_run_date) AS next FROM agents.crons WHERE deployment_id = $1 AND enabled',
     [deploymentId],
   );
-  return row?.next ? Math.max(0, Date.parse(row.next) - now().getTime()) : undefined;
+  return row?.next ? Math.max(0, Date.parse(row.next) - (await nowOf(ports, database))) : undefined;
+}
+
+function nowOf({ now = readDatabaseClock }: FiringPorts, sql: Sql): Promise<number> {
+  return now(sql);
 }
 
 /** The cron that is due the longest of those that `condition` on `$3` leaves. */
 async function lockDue(
   tx: Sql,
-  { deploymentId, now }: FiringPorts,
+  { deploymentId }: FiringPorts,
+  nowMs: number,
   condition: string,
   value: string | readonly string[],
 ): Promise<Cron | undefined> {
@@ -83,18 +93,19 @@ async function lockDue(
     `SELECT ${cronColumns} FROM agents.crons
      WHERE deployment_id = $1 AND enabled AND next_run_date <= $2 ${condition}
      ORDER BY next_run_date LIMIT 1 FOR UPDATE SKIP LOCKED`,
-    [deploymentId, now().toISOString(), value],
+    [deploymentId, new Date(nowMs).toISOString(), value],
   );
   return cron;
 }
 
 async function fire(
   tx: Sql,
-  { deploymentId, now }: FiringPorts,
+  { deploymentId }: FiringPorts,
+  nowMs: number,
   cron: Cron,
   makeRun: (tx: Sql, cron: Cron) => Promise<string | null>,
 ): Promise<void> {
-  const [nowMs, dueMs] = [now().getTime(), Date.parse(cron.next_run_date as string)];
+  const dueMs = Date.parse(cron.next_run_date as string);
   const endMs = cron.end_time === null ? Number.POSITIVE_INFINITY : Date.parse(cron.end_time);
   const schedule = readSchedule(cron.schedule, cron.timezone, dueMs - 1);
   const firesMs = schedule.latest(dueMs, Math.min(nowMs, endMs));

@@ -1,5 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns, notifyCrons } from './cron.ts';
 import { nextRunDate } from './next-run-date.ts';
@@ -20,7 +21,7 @@ export async function updateCron(
   deploymentId: string,
   cronId: string,
   changes: CronChanges,
-  nowMs: number,
+  now: ReadClock = readDatabaseClock,
 ): Promise<Cron> {
   requireStorableJson(changes.metadata ?? {}, ['body', 'metadata']);
   return database.transaction(async (tx) => {
@@ -48,7 +49,7 @@ export async function updateCron(
         changed.schedule,
         changed.timezone,
         changed.end_time,
-        isMoved ? nextRunDate(changed, nowMs) : current.next_run_date,
+        isMoved ? nextRunDate(changed, await now(tx)) : current.next_run_date,
         changed.on_run_completed,
         changed.enabled,
         changed.payload,

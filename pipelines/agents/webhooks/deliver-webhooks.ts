@@ -1,5 +1,5 @@
 /**
- * Delivers webhooks.
+ * Delivers webhooks that are due, by the clock of Postgres.
  *
  * Invariant: a webhook that was noted is sent until it is accepted, refused for good or given up, whatever dies meanwhile; it may be
  * sent more than once.
@@ -14,6 +14,7 @@
  */
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { type SendPorts, sendWebhook } from './send-webhook.ts';
 import { signWebhook } from './sign-webhook.ts';
 import type { WebhookRules } from './webhook-rules.ts';
@@ -25,7 +26,8 @@ export interface DeliveryPorts extends SendPorts {
   /** What signatures are made with. */
   readonly secret: string;
   readonly logger: Logger;
-  readonly now: () => Date;
+  /** Default: the clock of Postgres. */
+  readonly now?: ReadClock;
 }
 
 export interface TakenWebhook {
@@ -35,6 +37,8 @@ export interface TakenWebhook {
   readonly body: string;
   /** This one included. */
   readonly attempts: number;
+  /** The time that is sent and signed. */
+  readonly takenAtMs: number;
 }
 
 /** After each failed attempt; the last of ten is an hour after the first. */
@@ -42,26 +46,28 @@ const pausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
 const mostAttempts = pausesSeconds.length + 1;
 const keptForMs = 24 * 3_600_000;
 
-const after = (now: Date, ms: number) => new Date(now.getTime() + ms).toISOString();
+const timestamp = (ms: number) => new Date(ms).toISOString();
 
 /** Takes webhooks that are due, at most so many. */
-export function takeWebhooks(
-  { database, deploymentId, now, timeoutMs }: DeliveryPorts,
+export async function takeWebhooks(
+  { database, deploymentId, now = readDatabaseClock, timeoutMs }: DeliveryPorts,
   count: number,
 ): Promise<readonly TakenWebhook[]> {
-  return database.query<TakenWebhook>(
+  const takenAtMs = await now(database);
+  const taken = await database.query<Omit<TakenWebhook, 'takenAtMs'>>(
     `UPDATE agents.webhooks SET attempts = attempts + 1, due_at = $4
      WHERE deployment_id = $1 AND run_id IN (
        SELECT run_id FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL AND due_at <= $2
        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
      RETURNING run_id, url, body::text, attempts`,
-    [deploymentId, now().toISOString(), count, after(now(), timeoutMs * 3)],
+    [deploymentId, timestamp(takenAtMs), count, timestamp(takenAtMs + timeoutMs * 3)],
   );
+  return taken.map((webhook) => ({ ...webhook, takenAtMs }));
 }
 
 /** Sends one that was taken, and notes what came of it. */
 export async function deliverWebhook(ports: DeliveryPorts, taken: TakenWebhook): Promise<void> {
-  const { database, deploymentId, logger } = ports;
+  const { database, deploymentId, logger, now = readDatabaseClock } = ports;
   const result = await attempt(ports, taken);
   const own = [deploymentId, taken.run_id, taken.attempts];
   const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
@@ -75,13 +81,13 @@ export async function deliverWebhook(ports: DeliveryPorts, taken: TakenWebhook):
   const column = pauseSeconds === undefined ? 'given_up_at' : 'due_at';
   await database.execute(`UPDATE agents.webhooks SET ${column} = $4, last_error = $5 WHERE ${condition}`, [
     ...own,
-    after(ports.now(), (pauseSeconds ?? 0) * 1_000),
+    timestamp((await now(database)) + (pauseSeconds ?? 0) * 1_000),
     result.reason,
   ]);
 }
 
-async function attempt(ports: DeliveryPorts, { url, body, attempts }: TakenWebhook) {
-  const { rules, secret, now } = ports;
+async function attempt(ports: DeliveryPorts, { url, body, attempts, takenAtMs }: TakenWebhook) {
+  const { rules, secret } = ports;
   // Processes died with it.
   if (attempts > mostAttempts) return { ok: false, final: true, reason: 'it was never answered' } as const;
   try {
@@ -90,29 +96,36 @@ async function attempt(ports: DeliveryPorts, { url, body, attempts }: TakenWebho
   } catch (error) {
     return { ok: false, final: true, reason: (error as Error).message } as const;
   }
-  const sentAt = now();
-  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(sentAt.toISOString())}}`;
+  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(timestamp(takenAtMs))}}`;
   const headers = {
     ...rules.headers,
     'content-type': 'application/json',
-    'x-runlake-signature': signWebhook(secret, sent, sentAt.getTime()),
+    'x-runlake-signature': signWebhook(secret, sent, takenAtMs),
   };
   return sendWebhook(ports, url, headers, sent);
 }
 
 /** How long until the next one is due, in milliseconds; undefined where none is. */
-export async function msToNextWebhook({ database, deploymentId, now }: DeliveryPorts): Promise<number | undefined> {
+export async function msToNextWebhook({
+  database,
+  deploymentId,
+  now = readDatabaseClock,
+}: DeliveryPorts): Promise<number | undefined> {
   const [row] = await database.query<{ due: string | null }>(
     'SELECT min(due_at) AS due FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL',
     [deploymentId],
   );
-  return row?.due ? Math.max(0, Date.parse(row.due) - now().getTime()) : undefined;
+  return row?.due ? Math.max(0, Date.parse(row.due) - (await now(database))) : undefined;
 }
 
 /** Removes those that were given up a day ago. */
-export async function forgetWebhooks({ database, deploymentId, now }: DeliveryPorts): Promise<void> {
+export async function forgetWebhooks({
+  database,
+  deploymentId,
+  now = readDatabaseClock,
+}: DeliveryPorts): Promise<void> {
   await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
     deploymentId,
-    after(now(), -keptForMs),
+    timestamp((await now(database)) - keptForMs),
   ]);
 }

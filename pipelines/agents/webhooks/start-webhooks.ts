@@ -9,7 +9,7 @@ import {
   takeWebhooks,
 } from './deliver-webhooks.ts';
 
-export interface WebhookOptions extends Omit<DeliveryPorts, 'agents' | 'timeoutMs' | 'now'> {
+export interface WebhookOptions extends Omit<DeliveryPorts, 'agents' | 'timeoutMs'> {
   /** RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
   /** Certificate authorities to trust beside Node's, in PEM. */
@@ -30,7 +30,7 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
     maxConnections: mostAtOnce,
     authorities,
   });
-  const ports: DeliveryPorts = { ...options, agents, timeoutMs, now: () => new Date() };
+  const ports: DeliveryPorts = { ...options, agents, timeoutMs };
   const { logger } = options;
   const underWay = new Set<Promise<void>>();
   /** Whether more may be due than there was room for. */

@@ -28,7 +28,7 @@ const fireAll = (afterMs: number) =>
     deploymentId: agent.owner.id,
     makeRun: (tx, cron) => makeCronRun(tx, agent.owner.id, cron, { organizationId: agent.owner.id }),
     logger: createLogger('silent', 'test'),
-    now: () => new Date(Date.now() + afterMs),
+    now: async () => Date.now() + afterMs,
   });
 
 const newYear = { schedule: '30 9 1 1 *', timezone: 'Europe/Berlin' };

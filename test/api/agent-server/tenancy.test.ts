@@ -290,7 +290,7 @@ async function addVictim(database: Database, deploymentId: string): Promise<Vict
       metadata,
       user_id: null,
     },
-    { maxCrons: 1, nowMs: Date.now() },
+    { maxCrons: 1 },
   );
   const victim = { threadId: thread.thread_id, assistantId: assistant.assistant_id, runId, cronId: cron.cron_id };
   await database.execute(

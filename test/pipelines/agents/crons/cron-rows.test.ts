@@ -37,7 +37,7 @@ const make = (changes: Partial<NewCron> = {}, maxCrons = 100) =>
       user_id: null,
       ...changes,
     },
-    { maxCrons, nowMs },
+    { maxCrons, now: async () => nowMs },
   );
 
 describe('rows of crons', () => {
@@ -56,7 +56,7 @@ describe('rows of crons', () => {
     const foreign = randomUUID();
     const notFound = expect.objectContaining({ code: 'CRON_NOT_FOUND' });
     await expect(readCron(stores.database, foreign, made.cron_id)).rejects.toEqual(notFound);
-    await expect(updateCron(stores.database, foreign, made.cron_id, {}, nowMs)).rejects.toEqual(notFound);
+    await expect(updateCron(stores.database, foreign, made.cron_id, {})).rejects.toEqual(notFound);
     await expect(deleteCron(stores.database, foreign, made.cron_id)).rejects.toEqual(notFound);
     expect(await countCrons(stores.database, foreign, {})).toBe(0);
   });
@@ -64,7 +64,7 @@ describe('rows of crons', () => {
   it('are changed field by field, and fire next after now only where their times changed', async () => {
     const { cron_id, next_run_date } = await make({ metadata: { a: 1, b: 1 }, end_time: '2030-01-01T00:00:00Z' });
     const change = (changes: Parameters<typeof updateCron>[3], laterMs = 86_400_000 * 3) =>
-      updateCron(stores.database, rows.deploymentId, cron_id, changes, nowMs + laterMs);
+      updateCron(stores.database, rows.deploymentId, cron_id, changes, async () => nowMs + laterMs);
     expect(await change({ metadata: { b: 2 }, payload: { webhook: '/x' } })).toMatchObject({
       metadata: { a: 1, b: 2 },
       payload: { input: { text: 'a\u0000b' }, webhook: '/x' },

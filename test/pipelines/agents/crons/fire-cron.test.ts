@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { fault } from '../../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
@@ -55,7 +55,7 @@ const ports = (changes: Partial<FiringPorts> = {}): FiringPorts => ({
   deploymentId: rows.deploymentId,
   makeRun,
   logger,
-  now: () => clock,
+  now: async () => clock.getTime(),
   ...changes,
 });
 
@@ -76,7 +76,7 @@ const cron = (changes: Partial<NewCron> = {}) =>
       user_id: null,
       ...changes,
     },
-    { maxCrons: 10_000, nowMs: clock.getTime() },
+    { maxCrons: 10_000, now: async () => clock.getTime() },
   );
 
 const nextOf = async (cronId: string) => {
@@ -183,9 +183,9 @@ describe('firing', () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:05Z');
     await fireCrons(ports());
-    // A process whose clock is behind changes the schedule.
-    const behindMs = at('2026-04-22T10:00:50Z').getTime();
-    await updateCron(stores.database, rows.deploymentId, cron_id, { schedule: '*/1 * * * *' }, behindMs);
+    // The clock of Postgres is set back.
+    const behind = async () => at('2026-04-22T10:00:50Z').getTime();
+    await updateCron(stores.database, rows.deploymentId, cron_id, { schedule: '*/1 * * * *' }, behind);
     expect(await nextOf(cron_id)).toBe(iso('2026-04-22T10:01Z'));
     await fireCrons(ports());
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
@@ -195,12 +195,13 @@ describe('firing', () => {
     const { cron_id } = await cron({ enabled: false });
     clock = at('2026-04-22T10:05:30Z');
     expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, undefined]);
-    await updateCron(stores.database, rows.deploymentId, cron_id, { enabled: true }, clock.getTime());
+    await updateCron(stores.database, rows.deploymentId, cron_id, { enabled: true }, async () => clock.getTime());
     expect([await fireCrons(ports()), await msToNextCron(ports())]).toEqual([0, 30_000]);
   });
 
   it('goes on by itself, and at once when it is told of a change', async () => {
-    const crons = startCrons(ports({ now: () => new Date() }));
+    const { now: _, ...withDatabaseClock } = ports();
+    const crons = startCrons(withDatabaseClock);
     try {
       const { cron_id } = await cron();
       // As if it had been made a while ago.
@@ -212,6 +213,39 @@ describe('firing', () => {
       await expect.poll(() => runsOf(cron_id), { timeout: 5_000 }).toBe(1);
     } finally {
       await crons.stop();
+    }
+  });
+
+  it.each([
+    ['behind', -1],
+    ['ahead', 1],
+  ])('goes by the clock of Postgres if the clock of the process is %s', async (_, days) => {
+    const { now: __, ...withDatabaseClock } = ports();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * 86_400_000 });
+    try {
+      const [due, later] = await Promise.all([cron(), cron()]);
+      const move = (cronId: string, hours: number) =>
+        stores.database.execute(
+          "UPDATE agents.crons SET next_run_date = now() + $2 * interval '1 hour' WHERE cron_id = $1",
+          [cronId, hours],
+        );
+      await move(due.cron_id, -1);
+      await move(later.cron_id, 1);
+      expect(await fireCrons(withDatabaseClock)).toBe(1);
+      expect([await runsOf(due.cron_id), await runsOf(later.cron_id)]).toEqual([1, 0]);
+      const next = await Promise.all([
+        createCron(stores.database, rows.deploymentId, due, { maxCrons: 10_000 }),
+        updateCron(stores.database, rows.deploymentId, due.cron_id, { schedule: '*/1 * * * *' }),
+      ]);
+      for (const { next_run_date } of next) {
+        const [row] = await stores.database.query<{ seconds: number }>(
+          'SELECT extract(epoch FROM $1::timestamptz - now())::float8 AS seconds',
+          [next_run_date],
+        );
+        expect(Math.abs(row?.seconds ?? Number.NaN)).toBeLessThan(70);
+      }
+    } finally {
+      vi.useRealTimers();
     }
   });
 });

@@ -2,7 +2,7 @@ import { createHmac, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { fault } from '../../../../infra/errors/runlake-error.ts';
 import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/guarded-agents.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
@@ -83,7 +83,7 @@ function ports(changes: Partial<DeliveryPorts> = {}, guard: Partial<GuardOptions
     timeoutMs: 5_000,
     agents,
     logger,
-    now: () => clock,
+    now: async () => clock.getTime(),
     ...changes,
   };
 }
@@ -252,6 +252,37 @@ describe('a webhook', () => {
     await deliverWebhook(first, taken[0]!);
     expect(await stateOf(taken[0]!.run_id)).toEqual([2, 15, null]);
     expect(runs).toContain(taken[0]!.run_id);
+  });
+
+  it.each([
+    ['behind', -1],
+    ['ahead', 1],
+  ])('goes by the clock of Postgres if the clock of the process is %s', async (_, days) => {
+    const { now: __, ...withDatabaseClock } = ports();
+    answer = (response) => void response.writeHead(500).end();
+    const runId = await endRun(hook());
+    const startMs = Date.now();
+    vi.useFakeTimers({ toFake: ['Date'], now: startMs + days * 86_400_000 });
+    try {
+      expect(await deliverDue(withDatabaseClock)).toBe(1);
+      const sentAtMs = Date.parse(JSON.parse(received[0]?.body ?? '{}').webhook_sent_at);
+      expect(Math.abs(sentAtMs - startMs)).toBeLessThan(60_000);
+      const [row] = await stores.database.query<{ seconds: number }>(
+        'SELECT extract(epoch FROM due_at - now())::float8 AS seconds FROM agents.webhooks WHERE run_id = $1',
+        [runId],
+      );
+      expect(row?.seconds).toBeGreaterThan(0);
+      expect(row?.seconds).toBeLessThanOrEqual(5);
+      expect(await msToNextWebhook(withDatabaseClock)).toBeLessThanOrEqual(5_000);
+      await stores.database.execute(
+        "UPDATE agents.webhooks SET given_up_at = now() - interval '23 hours' WHERE run_id = $1",
+        [runId],
+      );
+      await forgetWebhooks(withDatabaseClock);
+      expect(await stateOf(runId)).not.toBe('gone');
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('goes out by itself once it is noted', async () => {
