@@ -40,6 +40,7 @@ import { createOtlp } from './ingest/create-otlp.ts';
 import { createRun } from './ingest/create-run.ts';
 import { updateRun } from './ingest/update-run.ts';
 import { createMember } from './members/create-member.ts';
+import { deleteMember } from './members/delete-member.ts';
 import { listMembers } from './members/list-members.ts';
 import { getCurrentOrganization } from './organization/get-current-organization.ts';
 import { getOrganizationInfo } from './organization/get-organization-info.ts';
@@ -74,6 +75,7 @@ export const operations: readonly Operation[] = [
   getOrganizationInfo,
   listPermissions,
   listMembers,
+  deleteMember,
   createMember,
   // workspaces
   listWorkspaces,

@@ -33,7 +33,7 @@ export function bootstrap(database: Database, settings: BootstrapSettings): Prom
       `SELECT o.id AS organization_id,
          (SELECT id FROM workspaces WHERE organization_id = o.id AND deleted_at IS NULL ORDER BY created_at, id LIMIT 1)
            AS workspace_id,
-         (SELECT id FROM users WHERE organization_id = o.id ORDER BY created_at, id LIMIT 1) AS user_id
+         (SELECT id FROM users WHERE organization_id = o.id AND removed_at IS NULL ORDER BY created_at, id LIMIT 1) AS user_id
        FROM organizations o ORDER BY o.created_at, o.id LIMIT 1`,
     );
     const chosen = settings.bootstrapApiKey;

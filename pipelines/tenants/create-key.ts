@@ -113,7 +113,7 @@ async function userOf(tx: Sql, caller: Caller, email: string | undefined, limits
   requirePermission(caller, 'organization:manage');
   const [made] = await tx.query<{ id: string }>(
     `INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)
-     ON CONFLICT (organization_id, lower(email)) DO NOTHING RETURNING id`,
+     ON CONFLICT (organization_id, lower(email)) WHERE removed_at IS NULL DO NOTHING RETURNING id`,
     [randomUUID(), caller.organizationId, email],
   );
   if (made) {
@@ -121,8 +121,11 @@ async function userOf(tx: Sql, caller: Caller, email: string | undefined, limits
     return made.id;
   }
   const [known] = await tx.query<{ id: string }>(
-    'SELECT id FROM users WHERE organization_id = $1 AND lower(email) = lower($2)',
+    'SELECT id FROM users WHERE organization_id = $1 AND lower(email) = lower($2) AND removed_at IS NULL',
     [caller.organizationId, email],
   );
-  return known!.id;
+  // Removed between the two statements.
+  if (known === undefined)
+    throw fault('CONFLICT', { reason: 'The user was removed just now. Send the request again.' });
+  return known.id;
 }

@@ -15,7 +15,7 @@ export async function createMember(
   return database.transaction(async (tx) => {
     const [member] = await tx.query<MemberRecord>(
       `INSERT INTO users (id, organization_id, email, full_name) VALUES ($1, $2, $3, $4)
-     ON CONFLICT (organization_id, lower(email)) DO NOTHING
+     ON CONFLICT (organization_id, lower(email)) WHERE removed_at IS NULL DO NOTHING
      RETURNING id, organization_id, created_at, email, full_name`,
       [randomUUID(), caller.organizationId, email, fullName ?? null],
     );

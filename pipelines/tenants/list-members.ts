@@ -12,7 +12,8 @@ export interface MemberRecord {
 /** The users of the caller's organisation, oldest first. */
 export function listMembers(database: Database, caller: Caller): Promise<MemberRecord[]> {
   return database.query<MemberRecord>(
-    'SELECT id, organization_id, created_at, email, full_name FROM users WHERE organization_id = $1 ORDER BY created_at, id',
+    `SELECT id, organization_id, created_at, email, full_name FROM users
+     WHERE organization_id = $1 AND removed_at IS NULL ORDER BY created_at, id`,
     [caller.organizationId],
   );
 }

@@ -19,7 +19,7 @@ export async function operatorOf(database: Database, organizationId?: string): P
   const [first] = await database.query<FirstRow>(
     `SELECT o.id AS organization_id, u.id AS user_id, u.email,
        ARRAY(SELECT id FROM workspaces WHERE organization_id = o.id AND deleted_at IS NULL ORDER BY created_at, id) AS workspaces
-     FROM organizations o JOIN users u ON u.organization_id = o.id
+     FROM organizations o JOIN users u ON u.organization_id = o.id AND u.removed_at IS NULL
      WHERE $1::uuid IS NULL OR o.id = $1
      ORDER BY o.created_at, o.id, u.created_at, u.id LIMIT 1`,
     [organizationId ?? null],

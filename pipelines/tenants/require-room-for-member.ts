@@ -12,7 +12,7 @@ export function requireRoomForMember(
   owner: { readonly organizationId: string },
   { maxMembers }: Pick<TenantLimits, 'maxMembers'>,
 ): Promise<void> {
-  const count = 'SELECT count(*) AS there FROM users WHERE organization_id = $1';
+  const count = 'SELECT count(*) AS there FROM users WHERE organization_id = $1 AND removed_at IS NULL';
   return stayWithin(tx, owner, { most: maxMembers, count }, () =>
     fault('LIMIT_REACHED', {
       limit: maxMembers,

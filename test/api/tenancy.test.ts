@@ -96,6 +96,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { email: `${randomUUID()}@example.com` },
     answers: [200, 403],
   }),
+  deleteMember: () => ({ url: `/orgs/current/members/${zebra.userId}`, answers: closed }),
   listWorkspaces: () => ({ url: '/workspaces?include_deleted=true', answers: own }),
   createWorkspace: ({ workspaceId }) => ({
     url: '/workspaces',

@@ -13,7 +13,7 @@ export const createApiKey = defineOperation({
     'Without `workspaces` it reaches the workspace of the request. It never gets more than the key that makes it.',
   access: { permission: 'api-keys:manage', tenantScope: 'workspace' },
   unsupported: { body: unsupportedKeyFields },
-  errors: ['LIMIT_REACHED'],
+  errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: { body: NewKeyBody, response: { 200: KeyWithSecret } },
   handler: async ({ caller, body, services }) =>
     createKey(services.database, caller, newKeyOf(body, { organizationWide: false }), services.config),

@@ -13,7 +13,7 @@ export const createServiceKey = defineOperation({
     'Without `workspaces` it reaches all of them, and its requests name one in `X-Tenant-Id` unless `default_workspace_id` is set.',
   access: { permission: 'api-keys:manage', tenantScope: 'organization' },
   unsupported: { body: unsupportedKeyFields },
-  errors: ['LIMIT_REACHED'],
+  errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: { body: NewKeyBody, response: { 200: KeyWithSecret } },
   handler: async ({ caller, body, services }) =>
     createKey(services.database, caller, newKeyOf(body, { organizationWide: true }), services.config),

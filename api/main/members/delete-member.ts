@@ -1,0 +1,25 @@
+import { Type } from 'typebox';
+import { removeMember } from '../../../pipelines/tenants/remove-member.ts';
+import { Uuid } from '../../server/formats.ts';
+import { defineOperation } from '../../server/operation.ts';
+
+export const deleteMember = defineOperation({
+  operationId: 'deleteMember',
+  method: 'DELETE',
+  path: '/orgs/current/members/:user_id',
+  tag: 'organization',
+  summary: 'Remove a user from the organization',
+  description:
+    'Revokes the keys of the user, on other processes within two seconds. Usage and feedback keep the name. A key removes only users ' +
+    'whose keys have no permission that it lacks itself. The last user with a key that manages the organization stays.',
+  access: { permission: 'organization:manage', tenantScope: 'organization' },
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  schema: {
+    params: Type.Object({ user_id: Uuid() }),
+    response: { 200: Type.Object({ message: Type.String() }) },
+  },
+  handler: async ({ caller, params, services }) => {
+    await removeMember(services, caller, params.user_id);
+    return { message: 'Member removed' };
+  },
+});

@@ -1,0 +1,51 @@
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Authenticator } from './authenticate.ts';
+import { type Caller, requirePermission } from './caller.ts';
+import { EVERYTHING, effectivePermissions } from './permissions.ts';
+
+/**
+ * Removes a user from the organisation of the caller and revokes their keys, at once in this process. The rows stay, because usage and
+ * feedback keep the names. As with single keys, a caller revokes no key that may do what the caller may not.
+ *
+ * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN that names a permission that the caller lacks, CONFLICT if no other
+ * user has a key that manages the organisation.
+ */
+export async function removeMember(
+  { database, authenticator }: { database: Database; authenticator: Authenticator },
+  caller: Caller,
+  userId: string,
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    // Removals of one organisation run one after the other, so that two admins cannot remove each other.
+    await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [caller.organizationId]);
+    const [member] = await tx.query('SELECT FROM users WHERE id = $1 AND organization_id = $2 AND removed_at IS NULL', [
+      userId,
+      caller.organizationId,
+    ]);
+    if (member === undefined) throw fault('NOT_FOUND', { what: 'Member' });
+    const keys = await tx.query<{ permissions: string[]; read_only: boolean; organization_wide: boolean }>(
+      `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys
+       WHERE user_id = $1 AND revoked_at IS NULL FOR UPDATE`,
+      [userId],
+    );
+    for (const key of keys) {
+      for (const permission of effectivePermissions(key.permissions, key.read_only, key.organization_wide)) {
+        requirePermission(caller, permission);
+      }
+    }
+    const [admin] = await tx.query(
+      `SELECT FROM api_keys k JOIN users u ON u.id = k.user_id
+       WHERE u.organization_id = $1 AND u.id <> $2 AND u.removed_at IS NULL AND k.revoked_at IS NULL
+         AND (k.expires_at IS NULL OR k.expires_at > now()) AND k.workspace_ids IS NULL AND NOT k.read_only
+         AND k.permissions && $3::text[] LIMIT 1`,
+      [caller.organizationId, userId, [EVERYTHING, 'organization:manage']],
+    );
+    if (admin === undefined) {
+      throw fault('CONFLICT', { reason: 'No other member has a key that manages the organization. Make one first.' });
+    }
+    await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL', [userId]);
+    await tx.execute('UPDATE users SET removed_at = now() WHERE id = $1', [userId]);
+  });
+  authenticator.forgetAll();
+}

@@ -1,0 +1,100 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { hashKey } from '../../../../pipelines/tenants/key-format.ts';
+import { operatorOf } from '../../../../pipelines/tenants/operator.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+}, 60_000);
+afterAll(() => api?.close());
+
+type Method = 'GET' | 'POST' | 'DELETE';
+async function ask(key: string, method: Method, url: string, payload?: object) {
+  const headers = { 'x-api-key': key };
+  const answer = await api.server.inject({ method, url, headers, ...(payload && { payload }) });
+  return { status: answer.statusCode, body: answer.json() };
+}
+
+async function addMember(email = `${randomUUID()}@example.com`): Promise<string> {
+  return (await ask(acme.adminKey, 'POST', '/orgs/current/members', { email })).body.id;
+}
+
+const keyOf = (userId: string, organization = acme) =>
+  addKey({ database: api.database, organizationId: organization.id, userId });
+const remove = (key: string, userId: string) => ask(key, 'DELETE', `/orgs/current/members/${userId}`);
+const listed = async () =>
+  (await ask(acme.adminKey, 'GET', '/orgs/current/members')).body.members.map(({ id }: { id: string }) => id);
+
+describe('a member who is removed', () => {
+  it('is listed no longer, and their keys end at once', async () => {
+    const userId = await addMember();
+    const key = await keyOf(userId);
+    expect((await ask(key, 'GET', '/orgs')).status).toBe(200);
+    expect(await listed()).toContain(userId);
+    expect((await remove(acme.adminKey, userId)).status).toBe(200);
+    expect((await ask(key, 'GET', '/orgs')).status).toBe(401);
+    expect(await listed()).not.toContain(userId);
+    expect((await remove(acme.adminKey, userId)).status).toBe(404);
+    const [row] = await api.database.query('SELECT revoked_at FROM api_keys WHERE hash = $1', [hashKey(key)]);
+    expect(row).toEqual({ revoked_at: expect.any(String) });
+  });
+
+  it('gets no key that works, also one that is made at the same time', async () => {
+    const userId = await addMember();
+    expect((await remove(acme.adminKey, userId)).status).toBe(200);
+    expect((await ask(await keyOf(userId), 'GET', '/orgs')).status).toBe(401);
+  });
+
+  it('may be added again, as a new user, by name or with a key', async () => {
+    const email = `${randomUUID()}@example.com`;
+    const first = await addMember(email);
+    expect((await remove(acme.adminKey, first)).status).toBe(200);
+    const second = await addMember(email.toUpperCase());
+    expect([typeof second, second === first]).toEqual(['string', false]);
+    expect((await remove(acme.adminKey, second)).status).toBe(200);
+    const wanted = { description: 'k', user_email: email, organization_wide: true };
+    const { status, body } = await ask(acme.adminKey, 'POST', '/orgs/current/service-keys', wanted);
+    expect(status).toBe(200);
+    expect([first, second]).not.toContain(body.user_id);
+    expect((await ask(body.key, 'GET', '/settings')).status).not.toBe(401);
+  });
+
+  it('is not the operator', async () => {
+    const pair = await addOrganization(api.database, 'operator');
+    const other = (await ask(pair.adminKey, 'POST', '/orgs/current/members', { email: 'next@example.com' })).body.id;
+    const key = await keyOf(other, pair);
+    expect((await remove(key, pair.userId)).status).toBe(200);
+    expect((await operatorOf(api.database, pair.id)).userId).toBe(other);
+  });
+});
+
+describe('a member stays', () => {
+  it('who is the last with a key that manages the organization, also if two remove each other', async () => {
+    const pair = await addOrganization(api.database, 'pair');
+    const other = (await ask(pair.adminKey, 'POST', '/orgs/current/members', { email: 'b@example.com' })).body.id;
+    expect((await remove(pair.adminKey, pair.userId)).status).toBe(409);
+    const key = await keyOf(other, pair);
+    const answers = await Promise.all([remove(pair.adminKey, other), remove(key, pair.userId)]);
+    const statuses = answers.map(({ status }) => status).sort();
+    expect(statuses[0]).toBe(200);
+    expect([401, 409]).toContain(statuses[1]);
+  });
+
+  it('whose key may do what the caller may not', async () => {
+    const userId = await addMember();
+    await keyOf(userId);
+    const weak = await addKey({
+      database: api.database,
+      organizationId: acme.id,
+      userId: await addMember(),
+      permissions: ['organization:manage', 'organization:read'],
+    });
+    expect((await remove(weak, userId)).status).toBe(403);
+    expect(await listed()).toContain(userId);
+  });
+});
