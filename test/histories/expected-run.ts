@@ -16,13 +16,9 @@ export function expectedRun(
   const run = trace.runs.get(runId) as RunState;
   const values: Record<string, string> = { ...run.post, ...run.patch };
   const order = dottedOrderOf(trace, runId);
-  const ancestors = order
-    .split('.')
-    .slice(0, -1)
-    .map((segment) => segment.slice(-36));
+  const ancestors = ancestorsIn(order);
   const value = (name: string, absent = 'null') => values[name] ?? absent;
-  // Of a model call only.
-  const tokens = (name: string) => (values.run_type === '"llm"' ? value(name, '0') : '0');
+  const tokens = (name: string) => tokensOf(trace, runId, name);
   return {
     id: quoted(runId),
     trace_id: quoted(trace.traceId),
@@ -47,6 +43,29 @@ export function expectedRun(
     completion_tokens: tokens('completion_tokens'),
     total_tokens: tokens('total_tokens'),
   };
+}
+
+/** The sum over the innermost model calls below the run that state this number; without any, its own. */
+function tokensOf(trace: TraceState, runId: string, name: string): string {
+  const stated = new Map<string, number>();
+  for (const [id, run] of trace.runs) {
+    const { run_type: runType, [name]: number }: Record<string, string | undefined> = { ...run.post, ...run.patch };
+    if ((runType === '"llm"' || runType === '"embedding"') && number !== undefined) stated.set(id, Number(number));
+  }
+  const below = [...stated.keys()]
+    .map((id) => ({ id, ancestors: ancestorsIn(dottedOrderOf(trace, id)) }))
+    .filter(({ ancestors }) => ancestors.includes(runId));
+  const innermost = below.filter(({ id }) => !below.some(({ ancestors }) => ancestors.includes(id)));
+  if (innermost.length === 0) return String(stated.get(runId) ?? 0);
+  return String(innermost.reduce((sum, { id }) => sum + (stated.get(id) as number), 0));
+}
+
+/** Ids of the runs above, the root first. */
+function ancestorsIn(dottedOrder: string): string[] {
+  return dottedOrder
+    .split('.')
+    .slice(0, -1)
+    .map((segment) => segment.slice(-36));
 }
 
 export function segmentOf(micros: number, id: string): string {
