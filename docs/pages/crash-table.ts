@@ -230,10 +230,8 @@ export const serverRows: readonly CrashRow[] = [
   {
     where: 'Schema registry',
     what: 'Is gone when a role starts',
-    happens: 'The role waits ten seconds, then ends with what it misses. It starts once the registry is there.',
-    proofs: servers(
-      'the registry is gone at the start: a role that starts says so and ends, and starts once it is there',
-    ),
+    happens: 'The role waits, and `/ready` names the registry. It starts once the registry is there.',
+    proofs: servers('the registry is gone at the start: a role that starts waits for it'),
   },
   {
     where: 'Redis',

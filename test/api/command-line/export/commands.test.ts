@@ -157,7 +157,6 @@ describe('runlake export', () => {
     ['destinations create --name a/b --type local', '--name must match'],
     ['destinations create --name bucket', 'Say --bucket, or --type local'],
     ['destinations create --name bucket --bucket ab', '--bucket must not have fewer than 3'],
-    ['destinations create --name bucket --bucket some-bucket', 'Say --credentials-stdin'],
   ])('%s: says what is wrong', async (line, words) => {
     const { code, output, errors } = await command(line);
     expect(errors).toContain(words);
@@ -168,6 +167,12 @@ describe('runlake export', () => {
 });
 
 describe('credentials', () => {
+  it('must be given if those of the environment are not allowed', async () => {
+    const words = ['export', 'destinations', 'create', '--name', 'bucket', '--bucket', 'some-bucket'];
+    const end = await builtCommand(words, { ...environment(), RUNLAKE_ALLOW_DEFAULT_CREDENTIALS: 'false' });
+    expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Say --credentials-stdin') });
+  });
+
   const createBucket = async (input: string) => {
     const words = 'export destinations create --name bucket --bucket some-bucket --credentials-stdin --endpoint';
     const child = spawn(process.execPath, [builtProgram, ...words.split(' '), 'http://127.0.0.1:9'], {
