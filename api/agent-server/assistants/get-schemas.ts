@@ -7,6 +7,9 @@ import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 
+/** How long a request waits while the schemas of its graph are being read. */
+export const schemasWaitMs = 10_000;
+
 export const graphSchemas = {
   input_schema: optional(JsonObject()),
   output_schema: optional(JsonObject()),
@@ -23,7 +26,8 @@ export const getAssistantSchemas = defineAgentOperation({
   summary: 'JSON schemas of what the graph of an assistant takes, keeps and answers',
   description:
     'As the graph knows them at run time (zod), else as they were read from its TypeScript types, in the background after the start, ' +
-    'with the compiler of its project. Null where neither says, or not yet.',
+    `with the compiler of its project; while that is going on, the request waits for at most ${schemasWaitMs / 1_000} s. ` +
+    'Null if neither knows them, or not yet.',
   access: reads,
   errors: graphErrors,
   schema: {
@@ -33,6 +37,6 @@ export const getAssistantSchemas = defineAgentOperation({
   handler: async ({ params, services: { agents } }) => {
     const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const { graph_id: graphId, config } = assistant;
-    return new Answer({ body: await describeGraph(agents, graphId, config) });
+    return new Answer({ body: await describeGraph(agents, graphId, config, schemasWaitMs) });
   },
 });

@@ -6,7 +6,7 @@ import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
 import type { Agents } from '../agent-services.ts';
 import { graphErrors } from '../graph-errors.ts';
-import { graphSchemas } from './get-schemas.ts';
+import { graphSchemas, schemasWaitMs } from './get-schemas.ts';
 
 const query = Type.Object({ recurse: Type.Boolean({ default: false, description: 'Also subgraphs of subgraphs.' }) });
 const response = { 200: Type.Record(Type.String(), Type.Object(graphSchemas)) };
@@ -38,5 +38,5 @@ export const getAssistantSubgraph = defineAgentOperation({
 
 async function ask(agents: Agents, id: string, which: { readonly recurse: boolean; readonly namespace?: string }) {
   const { graph_id: graphId, config } = await resolveAssistant(agents.database, agents.deploymentId, id);
-  return new Answer({ body: await describeSubgraphs(agents, graphId, { config, ...which }) });
+  return new Answer({ body: await describeSubgraphs(agents, graphId, { config, ...which }, schemasWaitMs) });
 }

@@ -1,3 +1,4 @@
+import type { schemaMetaRegistry } from '@langchain/langgraph/zod';
 import {
   getConfigTypeSchema,
   getInputTypeSchema,
@@ -19,9 +20,11 @@ export interface GraphSchemas {
  * would know.
  */
 export function schemasOf(graph: CompiledGraph): GraphSchemas {
-  const known = (read: (graph: unknown) => unknown) => {
+  // A project may have its own copy of the library. What `withLangGraph` said of a schema is in the registry of that copy.
+  const registry = (graph.builder as { readonly _metaRegistry?: typeof schemaMetaRegistry } | undefined)?._metaRegistry;
+  const known = (read: (graph: unknown, registry?: typeof schemaMetaRegistry) => unknown) => {
     try {
-      return read(graph) ?? null;
+      return read(graph, registry) ?? null;
     } catch {
       // A schema with parts that JSON Schema cannot say, such as a transform.
       return null;

@@ -1,6 +1,6 @@
 import type { GraphSchemas } from '../requests/schemas.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
-import type { GraphTypes } from './read-types-in-background.ts';
+import { type GraphTypes, isComplete } from './read-types-in-background.ts';
 
 export interface GraphKnowledge {
   readonly pool: Pick<WorkerPool, 'ask'>;
@@ -8,8 +8,8 @@ export interface GraphKnowledge {
 }
 
 /**
- * The schemas of an assistant's graph: as the graph knows them at run time, else as they were read from its types; null where neither
- * tells, or not yet.
+ * The schemas of an assistant's graph: as the graph knows them at run time, else as they were read from its types; null if neither knows
+ * them. While types are being read it waits for at most `maxWaitMs`.
  *
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, GRAPH_WORKER_BUSY, GRAPH_FAILED
  */
@@ -17,9 +17,11 @@ export async function describeGraph(
   { pool, types }: GraphKnowledge,
   graphId: string,
   config: object,
+  maxWaitMs = 0,
 ): Promise<GraphSchemas & { readonly graph_id: string }> {
-  const known = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config }));
-  return { graph_id: graphId, ...completed(known, types.of(graphId)?.schemas) };
+  const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config }));
+  const typed = await types.waitFor(graphId, isComplete(known) ? 0 : maxWaitMs);
+  return { graph_id: graphId, ...completed(known, typed?.schemas) };
 }
 
 /** Those of its subgraphs, by namespace. @throws as above. */
@@ -27,11 +29,12 @@ export async function describeSubgraphs(
   { pool, types }: GraphKnowledge,
   graphId: string,
   which: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
+  maxWaitMs: number,
 ): Promise<Record<string, GraphSchemas>> {
   const known: Record<string, GraphSchemas> = JSON.parse(await pool.ask({ kind: 'subgraphs', graphId, ...which }));
-  const typed = types.of(graphId)?.subgraphs;
+  const typed = await types.waitFor(graphId, Object.values(known).every(isComplete) ? 0 : maxWaitMs);
   return Object.fromEntries(
-    Object.entries(known).map(([namespace, schemas]) => [namespace, completed(schemas, typed?.[namespace])]),
+    Object.entries(known).map(([namespace, schemas]) => [namespace, completed(schemas, typed?.subgraphs[namespace])]),
   );
 }
 

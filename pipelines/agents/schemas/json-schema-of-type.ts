@@ -13,7 +13,7 @@ export interface TypeReading {
 /** Beyond these a type is `{}`, anything. */
 const deepest = 24;
 const mostParts = 5_000;
-const draft = 'https://json-schema.org/draft/2020-12/schema';
+const draft = 'http://json-schema.org/draft-07/schema#';
 /** What is an object to the compiler and something else, or nothing, as JSON. */
 const opaque = new Set([
   'Map',
@@ -41,14 +41,14 @@ const message: JsonSchema = {
   required: ['content'],
 };
 
-/** The schema of a type as JSON: functions are left out, what JSON Schema cannot say is anything. Types that hold themselves are `$defs`. */
+/** The schema of a type as JSON: functions are left out; what JSON Schema cannot express is `{}`; recursive types are `definitions`. */
 export function jsonSchemaOfType(type: ts.Type, reading: TypeReading): JsonSchema {
   const reader = new TypeReader(reading);
   const schema = reader.schemaOf(type) ?? {};
   return {
     $schema: draft,
     ...schema,
-    ...(Object.keys(reader.definitions).length > 0 && { $defs: reader.definitions }),
+    ...(Object.keys(reader.definitions).length > 0 && { definitions: reader.definitions }),
   };
 }
 
@@ -83,8 +83,8 @@ class TypeReader {
       return undefined;
     if (type.isUnion()) return this.#union(type);
     if (is(ts.TypeFlags.Null)) return { type: 'null' };
-    if (type.isStringLiteral() || type.isNumberLiteral()) return { const: type.value };
-    if (is(ts.TypeFlags.BooleanLiteral)) return { const: checker.typeToString(type) === 'true' };
+    if (type.isStringLiteral() || type.isNumberLiteral()) return literalSchema([type.value]);
+    if (is(ts.TypeFlags.BooleanLiteral)) return literalSchema([checker.typeToString(type) === 'true']);
     if (is(ts.TypeFlags.StringLike)) return { type: 'string' };
     if (is(ts.TypeFlags.NumberLike)) return { type: 'number' };
     if (is(ts.TypeFlags.BooleanLike)) return { type: 'boolean' };
@@ -112,13 +112,13 @@ class TypeReader {
     }
     const schemas = members.map((each) => this.schemaOf(each)).filter((each) => each !== undefined);
     if (schemas.some((each) => Object.keys(each).length === 0)) return {};
-    const constants = schemas.filter((each) => 'const' in each).map((each) => each.const);
+    const constants = schemas.filter((each) => 'const' in each).map((each) => each.const as Literal);
     const rest = schemas.filter((each) => !('const' in each));
     const truths = constants.filter((each) => typeof each === 'boolean');
     const others = constants.filter((each) => typeof each !== 'boolean');
     if (truths.length === 2) rest.push({ type: 'boolean' });
-    else if (truths.length === 1) rest.push({ const: truths[0] });
-    if (others.length > 0) rest.unshift(others.length === 1 ? { const: others[0] } : { enum: others });
+    else if (truths.length === 1) rest.push(literalSchema(truths));
+    if (others.length > 0) rest.unshift(literalSchema(others));
     return rest.length > 1 ? { anyOf: rest } : rest[0];
   }
 
@@ -138,7 +138,7 @@ class TypeReader {
     this.#open.delete(type);
     if (definition === undefined) return schema;
     this.definitions[definition] = schema;
-    return { $ref: `#/$defs/${definition}` };
+    return { $ref: `#/definitions/${definition}` };
   }
 
   #tuple(type: ts.TypeReference): JsonSchema {
@@ -146,7 +146,7 @@ class TypeReader {
     const { minLength, hasRestElement } = type.target as ts.TupleType;
     const items = checker.getTypeArguments(type).map((each) => this.schemaOf(each) ?? {});
     if (hasRestElement) return { type: 'array', items: {} };
-    return { type: 'array', prefixItems: items, minItems: minLength, maxItems: items.length };
+    return { type: 'array', items, minItems: minLength, maxItems: items.length };
   }
 
   #properties(type: ts.Type, isShown: (declaration: ts.Declaration) => boolean): JsonSchema {
@@ -177,14 +177,14 @@ class TypeReader {
 
   #referTo(type: ts.Type): JsonSchema {
     const known = this.#open.get(type);
-    if (known !== undefined) return { $ref: `#/$defs/${known}` };
+    if (known !== undefined) return { $ref: `#/definitions/${known}` };
     const given = (type.aliasSymbol?.name ?? type.symbol?.name ?? '').replaceAll(/\W/g, '');
     const base = given === '' || given.startsWith('__') ? 'Recursive' : given;
     let name = base;
     const taken = new Set([...Object.keys(this.definitions), ...this.#open.values()]);
     for (let count = 2; taken.has(name); count += 1) name = `${base}${count}`;
     this.#open.set(type, name);
-    return { $ref: `#/$defs/${name}` };
+    return { $ref: `#/definitions/${name}` };
   }
 
   #elementOf(type: ts.Type): ts.Type {
@@ -193,7 +193,7 @@ class TypeReader {
 
   #message(): JsonSchema {
     this.definitions.BaseMessage ??= message;
-    return { $ref: '#/$defs/BaseMessage' };
+    return { $ref: '#/definitions/BaseMessage' };
   }
 
   /** Whether it is a class of messages: of the library, or derived from one. */
@@ -202,6 +202,17 @@ class TypeReader {
     if (!/Message(?:Chunk)?$/.test(type.symbol?.name ?? '')) return false;
     return type.getProperty('lc_namespace') !== undefined && type.getProperty('content') !== undefined;
   }
+}
+
+type Literal = string | number | boolean;
+
+/** One value or several, with `type` if all of them have the same. */
+function literalSchema(values: readonly Literal[]): JsonSchema {
+  const [type, ...others] = new Set(values.map((value) => typeof value));
+  return {
+    ...(others.length === 0 && { type }),
+    ...(values.length === 1 ? { const: values[0] } : { enum: values }),
+  };
 }
 
 function hidden(compiler: typeof ts): ts.ModifierFlags {

@@ -11,7 +11,7 @@ interface Kept {
 }
 
 /** Part of the name, so that what older versions kept is not read. */
-const form = 1;
+const form = 2;
 
 /** What was read of an export before, if none of the files that it came from has changed since. */
 export async function keptTypes(folder: string, source: ExportReference): Promise<TypedGraph | undefined> {

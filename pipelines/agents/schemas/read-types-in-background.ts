@@ -1,13 +1,14 @@
 /**
- * Schemas of graphs whose state is a TypeScript type, read beside everything else.
+ * Schemas of graphs whose state is a TypeScript type, read in the background.
  *
- * Invariant: nobody waits for it, and whatever becomes of it costs the schemas alone.
+ * Invariant: only requests for schemas wait for it, for a bounded time; a failure costs only the schemas.
  *
  *   1. Each graph in TypeScript is asked for its schemas; those that know theirs at run time are left out.
  *   2. A child process reads the others, one after the other. It tells before each, so that a graph which ends it or holds it for too
  *      long is known; that one is given up, and a further process reads the rest.
  *   3. What a graph was not read for is logged, once.
  */
+import { EventEmitter, once } from 'node:events';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
@@ -34,8 +35,10 @@ export interface TypesOptions {
 }
 
 export interface GraphTypes {
-  /** Undefined until it is read, and where it cannot be. */
+  /** Undefined until it is read, and if it cannot be read. */
   of(graphId: string): TypedGraph | undefined;
+  /** As `of`, but waits until the graph is read or given up, or `maxWaitMs` have passed. */
+  waitFor(graphId: string, maxWaitMs: number): Promise<TypedGraph | undefined>;
 }
 
 export interface ReadingTypes extends GraphTypes {
@@ -46,17 +49,27 @@ export interface ReadingTypes extends GraphTypes {
 export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   const { graphs, pool, logger, limitMs } = options;
   const found = new Map<string, TypedGraph>();
+  const typescript = limitMs === 0 ? [] : graphs.filter(({ path }) => /\.[cm]?tsx?$/.test(path));
+  const pending = new Set(typescript.map(({ graphId }) => graphId));
+  const settled = new EventEmitter<Record<string, []>>().setMaxListeners(0);
   let child: WorkerChild | undefined;
   let stopped = false;
 
+  function settle(graphId: string): void {
+    pending.delete(graphId);
+    settled.emit(`graph ${graphId}`);
+  }
+
   function giveUp(graph: string, reason: string): void {
     if (!stopped) logger.warn({ graph, reason }, 'the schemas of a graph were not read from its types');
+    settle(graph);
   }
 
   async function readAll(): Promise<void> {
     let rest: readonly GraphSource[] = [];
-    for (const source of limitMs === 0 ? [] : graphs) {
-      if (/\.[cm]?tsx?$/.test(source.path) && !(await knowsItsSchemas(pool, source.graphId))) rest = [...rest, source];
+    for (const source of typescript) {
+      if (await knowsItsSchemas(pool, source.graphId)) settle(source.graphId);
+      else rest = [...rest, source];
     }
     while (rest.length > 0 && !stopped) rest = await readSome(rest);
   }
@@ -80,8 +93,9 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
         return;
       }
       left.delete(source);
-      if (message.kind === 'read') found.set(message.graphId, message.typed);
-      else giveUp(message.graphId, message.reason);
+      if (message.kind === 'unread') return giveUp(message.graphId, message.reason);
+      found.set(message.graphId, message.typed);
+      settle(message.graphId);
     };
     const reason = await new Promise<string>((resolve) => {
       child = startProcess(options, hear, ({ code, signal, error, violation }) => {
@@ -95,23 +109,38 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     return [...left];
   }
 
-  const done = readAll().catch((error: unknown) => {
-    if (!stopped) logger.warn({ error }, 'the schemas of graphs were not read from their types');
-  });
+  const done = readAll()
+    .catch((error: unknown) => {
+      if (!stopped) logger.warn({ error }, 'the schemas of graphs were not read from their types');
+    })
+    .finally(() => [...pending].forEach(settle));
   return {
     of: (graphId) => found.get(graphId),
+    async waitFor(graphId, maxWaitMs) {
+      if (maxWaitMs > 0 && pending.has(graphId)) {
+        // Only the deadline and the end of reading end the wait; both are expected.
+        await once(settled, `graph ${graphId}`, { signal: AbortSignal.timeout(maxWaitMs) }).catch(() => undefined);
+      }
+      return found.get(graphId);
+    },
     async stop() {
       stopped = true;
+      for (const graphId of pending) settle(graphId);
       child?.kill();
       await done;
     },
   };
 }
 
+/** Whether a graph knows its schemas at run time; many have no config schema. */
+export function isComplete({ input_schema, output_schema, state_schema }: GraphSchemas): boolean {
+  return input_schema !== null && output_schema !== null && state_schema !== null;
+}
+
 async function knowsItsSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): Promise<boolean> {
   try {
     const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config: {} }));
-    return known.input_schema !== null && known.output_schema !== null && known.state_schema !== null;
+    return isComplete(known);
   } catch {
     // A function that makes no graph without a config may still have types.
     return false;

@@ -7,24 +7,33 @@ import type { TypeReading } from './json-schema-of-type.ts';
  */
 export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<string, ts.Type> {
   const found = new Map<string, ts.Type>();
-  collect(exported, '', reading, found);
+  collect(declarationsOf(exported, reading), '', reading, found);
   return found;
 }
 
-function collect(symbol: ts.Symbol, within: string, reading: TypeReading, found: Map<string, ts.Type>): void {
+/** Of imported symbols, those in the module that they come from. */
+function declarationsOf(symbol: ts.Symbol | undefined, { ts, checker }: TypeReading): readonly ts.Node[] {
+  const isImport = symbol !== undefined && (symbol.flags & ts.SymbolFlags.Alias) !== 0;
+  return (isImport ? checker.getAliasedSymbol(symbol) : symbol)?.declarations ?? [];
+}
+
+function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading, found: Map<string, ts.Type>): void {
   const { ts, checker } = reading;
-  const target = (symbol.flags & ts.SymbolFlags.Alias) !== 0 ? checker.getAliasedSymbol(symbol) : symbol;
   const seen = new Set<ts.Symbol>();
-  for (const declaration of target.declarations ?? []) {
-    visit(declaration);
-  }
+  for (const node of nodes) visit(node);
 
   /** Looks through what the declaration is made of: `const graph = builder.compile()` leads to `builder`. */
   function visit(node: ts.Node): void {
     if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
-      if (node.expression.name.text === 'addNode') for (const [name, value] of nodesOf(node)) add(name, value);
+      const isAddNode = node.expression.name.text === 'addNode';
+      if (isAddNode) for (const [name, value] of nodesOf(node)) add(name, value);
       const made = checker.getSymbolAtLocation(rootOf(node.expression.expression));
       if (made !== undefined) follow(made);
+      if (isAddNode) {
+        // Nodes of graphs that are made in its arguments are not nodes of this graph.
+        visit(node.expression);
+        return;
+      }
     }
     ts.forEachChild(node, visit);
   }
@@ -32,7 +41,7 @@ function collect(symbol: ts.Symbol, within: string, reading: TypeReading, found:
   function follow(made: ts.Symbol): void {
     if (seen.has(made) || seen.size > 100) return;
     seen.add(made);
-    for (const declaration of made.declarations ?? []) {
+    for (const declaration of declarationsOf(made, reading)) {
       if (!ts.isVariableDeclaration(declaration) || declaration.getSourceFile().isDeclarationFile) continue;
       visit(declaration);
       // `builder.addNode(…)` as statements of their own.
@@ -42,7 +51,7 @@ function collect(symbol: ts.Symbol, within: string, reading: TypeReading, found:
         for (const statement of statements.statements) {
           if (
             ts.isExpressionStatement(statement) &&
-            checker.getSymbolAtLocation(rootOf(statement.expression)) === made
+            checker.getSymbolAtLocation(rootOf(statement.expression)) === checker.getSymbolAtLocation(name)
           ) {
             visit(statement);
           }
@@ -61,8 +70,11 @@ function collect(symbol: ts.Symbol, within: string, reading: TypeReading, found:
     if (first !== undefined && second !== undefined && ts.isStringLiteralLike(first)) return [[first.text, second]];
     if (first === undefined || !ts.isObjectLiteralExpression(first)) return [];
     return first.properties
-      .filter((each) => ts.isPropertyAssignment(each))
-      .map((each) => [each.name.getText().replaceAll(/^['"]|['"]$/g, ''), each.initializer]);
+      .filter((each) => ts.isPropertyAssignment(each) || ts.isShorthandPropertyAssignment(each))
+      .map((each) => [
+        each.name.getText().replaceAll(/^['"]|['"]$/g, ''),
+        ts.isPropertyAssignment(each) ? each.initializer : each.name,
+      ]);
   }
 
   function add(name: string, value: ts.Expression): void {
@@ -71,7 +83,18 @@ function collect(symbol: ts.Symbol, within: string, reading: TypeReading, found:
     const namespace = within === '' ? name : `${within}|${name}`;
     if (found.has(namespace) || namespace.split('|').length > 10) return;
     found.set(namespace, type);
-    const inner = checker.getSymbolAtLocation(value);
-    if (inner !== undefined) collect(inner, namespace, reading, found);
+    collect(sourcesOf(value), namespace, reading, found);
+  }
+
+  /** Where a graph is made: the declaration of a name, the body of a called function, else the expression, such as `builder.compile()`. */
+  function sourcesOf(value: ts.Expression): readonly ts.Node[] {
+    if (ts.isAwaitExpression(value)) return sourcesOf(value.expression);
+    const name = ts.isCallExpression(value) ? value.expression : value;
+    if (ts.isCallExpression(value) && !ts.isIdentifier(name)) return [value];
+    const isShorthand = ts.isShorthandPropertyAssignment(value.parent);
+    const symbol = isShorthand
+      ? checker.getShorthandAssignmentValueSymbol(value.parent)
+      : checker.getSymbolAtLocation(name);
+    return declarationsOf(symbol, reading);
   }
 }

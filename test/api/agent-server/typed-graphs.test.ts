@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { Ajv2020 } from 'ajv/dist/2020.js';
+import { Ajv } from 'ajv';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../../../pipelines/agents/graphs/graphs-file.ts';
+import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { readTypesInBackground } from '../../../pipelines/agents/schemas/read-types-in-background.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
@@ -30,11 +31,11 @@ const read = (graph: string) =>
   until(`the types of ${graph} to be read`, async () => (await schemasOf(graph)).state_schema != null, 100_000);
 
 function accepts(schema: unknown, value: unknown): boolean {
-  return new Ajv2020({ strict: false, formats: { 'date-time': true } }).validate(schema as object, value);
+  return new Ajv({ strict: false, formats: { 'date-time': true } }).validate(schema as object, value);
 }
 
 describe('a graph whose state is a type', () => {
-  it('is told of as soon as it is read; nobody waits for that', { timeout: 120_000 }, async () => {
+  it('has its schemas when it is read', { timeout: 120_000 }, async () => {
     await read('nested');
     const schemas = await schemasOf('annotated');
     const { input_schema: input, output_schema: output, state_schema: state, context_schema: context } = schemas;
@@ -42,15 +43,20 @@ describe('a graph whose state is a type', () => {
     expect([input?.required, Object.keys(output?.properties ?? {})]).toEqual([undefined, ['steps']]);
     expect(state?.properties).toMatchObject({
       topic: { type: 'string', description: 'What is to be planned.' },
-      kind: { enum: ['trip', 'meal'] },
+      kind: { type: 'string', enum: ['trip', 'meal'] },
       steps: { type: 'array' },
       prices: { type: 'object', additionalProperties: { type: 'number' } },
       urgent: { type: 'boolean' },
       anything: {},
     });
     expect(Object.keys(state?.properties ?? {})).not.toContain('onDone');
-    expect(context?.properties).toMatchObject({ tone: { enum: ['dry', 'warm'] }, depth: { type: 'number' } });
+    expect(context?.properties).toMatchObject({
+      tone: { type: 'string', enum: ['dry', 'warm'] },
+      depth: { type: 'number' },
+    });
     expect(schemas.config_schema).toEqual(context);
+    for (const schema of [input, output, state, context])
+      expect(schema).toMatchObject({ $schema: 'http://json-schema.org/draft-07/schema#' });
 
     const whole = { topic: 'a', steps: [step], due: null, place: [1, 2], prices: { a: 1 }, urgent: true, anything: 1 };
     expect(accepts(state, whole)).toBe(true);
@@ -77,6 +83,22 @@ describe('a graph whose state is a type', () => {
     expect(Object.keys(subgraphs)).toEqual(['child', 'child|letters']);
     expect(subgraphs.child?.state_schema?.properties).toEqual({ words: { type: 'array', items: { type: 'string' } } });
     expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ letters: { type: 'number' } });
+  });
+
+  it('has subgraphs at each depth, also when they are made where they are added', { timeout: 120_000 }, async () => {
+    await read('inlined');
+    const subgraphs = await agent.client.assistants.getSubgraphs('inlined', { recurse: true });
+    const fields = Object.entries(subgraphs).map(([name, { state_schema: state }]) => [
+      name,
+      Object.keys(state?.properties ?? {}),
+    ]);
+    expect(Object.fromEntries(fields)).toMatchObject({
+      plan: ['topic'],
+      'plan|inner': expect.arrayContaining(['topic', 'kind', 'steps']),
+      pages: ['pages'],
+      'pages|words': ['words'],
+      'pages|words|letters': ['letters'],
+    });
   });
 
   it('tells tools and cards what it takes, messages as they are on the wire', { timeout: 120_000 }, async () => {
@@ -113,6 +135,18 @@ describe('a graph whose state is a type', () => {
   });
 });
 
+describe('a graph of zod', () => {
+  it('has what withLangGraph adds to its schemas, in any copy of the library', async () => {
+    const { state_schema: state, input_schema: input } = await schemasOf('extended');
+    for (const schema of [state, input]) {
+      expect(schema?.properties).toMatchObject({
+        prompt: { type: 'string', description: 'What to ask.', langgraph_type: 'prompt' },
+        tone: { type: 'string', enum: ['dry', 'warm'] },
+      });
+    }
+  });
+});
+
 describe('reading types', () => {
   const projects = fileURLToPath(new URL('../../agents/projects/typed/', import.meta.url));
   const sourceOf = (path: string, graphId = 'graph'): GraphSource => ({
@@ -122,8 +156,8 @@ describe('reading types', () => {
     description: null,
   });
 
-  /** Reads as the server does, where no graph knows its schemas at run time. @returns what was told. */
-  async function readTypes(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
+  /** Reads as the server does, where no graph knows its schemas at run time. `waitDone` resolves to what was logged. */
+  function startReading(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
     const told: Record<string, string>[] = [];
     const logger = createLogger('silent', 'test');
     logger.warn = ((about: Record<string, string>) => void told.push(about)) as never;
@@ -140,9 +174,17 @@ describe('reading types', () => {
     });
     const isDone = () =>
       graphs.every(({ graphId }) => types.of(graphId) ?? told.some(({ graph }) => graph === graphId));
-    await until('all to be read, or given up', isDone, 110_000);
-    await types.stop();
-    return { types, told };
+    const waitDone = async () => {
+      await until('all to be read, or given up', isDone, 110_000);
+      await types.stop();
+      return told;
+    };
+    return { pool, types, waitDone };
+  }
+
+  async function readTypes(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
+    const { types, waitDone } = startReading(graphs, options);
+    return { types, told: await waitDone() };
   }
 
   it('is not done again while no file has changed', { timeout: 120_000 }, async () => {
@@ -182,6 +224,28 @@ describe('reading types', () => {
     expect([await fieldsOf(), readFileSync(count, 'utf8')]).toEqual([['after'], 'xx']);
     for (const file of readdirSync(join(folder, 'kept')))
       expect(statSync(join(folder, 'kept', file)).size).toBeGreaterThan(0);
+  });
+
+  it('is waited for until the graph is read or given up, and no longer than asked for', {
+    timeout: 120_000,
+  }, async () => {
+    rmSync(join(folder, 'kept'), { recursive: true, force: true });
+    const { pool, types, waitDone } = startReading([
+      sourceOf(join(projects, 'talking.ts'), 'read'),
+      { ...sourceOf(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
+    ]);
+    expect((await describeGraph({ pool, types }, 'read', {})).input_schema).toBeNull();
+    const [found, unnamed] = await Promise.all([
+      describeGraph({ pool, types }, 'read', {}, 100_000),
+      types.waitFor('unnamed', 100_000),
+    ]);
+    expect(found.input_schema).toMatchObject({ type: 'object' });
+    expect([unnamed, await types.waitFor('foreign', 100_000)]).toEqual([undefined, undefined]);
+    await waitDone();
+    const stopped = startReading([sourceOf(join(projects, 'nested.ts'), 'left')]);
+    const left = stopped.types.waitFor('left', 100_000);
+    await stopped.types.stop();
+    expect(await left).toBeUndefined();
   });
 
   it('that fails is logged once for the graph, and costs the others nothing', { timeout: 120_000 }, async () => {

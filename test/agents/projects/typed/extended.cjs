@@ -1,0 +1,14 @@
+// CommonJS: its copy of the library, and so its registry of schemas, is not that of the server.
+const { StateGraph } = require('@langchain/langgraph');
+const { withLangGraph } = require('@langchain/langgraph/zod');
+const { z } = require('zod');
+
+const State = z.object({
+  prompt: withLangGraph(z.string().describe('What to ask.'), { jsonSchemaExtra: { langgraph_type: 'prompt' } }),
+  tone: z.enum(['dry', 'warm']),
+});
+
+exports.graph = new StateGraph(State)
+  .addNode('keep', ({ prompt }) => ({ prompt }))
+  .addEdge('__start__', 'keep')
+  .compile();
