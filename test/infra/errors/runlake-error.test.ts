@@ -4,8 +4,8 @@ import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 
 describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
   it('has a status of its class, a message and a remedy', () => {
-    // A store that a caller named is the caller's, also where its trouble may pass.
-    const atCaller = entry.class === 'caller' || code.startsWith('DESTINATION_');
+    // The caller named the store, or sends too much: 4xx, although the trouble may pass.
+    const atCaller = entry.class === 'caller' || code.startsWith('DESTINATION_') || code === 'RATE_LIMITED';
     const [from, to] = atCaller ? [400, 499] : [500, 599];
     expect(entry.status).toBeGreaterThanOrEqual(from);
     expect(entry.status).toBeLessThanOrEqual(to);
