@@ -39,8 +39,8 @@ export function guaranteesPage(): Page {
         'each query.',
       '- **Memory is bounded** while servers are away: by `RUNLAKE_MAX_COLLECTING_BYTES` and `RUNLAKE_MAX_PENDING_BYTES` in the API, ' +
         'by `RUNLAKE_MAX_FETCHED_BYTES` in the sink.',
-      '- **No organisation starves another.** Queries, the memory for bodies and the workers of exports are shared by organisation while ' +
-        'they are short; an organisation alone may use all of them. `npm run bench -- fairness` measures it.',
+      '- **Shares under contention.** Queries, the memory for bodies and the workers of exports are shared by organisation while they ' +
+        'are short; an organisation alone may use all of them. Run slots of an agent server are first come, first served.',
     ].join('\n'),
     '## Not promised',
     [
