@@ -32,7 +32,7 @@ describe('a stream', () => {
     const text = (await response.text()).replaceAll(': heartbeat\n', '');
     const frames = text.split('\n\n').slice(0, -1);
     expect(frames[0]).toBe(
-      `event: metadata\ndata: {"run_id":"${runId}","attempt":1,"thread_id":"${threadId}"}\nid: 1-1`,
+      `event: metadata\ndata: {"run_id":"${runId}","attempt":1,"graph_id":"burst","thread_id":"${threadId}"}\nid: 1-1`,
     );
     expect(frames.slice(1).map((frame) => frame.split('\n')[0])).toEqual([
       'event: values',
