@@ -24,9 +24,9 @@ export const pipeDescriptor = 3;
 
 const mib = 1024 * 1024;
 
-/** What a worker may send, whose events have at most so many bytes. A head is parsed, a body is only scanned. */
+/** What a worker may send. A head is parsed and holds open interrupts, a body holds events or state and is only scanned. */
 export function limitsOfWorker(maxEventBytes: number): FrameLimits {
-  return { headBytes: 2 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
+  return { headBytes: 32 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
 
 /** What the front sends is trusted. */
