@@ -25,7 +25,8 @@ describe('http.cors', () => {
   it.each(['https://a.example', 'https://b.team.example'])('lets pages of %s in', async (origin) => {
     const headers = await headersOf('GET', { origin });
     expect(headers).toMatchObject({ ...shared, status: 200, 'access-control-allow-origin': origin });
-    const exposed = 'content-location, location, x-pagination-total, x-pagination-next, x-request-id, x-page';
+    const exposed =
+      'content-location, location, x-pagination-total, x-pagination-next, x-request-id, x-ignored-fields, x-page';
     expect(headers).toHaveProperty('access-control-expose-headers', exposed);
   });
 
