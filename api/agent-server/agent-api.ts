@@ -20,7 +20,7 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
   const { ownAccess, app, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
-  // An app answers preflights of its own routes itself, unless somebody says which origins may call.
+  // An app answers preflights of its own routes, unless allowed origins are set.
   const ofApp = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',

@@ -29,7 +29,7 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
     warehouse,
     database,
     close: async () => {
-      // Whoever used them has ended. What is left are connections to a server that does not answer.
+      // All users have ended. Only connections to a server that does not answer are left.
       await endsWithin(Promise.all([warehouse.close(), database.close()]), closeWithinMs);
     },
   };

@@ -78,7 +78,7 @@ function forTenant<Result>(
   return runForTenant({ organizationId, disconnected: disconnected.signal }, work);
 }
 
-/** Requests to the agent server may start what goes on for others: runs, and streams that several clients follow. */
+/** Requests to the agent server may start shared work: runs, and streams that several clients follow. */
 function readsForItsClientAlone(access: Access): boolean {
   return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }

@@ -9,7 +9,7 @@
  *   3. Each `heartbeatMs` a heartbeat goes out, unless the socket is full.
  *   4. It ends with the source, or when that fails, after `failed`; or when the server stops: after `stopped` or, where the client comes
  *      back by itself when the connection breaks, by breaking it, since a clean end would be taken for the end of what is told.
- *   5. When the caller loses access it ends after `failed`, which is told why.
+ *   5. When the caller loses access, the stream calls `failed` with the cause and ends.
  *   6. If the client went before that, `left` is called, once.
  */
 
