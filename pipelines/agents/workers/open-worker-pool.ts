@@ -5,8 +5,8 @@
  * when its worker goes.
  *
  *   1. One worker for questions and `workers` for runs are started together; all have imported every graph before the pool is open.
- *   2. A run goes to the worker with the fewest. One that is to be alone goes to an empty worker, else to a further one, which is
- *      ended after it; of these there are at most as many as there are workers.
+ *   2. A run goes to the worker with the fewest. One that is to be alone goes to a worker without runs or remains of one, else to a
+ *      further one, which is ended after it; of these there are at most as many as there are workers.
  *   3. A worker that goes is replaced (`kept-worker.ts`); a graph whose import ended it is a fault from then on, and not imported again.
  *   4. `close` waits for the runs under way, then kills: what is left is lost `outside`.
  */
@@ -158,7 +158,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     }
     const waitingAlone = [...pending].filter((run) => run.job.alone).length;
     for (const place of further) {
-      if (waitingAlone === 0 && place.worker.ready && place.size === 0) retire(place);
+      if (place.worker.ready && place.size === 0 && (waitingAlone === 0 || !place.isClean)) retire(place);
     }
     const starting = [...further].filter((place) => !place.worker.ready).length;
     if (waitingAlone > starting && further.size < workers) {
@@ -173,7 +173,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
 
   function emptyPlace(): RunPlace | undefined {
-    return [...further, ...places].find((place) => place.size === 0 && place.room(1) === 1);
+    return [...further, ...places].find((place) => place.isClean && place.room(1) === 1);
   }
 
   function leastLoaded(): RunPlace | undefined {

@@ -14,7 +14,7 @@ const stopWithinMs = 5_000;
  * Invariant: a run is in one place, and its end is told once. 1. It is put in. 2. Its chunks come, then its outcome, and it is out. Or it
  * is stopped: 3. the worker is told; 4. five seconds later its end is told all the same. If nothing else is in the worker, that is killed;
  * else no further run comes in, and it is killed when those beside have ended, who are not harmed. Or the process goes: 5. each run in it
- * is lost, and `shared` blame where there were several, also such as were told to have ended already.
+ * is lost. Blame is `shared` if there were several, or if a run ended there before its time: its nodes may still execute.
  */
 export class RunPlace {
   readonly worker: KeptWorker;
@@ -23,6 +23,8 @@ export class RunPlace {
   /** Holds a run that nothing may be beside. */
   #alone = false;
   #retiring = false;
+  /** A run was stopped or failed in this process, and nodes of it may still execute. */
+  #hasRemains = false;
 
   constructor(
     options: ConstructorParameters<typeof KeptWorker>[0],
@@ -68,6 +70,11 @@ export class RunPlace {
     return this.worker.ready && !this.#alone && !this.#retiring ? Math.max(0, most - this.#runs.size) : 0;
   }
 
+  /** No run is in it, and nothing of an earlier one. */
+  get isClean(): boolean {
+    return this.#runs.size === 0 && !this.#hasRemains;
+  }
+
   put(run: RunInPool): void {
     const { alone, timeoutMs, ...job } = run.job;
     this.#runs.set(run.key, run);
@@ -101,6 +108,7 @@ export class RunPlace {
   #out(run: RunInPool, outcome: RunOutcome): void {
     this.#runs.delete(run.key);
     this.#alone = false;
+    if (outcome.kind !== 'finished') this.#hasRemains = true;
     if (!run.abandoned) void run.end(outcome);
     this.#killIfDone();
     this.#onChange();
@@ -116,7 +124,8 @@ export class RunPlace {
     this.#runs.clear();
     this.#alone = false;
     this.#retiring = false;
-    const shared = blame === 'self' && runs.length > 1;
+    const shared = blame === 'self' && (runs.length > 1 || this.#hasRemains);
+    this.#hasRemains = false;
     for (const run of runs) {
       const message = `The process that executed the run is gone: ${reason}.`;
       void run.end(

@@ -53,12 +53,32 @@ test('with several in it nobody is known to be to blame; alone each shows what i
 });
 
 test('a graph that holds the event loop is stopped in time; questions are answered meanwhile', async () => {
-  const { handle, told } = await misbehave({ how: 'loop', afterMs: 200 }, { timeoutMs: 300 });
+  const { handle, told } = await misbehave({ how: 'loop' }, { timeoutMs: 1_000 });
   await vi.waitFor(() => expect(told).toHaveLength(1), patiently);
   const schemas = await under.pool.ask({ kind: 'schemas', graphId: 'typed', config: {} });
   expect(JSON.parse(schemas).input_schema).toMatchObject({ type: 'object' });
   // Killed for its silence, after it was asked to stop.
   expect(await handle.outcome).toEqual({ kind: 'timeout' });
+});
+
+test('a run beside what a stopped run left is not the only suspect', async () => {
+  const alone = await openPoolUnderTest('basic', { workers: 1, silentMs: 1_000 });
+  try {
+    const left = await alone.start('misbehave', {
+      input: { how: 'loop', afterMs: 1_000 },
+      kwargs: { stream_mode: ['custom'] },
+    });
+    await vi.waitFor(() => expect(left.told).toHaveLength(1), patiently);
+    left.handle.cancel();
+    expect(await left.handle.outcome).toEqual({ kind: 'cancelled' });
+    const next = await alone.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
+    // The worker has a free slot; a run that is to be alone starts in a further one.
+    const apart = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
+    expect(apart.outcome).toMatchObject({ kind: 'finished' });
+    expect(await next.handle.outcome).toMatchObject({ kind: 'lost', blame: 'shared' });
+  } finally {
+    await alone.close();
+  }
 });
 
 test('closing gives runs their time, then they are lost from outside', async () => {
