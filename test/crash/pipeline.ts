@@ -101,6 +101,7 @@ export class Pipeline {
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_BOOTSTRAP_API_KEY: this.apiKey,
       RUNLAKE_DATA_DIR: '/dev/null/none',
+      RUNLAKE_SERVE_METRICS: 'true',
       RUNLAKE_CUT_MS: '100',
       RUNLAKE_ROLLUP_INTERVAL_MS: '200',
       RUNLAKE_PUBLISH_TIMEOUT_MS: '3000',
@@ -141,8 +142,9 @@ export class Pipeline {
 
 /** The value of a metric of a process, summed over its labels that contain `label`. */
 export async function metricOf({ url }: RoleProcess, name: string, label = ''): Promise<number> {
-  const text = await (await fetch(`${url}/metrics`)).text();
-  return text
+  const answer = await fetch(`${url}/metrics`);
+  if (!answer.ok) throw new Error(`GET ${url}/metrics answers ${answer.status}`);
+  return (await answer.text())
     .split('\n')
     .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(label))
     .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);

@@ -117,8 +117,11 @@ const lostAnswers: readonly {
   { name: 'an insert of the sink', way: 'clickhouse', recognises: says(/INSERT INTO runs /) },
   { name: 'a note of hours', way: 'postgres', recognises: says(/INSERT INTO usage_notes/) },
 ];
-/** The longest limit on a request is 15 s, and a group may wait as long for a member that it took for dead. */
-const recoveredWithinMs = 75_000;
+/**
+ * The longest limit on a request is 15 s, and a group may wait as long for a member that it took for dead: 20 s on a quiet
+ * machine. The rest is for a machine that runs other suites beside this one.
+ */
+const recoveredWithinMs = 180_000;
 const longestAnswerMs = 15_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))('the network stalls', () => {

@@ -22,7 +22,7 @@ export interface TopicToHave {
 }
 
 /**
- * Creates those of `topics` that do not exist. One that exists is left as it is.
+ * Creates those of `topics` that do not exist, and asks the leader of each partition. A topic that exists is left as it is.
  *
  * @returns partitions of each, by name.
  * @throws TOPIC_UNFIT if a run of the maximum size would not fit, and what Kafka throws.
@@ -42,6 +42,8 @@ export async function ensureTopics(
     wishes.kafkaBrokers,
   );
   await compare(admin, topics, shapes, wishes, logger);
+  // A broker that was just elected may not know yet that it leads: it is asked, so that the first publish and the first tail meet a leader.
+  await Promise.all(topics.map(({ name }) => admin.fetchTopicOffsets(name)));
   return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
 }
 

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { progressWords } from '../../../api/command-line/export/progress-line.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { advanceExport } from '../../../pipelines/exports/advance-export.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
+import { keyOfPart } from '../../../pipelines/exports/export-places.ts';
 import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
 import { Checkpoint } from '../../../pipelines/exports/runs/checkpoint.ts';
 import { endAttempt } from '../../../pipelines/exports/runs/end-attempt.ts';
@@ -11,10 +13,15 @@ import { Random } from '../../histories/random.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;
+let store: ObjectStore;
 beforeAll(async () => {
   shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportRetries: 1_000, exportRetryDelayMs: 0 });
+  store = await shop.openStore(shop);
 });
-afterAll(() => shop?.close());
+afterAll(async () => {
+  await store?.close();
+  await shop?.close();
+});
 
 /** A day as the test knows it, and who works on it. */
 interface Day {
@@ -93,8 +100,11 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
       if (of.total === undefined) return;
       // Now and then more than were counted: runs may become members behind the count.
       const rows = random.between(1, 15);
-      const part = { part: of.part++, path: 'p', rows, bytes: rows * 7, sha256: 's', etag: null };
-      await checkpointOf(taken).recordFile(part, cursor);
+      const part = of.part++;
+      const key = keyOfPart(taken.of, taken.run, part);
+      await store.put(key, Buffer.from('content'.repeat(rows)));
+      const file = { part, path: store.pathOf(key), rows, bytes: rows * 7, sha256: 's', etag: null };
+      await checkpointOf(taken).recordFile(file, cursor);
       of.written += rows;
     },
     skip: (_of, taken) => checkpointOf(taken).skipTo(cursor),

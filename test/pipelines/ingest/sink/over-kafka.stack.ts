@@ -213,7 +213,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     await kafka.close();
     kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 3 });
     await start();
-    const threads = Array.from({ length: 8 }, (_, index) => ({
+    const threads = Array.from({ length: 24 }, (_, index) => ({
       threadId: uuidOf('thread over Kafka', index),
       runId: uuidOf('run over Kafka', index),
     }));
