@@ -5,6 +5,7 @@ import { releaseVersion } from '../server/release.ts';
 import type { LetterChoice } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
 import type { CreateKeyOptions } from './keys.ts';
+import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
 
 // What a command is made of is loaded when it runs: all of it together would take a second or two.
@@ -75,6 +76,30 @@ keys
   .command('revoke <id>')
   .description('end a key; it stops working within seconds everywhere')
   .action(async (id: string) => (await import('./keys.ts')).revokeKey(id));
+
+const organizations = program
+  .command('organizations')
+  .description('organisations of this installation, also beside a running instance');
+organizations
+  .command('list')
+  .description('list organisations, and how far the data of deleted ones is deleted')
+  .action(async () => (await import('./organizations.ts')).listOrganizations());
+organizations
+  .command('create <name>')
+  .description('create an organisation with its first workspace and user, and print its admin key once')
+  .option('--workspace <name>', 'name of the first workspace; default: Default')
+  .option('--handle <handle>', 'tenant handle of the first workspace; default: made of the name of the organisation')
+  .option('--email <email>', 'email of the first user; default: that of the first user of the installation')
+  .action(async (name: string, options: CreateOrganizationOptions) =>
+    (await import('./organizations.ts')).createOrganization(name, options),
+  );
+organizations
+  .command('delete <id>')
+  .description('delete an organisation with the data of all its workspaces; asks for its name')
+  .option('--confirm <name>', 'the name of the organisation, in place of the question')
+  .action(async (id: string, options: { confirm?: string }) =>
+    (await import('./organizations.ts')).deleteOrganization(id, options),
+  );
 
 const dlq = program
   .command('dlq')

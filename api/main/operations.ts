@@ -42,6 +42,8 @@ import { updateRun } from './ingest/update-run.ts';
 import { createMember } from './members/create-member.ts';
 import { deleteMember } from './members/delete-member.ts';
 import { listMembers } from './members/list-members.ts';
+import { createOrganization } from './organization/create-organization.ts';
+import { deleteOrganization } from './organization/delete-organization.ts';
 import { getCurrentOrganization } from './organization/get-current-organization.ts';
 import { getOrganizationInfo } from './organization/get-organization-info.ts';
 import { listOrganizations } from './organization/list-organizations.ts';
@@ -71,6 +73,8 @@ export const operations: readonly Operation[] = [
   getSettings,
   // organization
   listOrganizations,
+  createOrganization,
+  deleteOrganization,
   getCurrentOrganization,
   getOrganizationInfo,
   listPermissions,

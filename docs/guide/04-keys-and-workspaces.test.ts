@@ -72,6 +72,21 @@ describe('a key', () => {
   });
 });
 
+describe('an organisation', () => {
+  it('is created by the operator, whose organisation is the first one, with a workspace and an admin key', async () => {
+    // Also at the command line: `runlake organizations create Acme --email ana@acme.example`.
+    const made = await ask('/orgs', runlake.apiKey, { display_name: 'Acme', admin_email: 'ana@acme.example' });
+    const { id, api_key: admin } = (await made.json()) as { id: string; api_key: { key: string } };
+    expect((await ask('/runs', admin.key, newRun())).status).toBe(202);
+
+    // Deleting ends its keys at once, and jobs delete its data; the answer says how far they are. `runlake organizations delete` asks
+    // for the name first.
+    const deleted = await ask(`/orgs/${id}`, runlake.apiKey, undefined, {}, 'DELETE');
+    expect(await deleted.json()).toMatchObject({ disabled: true, deletion: { workspaces: 1 } });
+    expect((await ask('/orgs', admin.key)).status).toBe(401);
+  });
+});
+
 describe('a workspace', () => {
   it('is the one of the key, so an SDK needs nothing but endpoint and key', async () => {
     // X-Tenant-Id says for which workspace an admin acts.

@@ -1,7 +1,13 @@
 import { count, required, type Setting } from './setting.ts';
 
-/** How many of a kind one organisation may have. What it has when a limit is lowered stays. */
+/** How many organisations there may be, and how many of a kind each may have. What it has when a limit is lowered stays. */
 export const limitSettings = {
+  maxOrganizations: required(
+    'RUNLAKE_MAX_ORGANIZATIONS',
+    count(1, 1_000_000),
+    1_000,
+    'Maximum number of organisations.',
+  ),
   maxWorkspaces: required(
     'RUNLAKE_MAX_WORKSPACES',
     count(1, 1_000_000),

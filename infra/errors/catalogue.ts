@@ -100,12 +100,23 @@ export const catalogue = {
     'Forbidden',
     'The API key belongs to another organisation than X-Organization-Id names: leave the header out, or send the id of its own.',
   ),
+  OPERATOR_ONLY: caller(
+    403,
+    'Forbidden',
+    'Use a key of the first organisation, which is that of the operator: only those manage organisations.',
+  ),
 
   // How much there may be of something
   LIMIT_REACHED: caller(
     422,
     'The organization has {limit} {what}, as many as it may have ({setting}).',
     '{instead}, or ask the operator to raise {setting}.',
+  ),
+
+  ORGANIZATION_LIMIT_REACHED: caller(
+    422,
+    'There are {limit} organizations, as many as there may be (RUNLAKE_MAX_ORGANIZATIONS).',
+    'Delete those that are not needed, or raise RUNLAKE_MAX_ORGANIZATIONS.',
   ),
 
   // Projects

@@ -135,6 +135,7 @@ async function readKey(database: Database, hash: Buffer): Promise<KnownKey | und
         WHERE w.organization_id = k.organization_id AND (k.workspace_ids IS NULL OR w.id = ANY (k.workspace_ids))
        ) AS workspaces
      FROM api_keys k JOIN users u ON u.id = k.user_id AND u.removed_at IS NULL
+       JOIN organizations o ON o.id = k.organization_id AND o.deleted_at IS NULL
      WHERE k.hash = $1 AND k.revoked_at IS NULL`,
     [hash],
     { name: 'authenticate' },

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
-import type { Database, Sql } from '../../infra/postgres/pool.ts';
-import { generateKey, hashKey, shortKey } from './key-format.ts';
-import { EVERYTHING } from './permissions.ts';
-import { maxHandleLength } from './workspace-record.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { handleFrom, insertAdminKey, insertOrganization } from './create-organization.ts';
+import { generateKey, hashKey } from './key-format.ts';
 
 export type BootstrapOutcome =
   /** First start: organisation, workspace, user and this admin key were made. `chosen`: the key comes from the setting. */
@@ -19,6 +18,8 @@ type BootstrapSettings = Pick<
   Config,
   'bootstrapApiKey' | 'bootstrapOrganization' | 'bootstrapWorkspace' | 'bootstrapEmail'
 >;
+
+const keyDescription = 'Bootstrap admin key';
 
 /**
  * Makes what the first start needs, once, however many processes start at the same moment.
@@ -39,7 +40,9 @@ export function bootstrap(database: Database, settings: BootstrapSettings): Prom
     const chosen = settings.bootstrapApiKey;
     if (first === undefined) {
       const key = chosen ?? generateKey();
-      await addKey(tx, key, await createOrganization(tx, settings));
+      const { bootstrapOrganization: displayName, bootstrapWorkspace: workspaceName, bootstrapEmail: email } = settings;
+      const names = { displayName, workspaceName, tenantHandle: handleFrom(workspaceName), email };
+      await insertOrganization(tx, { ...names, organizationId: randomUUID(), key, keyDescription });
       return { kind: 'created', key, chosen: chosen !== undefined };
     }
     if (chosen === undefined) return { kind: 'present' };
@@ -48,55 +51,8 @@ export function bootstrap(database: Database, settings: BootstrapSettings): Prom
       [hashKey(chosen)],
     );
     if (known) return { kind: known.revoked ? 'key-revoked' : 'present' };
-    await addKey(tx, chosen, {
-      organizationId: first.organization_id,
-      workspaceId: first.workspace_id,
-      userId: first.user_id,
-    });
+    const { organization_id: organizationId, workspace_id: workspaceId, user_id: userId } = first;
+    await insertAdminKey(tx, chosen, { organizationId, workspaceId, userId }, keyDescription);
     return { kind: 'key-added' };
   });
-}
-
-interface Owner {
-  readonly organizationId: string;
-  readonly workspaceId: string | null;
-  readonly userId: string;
-}
-
-async function createOrganization(tx: Sql, settings: BootstrapSettings): Promise<Owner> {
-  const owner = { organizationId: randomUUID(), workspaceId: randomUUID(), userId: randomUUID() };
-  await tx.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [
-    owner.organizationId,
-    settings.bootstrapOrganization,
-  ]);
-  await tx.execute(
-    'INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1, $2, $3, $4)',
-    [owner.workspaceId, owner.organizationId, settings.bootstrapWorkspace, handleFrom(settings.bootstrapWorkspace)],
-  );
-  await tx.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
-    owner.userId,
-    owner.organizationId,
-    settings.bootstrapEmail,
-  ]);
-  return owner;
-}
-
-/** A handle made of a workspace's name: its letters without accents, digits and dashes. Clients need one for prompts. */
-function handleFrom(displayName: string): string {
-  const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
-  const handle = plain
-    .replace(/[^a-z0-9_]+/g, '-')
-    .replace(/^[-_]+/, '')
-    .slice(0, maxHandleLength);
-  return handle.replace(/-+$/, '') || 'default';
-}
-
-/** An admin key for the whole organisation; the first workspace is meant where a request names none. */
-async function addKey(tx: Sql, key: string, owner: Owner): Promise<void> {
-  await tx.execute(
-    `INSERT INTO api_keys
-       (id, organization_id, workspace_ids, default_workspace_id, user_id, hash, short_key, description, permissions)
-     VALUES ($1, $2, NULL, $3, $4, $5, $6, 'Bootstrap admin key', $7)`,
-    [randomUUID(), owner.organizationId, owner.workspaceId, owner.userId, hashKey(key), shortKey(key), [EVERYTHING]],
-  );
 }

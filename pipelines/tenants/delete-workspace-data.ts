@@ -108,7 +108,10 @@ async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, wor
   );
 }
 
-/** Queues the deletion of workspaces that were not purged, or are due for the second purge. */
+/**
+ * Queues the deletion of workspaces that were not purged, or are due for the second purge. A workspace that was created while its
+ * organisation was deleted is deleted first.
+ */
 export async function requeueWorkspaceDeletions({
   database,
   enqueueWorkspaceDeletion,
@@ -116,6 +119,10 @@ export async function requeueWorkspaceDeletions({
   readonly database: Database;
   readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
 }): Promise<void> {
+  await database.execute(
+    `UPDATE workspaces SET deleted_at = now() FROM organizations o
+     WHERE o.id = organization_id AND o.deleted_at IS NOT NULL AND workspaces.deleted_at IS NULL`,
+  );
   const due = await database.query<{ id: string }>(
     `SELECT id FROM workspaces WHERE deleted_at IS NOT NULL AND (purged_at IS NULL
        OR (purged_at < deleted_at + ${secondPurgeAfter} AND deleted_at + ${secondPurgeAfter} <= now()))`,

@@ -1,7 +1,7 @@
 import { fault } from '../../infra/errors/runlake-error.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import type { Caller } from './caller.ts';
+import { type Caller, requirePermission } from './caller.ts';
 import { EVERYTHING, effectivePermissions } from './permissions.ts';
 
 interface FirstRow {
@@ -38,4 +38,16 @@ export async function operatorOf(database: Database, organizationId?: string): P
     storedPermissions: [EVERYTHING],
     expiresAt: undefined,
   };
+}
+
+/** Whether the caller belongs to the organisation of the operator: the first one, which cannot be deleted. */
+export async function isOperator(sql: Sql, caller: Caller): Promise<boolean> {
+  const [first] = await sql.query<{ id: string }>('SELECT id FROM organizations ORDER BY created_at, id LIMIT 1');
+  return first?.id === caller.organizationId;
+}
+
+/** @throws FORBIDDEN, OPERATOR_ONLY if the caller may not manage organisations. */
+export async function requireOperator(sql: Sql, caller: Caller): Promise<void> {
+  requirePermission(caller, 'organizations:manage');
+  if (!(await isOperator(sql, caller))) throw fault('OPERATOR_ONLY');
 }

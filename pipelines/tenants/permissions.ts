@@ -6,6 +6,11 @@ const table = {
     'organization',
     false,
   ],
+  'organizations:manage': [
+    'Create, list and delete organisations, with keys of the first organisation alone, which is that of the operator.',
+    'organization',
+    false,
+  ],
   'workspaces:read': ['List workspaces and read their settings.', 'workspace', true],
   'workspaces:manage': ['Create, rename and delete workspaces.', 'organization', false],
   'api-keys:read': ['List API keys, without their secrets.', 'workspace', true],

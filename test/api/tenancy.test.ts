@@ -87,6 +87,8 @@ const otlp = (projectId: string) => ({
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getSettings: () => ({ url: '/settings', answers: own }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
+  createOrganization: () => ({ url: '/orgs', payload: { display_name: 'stolen' }, answers: [403] }),
+  deleteOrganization: () => ({ url: `/orgs/${zebra.id}`, answers: [403] }),
   getCurrentOrganization: () => ({ url: '/orgs/current', answers: own }),
   getOrganizationInfo: () => ({ url: '/orgs/current/info', answers: own }),
   listPermissions: () => ({ url: '/orgs/permissions', answers: own }),

@@ -1,26 +1,21 @@
 import { Type } from 'typebox';
-import { readOrganization } from '../../../pipelines/tenants/read-organization.ts';
-import { Timestamp, Uuid } from '../../server/formats.ts';
+import { listOrganizations as list } from '../../../pipelines/tenants/delete-organization.ts';
 import { defineOperation } from '../../server/operation.ts';
-
-const OrganizationItem = Type.Object({
-  id: Uuid(),
-  display_name: Type.String(),
-  tier: Type.Null(),
-  created_at: Timestamp(),
-  is_personal: Type.Boolean(),
-  disabled: Type.Boolean(),
-});
+import { OrganizationItem, showItem } from './organization-schema.ts';
 
 export const listOrganizations = defineOperation({
   operationId: 'listOrganizations',
   method: 'GET',
   path: '/orgs',
   tag: 'organization',
-  summary: 'The organizations that the key reaches: its own',
+  summary: 'The organizations that the key reaches',
+  description:
+    'Its own. A key of the first organization, which is that of the operator, with the permission `organizations:manage` lists all.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
-  schema: { response: { 200: Type.Array(OrganizationItem) } },
-  handler: async ({ caller, services }) => [
-    { ...(await readOrganization(services.database, caller)), tier: null, is_personal: false, disabled: false },
-  ],
+  schema: {
+    query: Type.Object({ include_deleted: Type.Boolean({ default: false }) }),
+    response: { 200: Type.Array(OrganizationItem) },
+  },
+  handler: async ({ caller, query, services }) =>
+    (await list(services.database, caller, { includeDeleted: query.include_deleted })).map(showItem),
 });

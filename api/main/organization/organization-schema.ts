@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
+import type { ListedOrganization } from '../../../pipelines/tenants/delete-organization.ts';
 import type { OrganizationRecord } from '../../../pipelines/tenants/read-organization.ts';
-import { Uuid } from '../../server/formats.ts';
+import { nullable, Timestamp, Uuid } from '../../server/formats.ts';
 
 const Config = Type.Object(
   {
@@ -39,6 +40,38 @@ export const Organization = Type.Object({
   current_plan: Type.Null(),
   upcoming_plan: Type.Null(),
 });
+
+/** An organisation in a list. */
+export const OrganizationItem = Type.Object({
+  id: Uuid(),
+  display_name: Type.String(),
+  tier: Type.Null(),
+  created_at: Timestamp(),
+  is_personal: Type.Boolean(),
+  disabled: Type.Boolean({ description: 'Whether it is deleted.' }),
+  deletion: nullable(
+    Type.Object({
+      deleted_at: Timestamp(),
+      workspaces: Type.Integer(),
+      purged_workspaces: Type.Integer({ description: 'Those whose data is deleted.' }),
+    }),
+    { description: 'Null: not deleted.' },
+  ),
+});
+
+export function showItem({
+  id,
+  display_name,
+  created_at,
+  deleted_at,
+  workspaces,
+  purged_workspaces,
+}: ListedOrganization) {
+  return {
+    ...{ id, display_name, created_at, tier: null, is_personal: false, disabled: deleted_at !== null },
+    deletion: deleted_at === null ? null : { deleted_at, workspaces, purged_workspaces },
+  };
+}
 
 /** An organisation as the caller sees it, with the fields that both schemas have. */
 export function showOrganization({ id, display_name }: OrganizationRecord, caller: Caller) {

@@ -1,0 +1,135 @@
+import { createInterface } from 'node:readline/promises';
+import Format from 'typebox/format';
+import { loadConfig } from '../../infra/config/load.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { openJobs } from '../../infra/jobs/open-jobs.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { createOrganization as create } from '../../pipelines/tenants/create-organization.ts';
+import {
+  type ListedOrganization,
+  listOrganizations as list,
+  deleteOrganization as remove,
+} from '../../pipelines/tenants/delete-organization.ts';
+import { operatorOf } from '../../pipelines/tenants/operator.ts';
+import { Ends } from './ends.ts';
+import { enqueueDeletions } from './enqueue-deletions.ts';
+import { findStores, openStores } from './open-stores.ts';
+import { printTable } from './print-table.ts';
+
+export interface CreateOrganizationOptions {
+  readonly workspace?: string;
+  readonly handle?: string;
+  readonly email?: string;
+}
+
+interface Access {
+  readonly database: Database;
+  readonly operator: Caller;
+  readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
+}
+
+/** `runlake organizations list` */
+export async function listOrganizations(): Promise<void> {
+  await asOperator(async ({ database, operator }) => {
+    const rows = (await list(database, operator, { includeDeleted: true })).map((each) => [
+      ...[each.id, each.display_name, each.created_at, String(each.workspaces), stateOf(each)],
+    ]);
+    printTable([['ID', 'NAME', 'CREATED', 'WORKSPACES', 'STATE'], ...rows]);
+  });
+}
+
+/** `runlake organizations create <name>` prints the admin key, and nothing else on standard output. */
+export async function createOrganization(name: string, options: CreateOrganizationOptions): Promise<void> {
+  const { workspace: workspaceName, handle, email: adminEmail } = options;
+  for (const [what, text] of Object.entries({ name, ...options })) requireName(what, text);
+  if (handle !== undefined && !/^[a-z0-9][a-z0-9_-]{0,63}$/.test(handle)) {
+    throw fault('BAD_REQUEST', { reason: `'${handle}' is not a handle: a-z, 0-9, - and _, at most 64 characters.` });
+  }
+  if (adminEmail !== undefined && !Format.Test('email', adminEmail)) {
+    throw fault('BAD_REQUEST', { reason: `'${adminEmail}' is no email address.` });
+  }
+  await asOperator(async ({ database, operator }) => {
+    // The limit is for callers of the API.
+    const deps = { database, config: { maxOrganizations: Number.POSITIVE_INFINITY } };
+    const made = await create(deps, operator, { displayName: name, workspaceName, handle, adminEmail });
+    console.error(`Organisation ${made.organizationId} (${name})`);
+    console.error(`Workspace ${made.workspaceId} (${made.workspaceName}), tenant handle ${made.tenantHandle}`);
+    console.error(`Admin key of ${made.adminEmail}, shown this once:`);
+    console.log(made.key);
+  });
+}
+
+/** `runlake organizations delete <id>` asks for the name of the organisation, unless `--confirm` gives it. */
+export async function deleteOrganization(id: string, { confirm }: { readonly confirm?: string }): Promise<void> {
+  const unknown = () =>
+    fault('BAD_REQUEST', { reason: `There is no organisation '${id}': see \`runlake organizations list\`.` });
+  if (!Format.Test('uuid', id)) throw unknown();
+  await asOperator(async (access) => {
+    const all = await list(access.database, access.operator, { includeDeleted: true });
+    const found = all.find((each) => each.id === id.toLowerCase());
+    if (found === undefined) throw unknown();
+    const { display_name: name, workspaces } = found;
+    if ((confirm ?? (await askForName(name, workspaces))) !== name) {
+      throw fault('BAD_REQUEST', { reason: `Nothing was deleted: the name of the organisation is '${name}'.` });
+    }
+    const authenticator = { forgetAll: () => undefined };
+    const deleted = await remove({ ...access, authenticator }, access.operator, id);
+    console.log(
+      `Organisation ${name} is deleted: its keys end within two seconds. State of its data: ${stateOf(deleted)}.`,
+    );
+    console.log('`runlake organizations list` shows how far the jobs are.');
+  });
+}
+
+async function askForName(name: string, workspaces: number): Promise<string> {
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const answer = lines.question(
+      `This deletes the organisation '${name}' with ${workspaces} workspaces and all their data. Type its name to go on: `,
+    );
+    const closed = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
+    return await Promise.race([answer, closed]);
+  } finally {
+    lines.close();
+  }
+}
+
+function requireName(what: string, text: string | undefined): void {
+  if (text === undefined) return;
+  if (text.length === 0 || text.length > 256 || /[\0\p{Surrogate}]/u.test(text)) {
+    throw fault('BAD_REQUEST', { reason: `The ${what} must have 1 to 256 characters.` });
+  }
+}
+
+function stateOf({ deleted_at, workspaces, purged_workspaces }: ListedOrganization): string {
+  if (deleted_at === null) return 'active';
+  if (purged_workspaces === workspaces) return 'deleted';
+  return `deleting, ${purged_workspaces} of ${workspaces} workspaces done`;
+}
+
+async function asOperator(act: (access: Access) => Promise<void>): Promise<void> {
+  const { config } = loadConfig();
+  const logger = createLogger('error', 'organizations');
+  const addresses = await findStores(config);
+  const stores = openStores(addresses, config, logger);
+  const ends = new Ends();
+  ends.add('stores', () => stores.close());
+  try {
+    let jobs: ReturnType<typeof openJobs> | undefined;
+    const open = () => {
+      const { redisUrl } = config;
+      const { databaseUrl } = addresses;
+      jobs ??= openJobs({ databaseUrl, redisUrl, authorities: trustedAuthorities(config), logger });
+      return jobs;
+    };
+    ends.add('jobs', async () => (await jobs)?.close());
+    const enqueueWorkspaceDeletion = async (id: string) => enqueueDeletions(await open()).enqueueWorkspaceDeletion(id);
+    const operator = await operatorOf(stores.database);
+    await act({ database: stores.database, operator, enqueueWorkspaceDeletion });
+  } finally {
+    await ends.run(logger);
+  }
+}

@@ -1,0 +1,141 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
+import { violatedConstraint } from '../../infra/postgres/faults.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
+import type { Caller } from './caller.ts';
+import { workspaceConflict } from './create-workspace.ts';
+import { generateKey, hashKey, shortKey } from './key-format.ts';
+import { requireOperator } from './operator.ts';
+import { EVERYTHING } from './permissions.ts';
+import { stayWithin } from './stay-within.ts';
+import { maxHandleLength } from './workspace-record.ts';
+
+export interface NewOrganization {
+  readonly id?: string | undefined;
+  readonly displayName: string;
+  /** Default: `Default`. */
+  readonly workspaceName?: string | undefined;
+  /** Default: made of the name of the organisation. */
+  readonly handle?: string | null | undefined;
+  /** Email of the first user, who may do everything. Default: that of the caller. */
+  readonly adminEmail?: string | undefined;
+}
+
+/** An organisation with its first workspace, user and key. */
+export interface OrganizationSeed {
+  readonly organizationId: string;
+  readonly workspaceId: string;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
+export interface CreatedOrganization extends OrganizationSeed {
+  /** The admin key of the whole organisation, shown this once. */
+  readonly key: string;
+  readonly tenantHandle: string;
+  readonly adminEmail: string;
+  readonly workspaceName: string;
+  readonly createdAt: string;
+}
+
+const organizationsThere =
+  'SELECT count(*) AS there FROM organizations WHERE deleted_at IS NULL AND $1::uuid IS NOT NULL';
+
+/**
+ * Creates an organisation for the operator, in one transaction: organisation, first workspace, first user and an admin key.
+ *
+ * @throws FORBIDDEN, OPERATOR_ONLY, CONFLICT if the id or the handle is taken, LIMIT_REACHED.
+ */
+export async function createOrganization(
+  { database, config }: { readonly database: Database; readonly config: Pick<Config, 'maxOrganizations'> },
+  caller: Caller,
+  wanted: NewOrganization,
+): Promise<CreatedOrganization> {
+  const { displayName, workspaceName = 'Default', adminEmail = caller.userEmail } = wanted;
+  const key = generateKey();
+  // Handles are unique in the installation; one that was not asked for must not be the reason of a conflict.
+  const derived = `${handleFrom(displayName).slice(0, maxHandleLength - 9)}-${randomBytes(4).toString('hex')}`;
+  const tenantHandle = wanted.handle ?? derived;
+  try {
+    return await database.transaction(async (tx) => {
+      await requireOperator(tx, caller);
+      const seed = await insertOrganization(tx, {
+        ...{ displayName, workspaceName, tenantHandle, email: adminEmail, key },
+        ...{ organizationId: wanted.id ?? randomUUID(), keyDescription: 'First admin key' },
+      });
+      const limit = config.maxOrganizations;
+      // All are created by callers of one organisation, whose row makes them wait for each other.
+      await stayWithin(tx, caller, { most: limit, count: organizationsThere }, () =>
+        fault('ORGANIZATION_LIMIT_REACHED', { limit }),
+      );
+      const [made] = await tx.query<{ created_at: string }>('SELECT created_at FROM organizations WHERE id = $1', [
+        seed.organizationId,
+      ]);
+      return { ...seed, key, tenantHandle, adminEmail, workspaceName, createdAt: made!.created_at };
+    });
+  } catch (error) {
+    if (violatedConstraint(error) === 'organizations_pkey') {
+      throw fault('CONFLICT', { reason: 'An organization with this id already exists.' });
+    }
+    throw workspaceConflict(error) ?? error;
+  }
+}
+
+/** Inserts an organisation, its first workspace, its first user and an admin key. */
+export async function insertOrganization(
+  tx: Sql,
+  wanted: {
+    readonly organizationId: string;
+    readonly displayName: string;
+    readonly workspaceName: string;
+    readonly tenantHandle: string;
+    readonly email: string;
+    readonly key: string;
+    readonly keyDescription: string;
+  },
+): Promise<OrganizationSeed> {
+  const { organizationId, displayName, workspaceName, tenantHandle, email, key, keyDescription } = wanted;
+  const owner = { organizationId, workspaceId: randomUUID(), userId: randomUUID() };
+  await tx.execute('INSERT INTO organizations (id, display_name) VALUES ($1, $2)', [organizationId, displayName]);
+  await tx.execute(
+    'INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1, $2, $3, $4)',
+    [owner.workspaceId, organizationId, workspaceName, tenantHandle],
+  );
+  await tx.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
+    owner.userId,
+    organizationId,
+    email,
+  ]);
+  return { ...owner, keyId: await insertAdminKey(tx, key, owner, keyDescription) };
+}
+
+/** An admin key for the whole organisation; the first workspace is meant if a request names none. */
+export async function insertAdminKey(
+  tx: Sql,
+  key: string,
+  owner: { readonly organizationId: string; readonly workspaceId: string | null; readonly userId: string },
+  description: string,
+): Promise<string> {
+  const id = randomUUID();
+  await tx.execute(
+    `INSERT INTO api_keys
+       (id, organization_id, workspace_ids, default_workspace_id, user_id, hash, short_key, description, permissions)
+     VALUES ($1, $2, NULL, $3, $4, $5, $6, $7, $8)`,
+    [
+      ...[id, owner.organizationId, owner.workspaceId, owner.userId, hashKey(key), shortKey(key), description],
+      [EVERYTHING],
+    ],
+  );
+  return id;
+}
+
+/** A handle made of a name: its letters without accents, digits and dashes. Clients need one for prompts. */
+export function handleFrom(displayName: string): string {
+  const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
+  const handle = plain
+    .replace(/[^a-z0-9_]+/g, '-')
+    .replace(/^[-_]+/, '')
+    .slice(0, maxHandleLength);
+  return handle.replace(/-+$/, '') || 'default';
+}

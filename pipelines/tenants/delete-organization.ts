@@ -1,0 +1,90 @@
+/**
+ * Deletes organisations: their keys, users and workspaces end at once, and jobs delete the data (`delete-workspace-data.ts`).
+ *
+ * Invariant: `deleted_at` of an organisation is never taken back, and no key of such an organisation is accepted.
+ *
+ *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its users.
+ *   2. A job is queued for each workspace.
+ *
+ * A crash after 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as does a repeated request.
+ */
+import { fault } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Authenticator } from './authenticate.ts';
+import type { Caller } from './caller.ts';
+import { isOperator, requireOperator } from './operator.ts';
+import type { OrganizationRecord } from './read-organization.ts';
+
+export interface ListedOrganization extends OrganizationRecord {
+  /** Null: not deleted. */
+  readonly deleted_at: string | null;
+  readonly workspaces: number;
+  /** Deleted workspaces whose data is deleted. */
+  readonly purged_workspaces: number;
+}
+
+const listedColumns = `o.id, o.display_name, o.created_at, o.deleted_at,
+  (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND (deleted_at IS NULL OR o.deleted_at IS NOT NULL)) AS workspaces,
+  (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND o.deleted_at IS NOT NULL AND purged_at IS NOT NULL)
+    AS purged_workspaces`;
+
+/** All organisations for the operator, oldest first, otherwise that of the caller. */
+export async function listOrganizations(
+  database: Database,
+  caller: Caller,
+  { includeDeleted = false }: { readonly includeDeleted?: boolean } = {},
+): Promise<ListedOrganization[]> {
+  const all = caller.permissions.has('organizations:manage') && (await isOperator(database, caller));
+  return database.query<ListedOrganization>(
+    `SELECT ${listedColumns} FROM organizations o
+     WHERE ($1 OR o.id = $2) AND ($3 OR o.deleted_at IS NULL) ORDER BY o.created_at, o.id`,
+    [all, caller.organizationId, includeDeleted],
+  );
+}
+
+/**
+ * Repeating it is harmless, and queues again what is not deleted.
+ *
+ * @throws FORBIDDEN, OPERATOR_ONLY, NOT_FOUND, CONFLICT for the organisation of the operator.
+ */
+export async function deleteOrganization(
+  {
+    database,
+    authenticator,
+    enqueueWorkspaceDeletion,
+  }: {
+    readonly database: Database;
+    readonly authenticator: Pick<Authenticator, 'forgetAll'>;
+    readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
+  },
+  caller: Caller,
+  organizationId: string,
+): Promise<ListedOrganization> {
+  const id = organizationId.toLowerCase();
+  const deleted = await database.transaction(async (tx) => {
+    await requireOperator(tx, caller);
+    const [found] = await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [id]);
+    if (found === undefined) throw fault('NOT_FOUND', { what: 'Organization' });
+    if (id === caller.organizationId) {
+      throw fault('CONFLICT', { reason: 'The first organization, which is that of the operator, stays.' });
+    }
+    await tx.execute('UPDATE organizations SET deleted_at = coalesce(deleted_at, now()) WHERE id = $1', [id]);
+    await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE organization_id = $1 AND deleted_at IS NULL', [
+      id,
+    ]);
+    await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE organization_id = $1 AND revoked_at IS NULL', [id]);
+    await tx.execute('UPDATE users SET removed_at = now() WHERE organization_id = $1 AND removed_at IS NULL', [id]);
+    const [listed] = await tx.query<ListedOrganization>(
+      `SELECT ${listedColumns} FROM organizations o WHERE o.id = $1`,
+      [id],
+    );
+    const due = await tx.query<{ id: string }>(
+      'SELECT id FROM workspaces WHERE organization_id = $1 AND purged_at IS NULL ORDER BY created_at, id',
+      [id],
+    );
+    return { listed: listed!, due };
+  });
+  authenticator.forgetAll();
+  for (const workspace of deleted.due) await enqueueWorkspaceDeletion(workspace.id);
+  return deleted.listed;
+}
