@@ -6,6 +6,7 @@ import type { Page } from './markdown.ts';
 import { metricsPage } from './metrics.ts';
 import { agentOperationsPage, operationsPage } from './operations.ts';
 import { permissionsPage } from './permissions.ts';
+import { thirdPartyPage } from './third-party.ts';
 
 /** Every page of `docs/reference`, as the code is now. */
 export async function referencePages(): Promise<Page[]> {
@@ -18,5 +19,6 @@ export async function referencePages(): Promise<Page[]> {
     guaranteesPage(),
     exportColumnsPage(),
     await metricsPage(),
+    thirdPartyPage(),
   ];
 }

@@ -8,6 +8,9 @@ import { join } from 'node:path';
 /** Types, sources, maps and texts are for those who develop. */
 const endings = ['.ts', '.mts', '.cts', '.map', '.md', '.tsbuildinfo'];
 
+/** Licences and notices stay: they must be passed on with the package. */
+const legal = /^(licen[cs]e|copying|notice|third.?party)/i;
+
 /** Folders at the top of a package: tests, and builds for bundlers and browsers, of which Node reads none. */
 const folders = [
   '.github',
@@ -61,6 +64,6 @@ function pruneFiles(folder, unwanted) {
     const place = join(folder, entry.name);
     if (entry.isDirectory()) {
       if (entry.name !== 'node_modules') pruneFiles(place, unwanted);
-    } else if (unwanted.some((ending) => entry.name.endsWith(ending))) rmSync(place);
+    } else if (!legal.test(entry.name) && unwanted.some((ending) => entry.name.endsWith(ending))) rmSync(place);
   }
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startRunlake } from '../runlake-process.ts';
+import { nodeProgram, otherReleases } from './node-releases.ts';
 
 const script = fileURLToPath(new URL('../../docs/demo/demo.ts', import.meta.url));
 const loader = import.meta.resolve('tsx');
@@ -16,8 +17,8 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** The demo in an empty folder, with settings of the SDK and of Runlake around it that must not matter. */
-function startDemo(traces: number) {
-  const child = spawn(process.execPath, ['--import', loader, script, '--traces', String(traces)], {
+function startDemo(traces: number, node = process.execPath) {
+  const child = spawn(node, ['--import', loader, script, '--traces', String(traces)], {
     cwd: folder,
     env: {
       ...process.env,
@@ -63,7 +64,7 @@ describe('the demo', () => {
     expect(leftovers()).toEqual([]);
 
     await pasteNextSteps(said.output);
-  }, 120_000);
+  }, 300_000);
 
   it('cleans up when it is interrupted', async () => {
     const { child, ended, said, seen } = startDemo(20_000);
@@ -72,7 +73,7 @@ describe('the demo', () => {
     expect(await ended, said.output).toBe(130);
     expect(leftovers()).toEqual([]);
     expect(said.output.split('Stopping, cleaning up ...')[1]?.trim()).toBe('');
-  }, 120_000);
+  }, 300_000);
 
   it('refuses a number of traces that makes no sense', async () => {
     const { ended, said } = startDemo(3);
@@ -80,6 +81,27 @@ describe('the demo', () => {
     expect(said.output).toContain('--traces takes');
     expect(leftovers()).toEqual([]);
   });
+
+  it.each(otherReleases)(
+    'runs on Node $version: traces, usage, export and a graph',
+    async (release) => {
+      const node = await nodeProgram(release);
+      if (node === undefined) {
+        if (process.env.CI === 'true')
+          throw new Error(`no package of Node ${release.version} is pinned for this platform`);
+        console.warn(`skipped: no package of Node ${release.version} is pinned for this platform`);
+        return;
+      }
+      expect(execFileSync(node, ['--version'], { encoding: 'utf8' }).trim()).toBe(`v${release.version}`);
+      const { ended, said } = startDemo(60, node);
+      expect(await ended, said.output).toBe(0);
+      expect(said.output).toContain('60 of 60 traces');
+      expect(said.output).toContain('✓ resumed where it stood');
+      expect(said.output).not.toMatch(/✗ (by|in)|warn/i);
+      expect(leftovers()).toEqual([]);
+    },
+    300_000,
+  );
 });
 
 /** Starts Runlake with the key that the demo proposes, and sends its curl lines to it. */

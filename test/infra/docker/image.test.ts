@@ -16,6 +16,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { nodeProgram, releases } from '../../docs/node-releases.ts';
 import { ownKafka } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
@@ -62,7 +63,9 @@ describe('the Dockerfile', () => {
     expect(stages.map(({ name }) => name)).toEqual(['build', 'modules', undefined]);
     const [, version] = /^node:(\d+\.\d+\.\d+)-bookworm-slim$/.exec(image?.image ?? '') ?? [];
     expect(new Set(stages.map((stage) => stage.image)).size).toBe(1);
-    expect(version).toBe(process.versions.node);
+    expect(releases.map((release) => release.version)).toContain(version);
+    // Node 20 has reached its end of life: a server of today's images gets no fixes.
+    expect(Number(version?.split('.')[0])).toBeGreaterThanOrEqual(22);
     expect(manifest.engines.node).toMatch(/^>=\d+\.\d+\.\d+$/);
     const [found, needed] = [version, manifest.engines.node.slice(2)].map((text) =>
       text.split('.').reduce((sum: number, part: string) => sum * 1_000 + Number(part), 0),
@@ -118,8 +121,12 @@ describe('the Dockerfile', () => {
 describe('the image, its steps taken here', () => {
   let folder: string;
   let app: string;
+  /** The release of Node in the image, where there is a package of it for this machine. */
+  let node: string;
 
-  beforeAll(() => {
+  beforeAll(async () => {
+    const release = releases.find(({ version }) => image?.image.startsWith(`node:${version}-`));
+    node = (release && (await nodeProgram(release))) ?? process.execPath;
     folder = mkdtempSync(join(tmpdir(), 'runlake-image-'));
     app = join(folder, 'app');
     const context = join(folder, 'build');
@@ -143,7 +150,7 @@ describe('the image, its steps taken here', () => {
 
   const program = () => join(app, manifest.bin.runlake);
   const run = (words: readonly string[], environment: Record<string, string> = {}) =>
-    spawnSync(process.execPath, [program(), ...words], {
+    spawnSync(node, [program(), ...words], {
       cwd: app,
       env: { PATH: process.env.PATH, RUNLAKE_DATA_DIR: join(folder, 'data'), ...environment },
       encoding: 'utf8',
@@ -157,26 +164,32 @@ describe('the image, its steps taken here', () => {
     }
   });
 
-  it('stays under 400 MB', () => {
+  it('passes on the licence of each package', () => {
+    const texts = (folder: string | URL) => readdirSync(folder).filter((name) => /^(licen[cs]e|notice)/i.test(name));
+    for (const place of productionPackages())
+      expect([place, ...texts(join(app, place))]).toEqual([place, ...texts(new URL(place, root))]);
+  });
+
+  it('stays under 430 MB', () => {
     // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth for surprises. The rest is measured.
-    const base = (75 + 30) * mebibyte + bytesOf(process.execPath);
+    const base = (75 + 30) * mebibyte + bytesOf(node);
     const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
-    expect(base * 1.1 + own).toBeLessThan(400_000_000);
+    expect(base * 1.1 + own).toBeLessThan(430_000_000);
   });
 
   it('has what encodes Parquet', () => {
     const script = `const { DuckDBInstance } = await import('@duckdb/node-api');
       const connection = await (await DuckDBInstance.create()).connect();
       console.log((await connection.runAndReadAll('SELECT 42')).getRows().join());`;
-    const node = spawnSync(process.execPath, ['--input-type=module', '-e', script], { cwd: app, encoding: 'utf8' });
-    expect([node.stdout, node.stderr]).toEqual(['42\n', '']);
+    const ended = spawnSync(node, ['--input-type=module', '-e', script], { cwd: app, encoding: 'utf8' });
+    expect([ended.stdout, ended.stderr]).toEqual(['42\n', '']);
   });
 
   it('has what runs graphs in TypeScript', () => {
     const graph = join(folder, 'graph.ts');
     writeFileSync(graph, 'enum Answer { Whole = 42 }\nconsole.log(Answer.Whole satisfies number);');
-    const node = spawnSync(process.execPath, ['--import', 'tsx', graph], { cwd: app, encoding: 'utf8' });
-    expect([node.stdout, node.stderr]).toEqual(['42\n', '']);
+    const ended = spawnSync(node, ['--import', 'tsx', graph], { cwd: app, encoding: 'utf8' });
+    expect([ended.stdout, ended.stderr]).toEqual(['42\n', '']);
   });
 
   it('answers its commands', () => {
@@ -195,7 +208,7 @@ describe('the image, its steps taken here', () => {
   /** Starts the role as the image does, waits for its check of health, and ends it. */
   async function serve(role: string, environment: Readonly<Record<string, string>>): Promise<void> {
     const port = await freePort();
-    const child = spawn(process.execPath, [program(), role], {
+    const child = spawn(node, [program(), role], {
       cwd: app,
       env: {
         PATH: process.env.PATH,
