@@ -15,11 +15,8 @@ import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
-import {
-  graphCodeTrust,
-  type OpenWorkerPool,
-  openWorkerPool,
-} from '../../pipelines/agents/workers/open-worker-pool.ts';
+import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
+import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
 import type { Services } from '../server/services.ts';
 import { agentServerUrl } from './check-port.ts';
@@ -39,10 +36,22 @@ export interface AgentParts {
   readonly accept: Services['accept'];
 }
 
+/** The accounts of processes that run code of the project; they close last of what uses them. @throws GRAPH_CODE_NOT_ISOLATED */
+export async function isolateGraphs(
+  { config, logger }: Pick<AgentParts, 'config' | 'logger'>,
+  file: GraphsFile,
+  ends: Ends,
+): Promise<GraphIsolation> {
+  const isolation = await openGraphIsolation(file, config);
+  logger.info(`graph code has ${isolation.words}`);
+  ends.add('user ids of graph code', () => isolation.close());
+  return isolation;
+}
+
 /** The processes that run graph code: the front needs the one for questions alone, and who works does without it. */
 export async function openGraphPool(
   { config, logger, databaseUrl, stores }: AgentParts,
-  file: GraphsFile,
+  { file, accounts }: { readonly file: GraphsFile; readonly accounts: GraphIsolation['accounts'] },
   part: AgentsPart,
   ends: Ends,
 ): Promise<OpenWorkerPool> {
@@ -62,6 +71,7 @@ export async function openGraphPool(
     runsPerWorker: config.agentsRunsPerWorker,
     database: { url: account.url, ...(authorities && { authorities }) },
     environment: graphEnvironment(),
+    accounts,
     serverUrl: part === 'work' ? config.agentsPublicUrl : agentServerUrl(config),
     maxEventBytes: config.agentsMaxEventBytes,
     maxBufferedBytes: config.agentsWorkerBufferBytes,
@@ -69,7 +79,6 @@ export async function openGraphPool(
     heapMegabytes: config.agentsWorkerHeapMegabytes,
     logger,
   });
-  logger.info(`graph code has ${graphCodeTrust}`);
   ends.add('graph workers', () => pool.close(0));
   return pool;
 }

@@ -1,5 +1,6 @@
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { noticesArrive } from '../../infra/postgres/notices-arrive.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -7,7 +8,8 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../../pipelines/agents/graphs/untested-library.ts';
 import { misfitVectors } from '../../pipelines/agents/store/misfit-vectors.ts';
-import { graphCodeTrust, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
+import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
+import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { serverName } from '../agent-server/system/get-ok.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
@@ -30,7 +32,33 @@ export async function inspectGraphs(agentsFile: string, config: Config, logger: 
     return say(false, 'Agents file', wordsOf(error), 'Correct it, or set RUNLAKE_AGENTS_FILE to another one.');
   }
   say(true, 'Agents file', `${file.path} names ${file.graphs.length} graph${file.graphs.length === 1 ? '' : 's'}`);
-  say(true, 'Graph code', `has ${graphCodeTrust}`);
+  let isolation: GraphIsolation;
+  try {
+    isolation = await openGraphIsolation(file, config);
+  } catch (error) {
+    return say(false, 'Graph code', wordsOf(error), isRunlakeError(error) ? error.remedy : undefined);
+  }
+  say(true, 'Graph code', `has ${isolation.words}`);
+  try {
+    await inspectProject(file, { config, logger, accounts: isolation.accounts }, say);
+  } finally {
+    await isolation.close();
+  }
+}
+
+async function inspectProject(
+  file: GraphsFile,
+  {
+    config,
+    logger,
+    accounts,
+  }: {
+    readonly config: Config;
+    readonly logger: Logger;
+    readonly accounts: GraphIsolation['accounts'];
+  },
+  say: Finding,
+): Promise<void> {
   const untested = await untestedLibraries(file);
   for (const { path, version } of untested) {
     const remedy = `Install @langchain/langgraph ${testedLibraries} there; others may work, and nobody has tried.`;
@@ -43,6 +71,7 @@ export async function inspectGraphs(agentsFile: string, config: Config, logger: 
       workers: 0,
       runsPerWorker: 1,
       environment: graphEnvironment(),
+      accounts,
       maxEventBytes: config.agentsMaxEventBytes,
       maxBufferedBytes: config.agentsWorkerBufferBytes,
       silentMs: config.agentsSilentMs,

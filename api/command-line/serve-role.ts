@@ -113,11 +113,11 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     const { accept, authenticator, rateLimiter } = services;
     const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {
-      await agents.startAgentWork(forAgents, ends);
-      lines.push('Runlake executes runs of agents');
+      const { graphCode } = await agents.startAgentWork(forAgents, ends);
+      lines.push('Runlake executes runs of agents', `Graph code has ${graphCode}`);
     } else {
-      const url = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, ends);
-      lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`);
+      const { url, graphCode } = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, ends);
+      lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }
   }
   if (!mainApi) ends.add('readiness', () => listener.drain());

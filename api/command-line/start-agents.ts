@@ -1,7 +1,7 @@
 /**
  * The agent server in one process, or a part of it: the one that answers takes no runs up, the one that works answers nobody.
  *
- * Order, each part adding its end to `ends`: account of graph code → workers → stream hub → executor → HTTP → crons, webhooks,
+ * Order, each part adding its end to `ends`: user ids of graph code → its account in Postgres → workers → stream hub → executor → HTTP → crons, webhooks,
  * notices of Postgres. At the end nothing new is fired first, then HTTP refuses new requests; runs under way get the time for draining,
  * and go back to be taken up elsewhere.
  */
@@ -40,19 +40,26 @@ import { servedOperations } from '../agent-server/served-operations.ts';
 import type { OwnAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
-import { type AgentParts, openGraphPool, startWork } from './agent-work.ts';
+import { type AgentParts, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
 import { agentServerAddress } from './check-port.ts';
 import type { Ends } from './ends.ts';
 import { openCustomApp } from './open-custom-app.ts';
 import type { AgentsPart } from './role.ts';
 import { serveHttp } from './serve-http.ts';
 
-/** Runs the graphs of `config.agentsFile` and answers for them. @returns where. @throws GRAPHS_FILE_INVALID, PORT_IN_USE, and what the parts throw. */
+/** What an operator gets to know of an agent server that has started. */
+export interface StartedAgents {
+  readonly url: string;
+  /** What graph code has, in words. */
+  readonly graphCode: string;
+}
+
+/** Runs the graphs of `config.agentsFile` and answers for them. @throws GRAPHS_FILE_INVALID, PORT_IN_USE, and what the parts throw. */
 export async function startAgents(
   parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
   ends: Ends,
-): Promise<string> {
+): Promise<StartedAgents> {
   const { config, logger, authenticator, rateLimiter } = parts;
   const opened = await openAgents(parts, ends, part);
   const { agents } = opened;
@@ -64,18 +71,20 @@ export async function startAgents(
     ends,
   });
   await followAgents(parts, opened, url, ends);
-  return url;
+  return { url, graphCode: opened.graphCode };
 }
 
 /** Takes runs up and executes them, and answers nobody. @throws GRAPHS_FILE_INVALID, and what the parts throw. */
-export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<void> {
+export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
   const served = await openDeployment(stores.database, config);
-  const pool = await openGraphPool(parts, file, 'work', ends);
+  const { accounts, words } = await isolateGraphs(parts, file, ends);
+  const pool = await openGraphPool(parts, { file, accounts }, 'work', ends);
   const { executor } = startWork(parts, { served, file }, pool, ends);
   const { deploymentId } = served;
   await hearNotices({ databaseUrl, config, logger, deploymentId, wakes: wakesOf(executor) }, ends);
+  return { graphCode: words };
 }
 
 export interface OpenedAgents {
@@ -87,6 +96,8 @@ export interface OpenedAgents {
   /** Of a langgraph.json with `http.app`. */
   readonly app?: HttpApp;
   readonly operations: readonly Operation[];
+  /** What graph code has, in words. */
+  readonly graphCode: string;
 }
 
 /** Everything behind the operations of the agent server. */
@@ -107,12 +118,12 @@ export async function openAgents(
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;
 
-  const desk =
-    file.auth &&
-    (await openAuthDesk({ file, environment: graphEnvironment(), silentMs: config.agentsSilentMs, logger }));
+  const { accounts, words: graphCode } = await isolateGraphs(parts, file, ends);
+  const forDesk = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
+  const desk = file.auth && (await openAuthDesk(forDesk));
   if (desk) ends.add('custom authentication', () => desk.close());
-  const app = await openCustomApp(file, { config, logger }, ends);
-  const pool = await openGraphPool(parts, file, part, ends);
+  const app = await openCustomApp(file, { config, logger, accounts }, ends);
+  const pool = await openGraphPool(parts, { file, accounts }, part, ends);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },
     ...file.defaults.get(graphId),
@@ -141,6 +152,7 @@ export async function openAgents(
     keptIn: join(config.dataDir, 'graph-types'),
     limitMs: config.agentsTypesSeconds * 1_000,
     heapMegabytes: config.agentsTypesHeapMegabytes,
+    accounts,
     logger,
   });
   ends.add('types of graphs', () => types.stop());
@@ -183,6 +195,7 @@ export async function openAgents(
     executor,
     http: file.http,
     operations: servedOperations(file.http),
+    graphCode,
     ...(ownAccess && { ownAccess }),
     ...(app && { app }),
   };

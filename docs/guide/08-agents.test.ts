@@ -7,8 +7,9 @@
 //
 // With RUNLAKE_AGENTS_FILE=docs/guide/agents/langgraph.json, `make start` serves them on port 2024 beside the main API;
 // `runlake agents` does it in a process of its own. Graph code runs in processes apart from the one that answers: what blocks,
-// leaks or exits there costs its own run an error, and nothing else. They have the user id of Runlake, so that graph code is as
-// trusted as the operator: SECURITY.md says what it can reach.
+// leaks or exits there costs its own run an error, and nothing else. Started as root on Linux, Runlake gives each of these
+// processes a user id of its own, which cannot read its secrets, and only HOME and TMPDIR to write to. Else graph code is as trusted as the
+// operator. The start says which of the two it is, and so does `runlake doctor`; SECURITY.md says what graph code can reach.
 
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';

@@ -38,6 +38,12 @@ export const agentSettings = {
     'Postgres as the processes that run graph code reach it, best with an account that is kept to the schema `agents`. Unset: as Runlake itself does.',
     true,
   ),
+  agentsIsolation: required(
+    'RUNLAKE_AGENTS_ISOLATION',
+    Type.Union([Type.Literal('auto'), Type.Literal('required'), Type.Literal('off')]),
+    'auto',
+    'Whether each process that runs graph code gets a user id of its own, which cannot read secrets of Runlake; that needs Linux and a start as root. `auto`: where possible; `required`: else Runlake does not start; `off`: graph code is as trusted as the operator.',
+  ),
   agentsWorkers: required(
     'RUNLAKE_AGENTS_WORKERS',
     count(0, 1_024),

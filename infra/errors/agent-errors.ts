@@ -166,6 +166,11 @@ export const agentErrors = {
     'The processes that run graph code do not start: {reason}.',
     'Look at the log above, and at memory and processes of the machine.',
   ),
+  GRAPH_CODE_NOT_ISOLATED: terminal(
+    500,
+    'RUNLAKE_AGENTS_ISOLATION requires what cannot be had here: {reason}.',
+    'Start Runlake on Linux as root, with a project and packages that other users can read; or set RUNLAKE_AGENTS_ISOLATION to auto, and graph code is as trusted as the operator.',
+  ),
   GRAPH_WORKER_BUSY: transient(
     503,
     'No process that runs graph code was free in time.',

@@ -6,12 +6,14 @@
  * slower side takes them. 3. It ends with its answer, with a limit of size or time, or when its client goes, which the app hears as the
  * abort of its request. 4. Where the process goes meanwhile, so do its requests; another process follows.
  */
+import { lstatSync, renameSync, rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
@@ -50,6 +52,7 @@ export interface AppAnswer {
 }
 
 const mostAtOnce = 1_000;
+const socketName = 'app.sock';
 
 /**
  * Starts that process for the `http.app` of a langgraph.json.
@@ -59,6 +62,7 @@ const mostAtOnce = 1_000;
 export async function openHttpApp(options: {
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'> & { readonly app: NonNullable<GraphsFile['app']> };
   readonly environment: Readonly<Record<string, string>>;
+  readonly accounts?: AccountSource | undefined;
   /** Where the agent server answers, for the app. */
   readonly serverUrl?: string | undefined;
   readonly silentMs: number;
@@ -66,9 +70,9 @@ export async function openHttpApp(options: {
   readonly timeoutMs: number;
   readonly logger: Logger;
 }): Promise<HttpApp> {
-  const { file, environment, serverUrl, silentMs, timeoutMs, logger } = options;
+  const { file, environment, accounts, serverUrl, silentMs, timeoutMs, logger } = options;
   const folder = await mkdtemp(join(tmpdir(), 'runlake-app-'));
-  const socketPath = join(folder, 'app.sock');
+  const socketPath = join(folder, socketName);
   const pool = new Pool('http://app', {
     connect: { socketPath },
     connections: mostAtOnce,
@@ -79,6 +83,15 @@ export async function openHttpApp(options: {
   let names: HttpApp['names'] = () => false;
   let underWay = 0;
   let closing = false;
+  /** Where the process listens: in its own folder, if it has one. */
+  let listensIn: string | undefined;
+  const ownAccounts = accounts && {
+    take() {
+      const account = accounts.take();
+      listensIn = account.home;
+      return account;
+    },
+  };
   const release = async () => {
     await pool.destroy();
     await rm(folder, { recursive: true, force: true });
@@ -87,15 +100,17 @@ export async function openHttpApp(options: {
   const worker = await openModuleWorker({
     part: 'app',
     setup: {
-      app: { path: file.app.path, name: file.app.name, socketPath },
+      app: { path: file.app.path, name: file.app.name, socketPath: accounts ? socketName : socketPath },
       ...(serverUrl !== undefined && { serverUrl }),
     },
     file,
     environment,
+    accounts: ownAccounts,
     silentMs,
     onLine: (line) => logger.info({ line }, 'the custom app wrote'),
     hooks: {
       onReady: (_faults, routes) => {
+        if (listensIn !== undefined) takeSocket(join(listensIn, socketName), socketPath);
         names = routeNames(routes);
       },
       onMessage: ({ kind }) => {
@@ -138,4 +153,21 @@ export async function openHttpApp(options: {
       await release();
     },
   };
+}
+
+/**
+ * Moves a socket out of the reach of the process that listens on it: a link in its place could lead this process to any socket of the
+ * machine. The name changes, the socket stays the same.
+ *
+ * @throws WORKER_PROTOCOL_VIOLATED where it is none.
+ */
+function takeSocket(from: string, to: string): void {
+  try {
+    renameSync(from, to);
+    if (lstatSync(to).isSocket()) return;
+  } catch {
+    // There is nothing.
+  }
+  rmSync(to, { recursive: true, force: true });
+  throw violation('there is no socket where the custom app has to listen');
 }

@@ -5,6 +5,7 @@
  * or has too many. 2. It has two seconds. 3. Where the process goes meanwhile, so do its questions; another process follows.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
+import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
@@ -47,10 +48,11 @@ const mostAtOnce = 512;
 export async function openAuthDesk(options: {
   readonly file: GraphsFile;
   readonly environment: Readonly<Record<string, string>>;
+  readonly accounts?: AccountSource | undefined;
   readonly silentMs: number;
   readonly logger: Logger;
 }): Promise<AuthDesk> {
-  const { file, environment, silentMs, logger } = options;
+  const { file, environment, accounts, silentMs, logger } = options;
   const waiting = new Map<number, Waiting>();
   /** Keys of questions that ran out of time, whose answers may still come. */
   const late = new Set<number>();
@@ -60,6 +62,7 @@ export async function openAuthDesk(options: {
     setup: file.auth ? { auth: { path: file.auth.path, name: file.auth.name } } : {},
     file,
     environment,
+    accounts,
     silentMs,
     onLine: (line) => logger.info({ line }, 'custom authentication wrote'),
     hooks: {

@@ -13,12 +13,14 @@ import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Type } from 'typebox';
 import { Compile } from 'typebox/compile';
+import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
 import { type Frame, limitsOfWorker, requireJson, violation } from '../workers/frames.ts';
 import { type ChildEnd, WorkerChild } from '../workers/worker-child.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
+import { type KeptTypes, keepTypes, readKeptTypes } from './kept-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { FromTypesProcess, TypesTask } from './types-process.ts';
 
@@ -31,6 +33,7 @@ export interface TypesOptions {
   /** For one graph. 0: nothing is read. */
   readonly limitMs: number;
   readonly heapMegabytes: number;
+  readonly accounts?: AccountSource | undefined;
   readonly logger: Logger;
 }
 
@@ -51,6 +54,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   const found = new Map<string, TypedGraph>();
   const typescript = limitMs === 0 ? [] : graphs.filter(({ path }) => /\.[cm]?tsx?$/.test(path));
   const pending = new Set(typescript.map(({ graphId }) => graphId));
+  const keeping: Promise<void>[] = [];
   const settled = new EventEmitter<Record<string, []>>().setMaxListeners(0);
   let child: WorkerChild | undefined;
   let stopped = false;
@@ -77,6 +81,8 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   /** In one process. @returns those that are left, always fewer. */
   async function readSome(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
     const left = new Set(sources);
+    const kept = await readKept(options.keptIn, sources);
+    if (stopped) return [];
     let current = sources[0]!;
     let tooLong = false;
     let clock: NodeJS.Timeout | undefined;
@@ -94,7 +100,9 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
       }
       left.delete(source);
       if (message.kind === 'unread') return giveUp(message.graphId, message.reason);
-      found.set(message.graphId, message.typed);
+      const { typed, files } = message;
+      found.set(message.graphId, typed);
+      if (files !== undefined) keeping.push(keepTypes(options.keptIn, source, { files, typed }));
       settle(message.graphId);
     };
     const reason = await new Promise<string>((resolve) => {
@@ -102,7 +110,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
         if (error !== undefined) resolve(`it did not start: ${error.message}`);
         else resolve(violation ?? `its process ended by ${signal ?? `code ${code}`}`);
       });
-      child.send({ graphs: sources, keptIn: options.keptIn } satisfies TypesTask);
+      child.send({ graphs: sources, kept } satisfies TypesTask);
     });
     clearTimeout(clock);
     if (left.delete(current)) giveUp(current.graphId, tooLong ? `it took longer than ${limitMs / 1_000} s` : reason);
@@ -113,7 +121,8 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     .catch((error: unknown) => {
       if (!stopped) logger.warn({ error }, 'the schemas of graphs were not read from their types');
     })
-    .finally(() => [...pending].forEach(settle));
+    .finally(() => [...pending].forEach(settle))
+    .then(() => Promise.all(keeping));
   return {
     of: (graphId) => found.get(graphId),
     async waitFor(graphId, maxWaitMs) {
@@ -132,6 +141,15 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   };
 }
 
+async function readKept(folder: string, sources: readonly GraphSource[]): Promise<Record<string, KeptTypes>> {
+  const kept: Record<string, KeptTypes> = {};
+  for (const source of sources) {
+    const found = await readKeptTypes(folder, source);
+    if (found !== undefined) kept[source.graphId] = found;
+  }
+  return kept;
+}
+
 /** Whether a graph knows its schemas at run time; many have no config schema. */
 export function isComplete({ input_schema, output_schema, state_schema }: GraphSchemas): boolean {
   return input_schema !== null && output_schema !== null && state_schema !== null;
@@ -148,7 +166,7 @@ async function knowsItsSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): 
 }
 
 function startProcess(
-  { heapMegabytes }: TypesOptions,
+  { heapMegabytes, accounts }: TypesOptions,
   hear: (message: FromTypesProcess) => void,
   onGone: (end: ChildEnd) => void,
 ): WorkerChild {
@@ -158,6 +176,7 @@ function startProcess(
   return new WorkerChild({
     program,
     environment: {},
+    accounts,
     execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
     limits: { ...limitsOfWorker(0), bodyBytes: 0 },
     onFrame: (frame) => hear(decodeTypes(frame)),
@@ -181,6 +200,7 @@ const fromProcess = Compile(
       kind: Type.Literal('read'),
       graphId,
       typed: Type.Object({ schemas, subgraphs: Type.Record(Type.String(), schemas) }),
+      files: Type.Optional(Type.Record(Type.String(), Type.String())),
     }),
     Type.Object({ kind: Type.Literal('unread'), graphId, reason: Type.String() }),
   ]),

@@ -11,17 +11,24 @@ import type { GraphSource } from '../graphs/graphs-file.ts';
 import { encodeFrame } from '../workers/frames.ts';
 import { openParentPipe } from '../workers/parent-pipe.ts';
 import { watchParent } from '../workers/parent-watch.ts';
-import { keepTypes, keptTypes } from './kept-types.ts';
+import { hashFiles, isCurrent, type KeptTypes } from './kept-types.ts';
 import { readGraphTypes, type TypedGraph, unreadable } from './read-graph-types.ts';
 
 export interface TypesTask {
   readonly graphs: readonly GraphSource[];
-  readonly keptIn: string;
+  /** What was read at an earlier start, by graph. */
+  readonly kept: Readonly<Record<string, KeptTypes>>;
 }
 
 export type FromTypesProcess =
   | { readonly kind: 'reading'; readonly graphId: string }
-  | { readonly kind: 'read'; readonly graphId: string; readonly typed: TypedGraph }
+  /** `files`: those that it came from, with their hashes, unless it was kept. */
+  | {
+      readonly kind: 'read';
+      readonly graphId: string;
+      readonly typed: TypedGraph;
+      readonly files?: Readonly<Record<string, string>>;
+    }
   | { readonly kind: 'unread'; readonly graphId: string; readonly reason: string };
 
 setPriority(constants.priority.PRIORITY_LOW);
@@ -34,7 +41,7 @@ async function readAll(task: TypesTask): Promise<void> {
     const { graphId } = source;
     await tell({ kind: 'reading', graphId });
     try {
-      await tell({ kind: 'read', graphId, typed: await typesOf(source, task.keptIn) });
+      await tell({ kind: 'read', graphId, ...(await typesOf(source, task.kept[graphId])) });
     } catch (error) {
       await tell({ kind: 'unread', graphId, reason: error instanceof Error ? error.message : String(error) });
     }
@@ -47,12 +54,13 @@ function tell(message: FromTypesProcess): Promise<void> {
   return new Promise((resolve) => pipe.write(encodeFrame(message), resolve));
 }
 
-async function typesOf(source: GraphSource, keptIn: string): Promise<TypedGraph> {
-  const kept = await keptTypes(keptIn, source);
-  if (kept !== undefined) return kept;
+async function typesOf(
+  source: GraphSource,
+  kept: KeptTypes | undefined,
+): Promise<{ readonly typed: TypedGraph; readonly files?: Record<string, string> }> {
+  if (kept !== undefined && (await isCurrent(kept))) return { typed: kept.typed };
   const { files: paths, ...typed } = readGraphTypes(await compilerFor(source.path), source);
-  await keepTypes(keptIn, source, { paths, typed });
-  return typed;
+  return { typed, files: await hashFiles(paths) };
 }
 
 /** The compiler that the project of a module has. @throws GRAPH_TYPES_UNREADABLE where it has none that can be asked. */

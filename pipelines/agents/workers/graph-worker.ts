@@ -11,6 +11,7 @@
  *   4. When it has gone, `onGone` gets the verdict. Nothing of it is heard afterwards.
  */
 import { fileURLToPath } from 'node:url';
+import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import { limitsOfWorker, violation } from './frames.ts';
 import { decodeMessage } from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
@@ -24,6 +25,8 @@ export interface GraphWorkerOptions {
   readonly folder: string;
   /** All that graph code sees. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Where its account comes from. Absent: it is that of Runlake. */
+  readonly accounts?: AccountSource | undefined;
   readonly heapMegabytes: number | undefined;
   readonly silentMs: number;
   readonly loadWithinMs: number;
@@ -66,7 +69,7 @@ export class GraphWorker {
 
   constructor(options: GraphWorkerOptions) {
     this.#options = options;
-    const { setup, folder, environment, heapMegabytes, silentMs, onLine } = options;
+    const { setup, folder, environment, accounts, heapMegabytes, silentMs, onLine } = options;
     const fromSource = import.meta.url.endsWith('.ts');
     const elsewhere = () => new URL('./typescript-elsewhere.js', import.meta.url).href;
     const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? elsewhere() : undefined;
@@ -78,6 +81,7 @@ export class GraphWorker {
       ],
       folder,
       environment,
+      accounts,
       limits: limitsOfWorker(setup.maxEventBytes),
       onFrame: (frame) => this.#hear(decodeMessage(frame, setup.maxEventBytes)),
       onLine,

@@ -12,6 +12,7 @@ export interface ModuleWorkerOptions {
   readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
   readonly environment: Readonly<Record<string, string>>;
+  readonly accounts?: GraphWorkerOptions['accounts'];
   readonly silentMs: number;
   readonly onLine: GraphWorkerOptions['onLine'];
   /** `onReady` hears of modules that can be used, `onGone` of processes that go by themselves or at the end. */
@@ -25,7 +26,7 @@ export interface ModuleWorkerOptions {
  * @throws GRAPHS_FILE_INVALID where it cannot be used; then no process is left.
  */
 export async function openModuleWorker(options: ModuleWorkerOptions): Promise<KeptWorker> {
-  const { part, setup, file, environment, silentMs, onLine, hooks } = options;
+  const { part, setup, file, environment, accounts, silentMs, onLine, hooks } = options;
   const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: places[part], reason });
   let givenUp = false;
   let opened!: () => void;
@@ -47,6 +48,7 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Ke
       },
       folder: file.folder,
       environment: { ...environment, ...file.env },
+      accounts,
       heapMegabytes: undefined,
       silentMs,
       loadWithinMs,

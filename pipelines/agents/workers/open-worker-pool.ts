@@ -34,6 +34,7 @@ export interface WorkerPoolOptions {
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
   /** Variables of this machine that graph code may see; the file's `env` comes on top. */
   readonly environment: Readonly<Record<string, string>>;
+  readonly accounts?: GraphWorkerOptions['accounts'];
   /** Where the agent server answers, for code of the project. */
   readonly serverUrl?: string | undefined;
   readonly maxEventBytes: number;
@@ -53,9 +54,6 @@ export interface OpenWorkerPool extends WorkerPool {
   /** Of graphs whose nodes are known before they run, by id; none where no process answers questions. */
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
-
-/** What an operator has to know of it; more in SECURITY.md. */
-export const graphCodeTrust = 'the user id of Runlake, and is as trusted as the operator: see SECURITY.md';
 
 const windowBytes = 4 * 1024 * 1024;
 /** Names of an event, which belong to what it costs. */
@@ -107,6 +105,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     },
     folder: file.folder,
     environment: { ...options.environment, ...file.env },
+    accounts: options.accounts,
     heapMegabytes: options.heapMegabytes,
     silentMs: options.silentMs,
     loadWithinMs: options.loadWithinMs ?? 120_000,

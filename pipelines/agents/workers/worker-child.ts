@@ -4,14 +4,16 @@
  * Trust boundary: the child has no IPC channel of Node, whose messages the parent would parse outside of any `try`. It has a pipe of its
  * own (`frames.ts`). Whatever it writes there, the front goes on: what it cannot take is a violation, which ends this child alone.
  *
- *   1. The child is spawned as the leader of its own process group, with the pipe as file descriptor 3.
+ *   1. The child is spawned as the leader of its own process group, with the pipe as file descriptor 3. If there are accounts for such
+ *      processes, it gets one of its own, whose folder is its HOME and TMPDIR.
  *   2. Each frame goes to `onFrame`. What that throws, and frames that are none, end the child; nothing of it is heard afterwards.
  *   3. A child that closes the pipe and goes on is ended.
  *   4. `onGone` is called once: after the child has exited and what it had sent was read. A process of its own that holds the pipe open
- *      delays that by a second at most.
+ *      delays that by a second at most; what runs under an account of its own is killed then.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
+import type { AccountSource, ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 import { encodeFrame, type Frame, type FrameLimits, FrameReader, pipeDescriptor } from './frames.ts';
 
 export interface WorkerChildOptions {
@@ -22,6 +24,8 @@ export interface WorkerChildOptions {
   readonly folder?: string;
   /** All that the child sees. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Absent: it runs under the account of this process. */
+  readonly accounts?: AccountSource | undefined;
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
   readonly onGone: (end: ChildEnd) => void;
@@ -42,23 +46,35 @@ const lingerMs = 1_000;
 const maxLineCharacters = 4_000;
 
 export class WorkerChild {
-  readonly #child: ChildProcess;
+  readonly #child: ChildProcess | undefined;
   readonly #pipe: Socket | undefined;
   #corked = false;
   #violation: string | undefined;
   #gone = false;
 
   constructor(options: WorkerChildOptions) {
-    const { program, execArgv, folder, environment, limits, onFrame, onGone, onLine } = options;
+    const { program, execArgv, folder, environment, accounts, limits, onFrame, onGone, onLine } = options;
     const output = onLine === undefined ? 'ignore' : 'pipe';
-    this.#child = spawn(process.execPath, [...execArgv, program], {
-      cwd: folder,
-      env: { ...environment },
-      // A signal to the group of the front, as Ctrl+C in a terminal, is the front's to act on.
-      detached: true,
-      stdio: ['ignore', output, output, 'pipe'],
-    });
-    if (onLine !== undefined) for (const stream of [this.#child.stdout, this.#child.stderr]) readLines(stream, onLine);
+    let account: ProcessAccount | undefined;
+    try {
+      account = accounts?.take();
+      this.#child = spawn(process.execPath, [...execArgv, program], {
+        cwd: folder,
+        env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
+        ...(account && { uid: account.uid, gid: account.gid }),
+        // A signal to the group of the front, as Ctrl+C in a terminal, is the front's to act on.
+        detached: true,
+        stdio: ['ignore', output, output, 'pipe'],
+      });
+    } catch (error) {
+      // What the operating system refuses is thrown here or emitted below, depending on its code.
+      this.#gone = true;
+      account?.release();
+      setImmediate(() => onGone({ code: null, signal: null, error: error as Error }));
+      return;
+    }
+    const child = this.#child;
+    if (onLine !== undefined) for (const stream of [child.stdout, child.stderr]) readLines(stream, onLine);
 
     let lingering: NodeJS.Timeout | undefined;
     const gone = (code: number | null, signal: string | null, error?: Error) => {
@@ -66,13 +82,14 @@ export class WorkerChild {
       this.#gone = true;
       clearTimeout(lingering);
       this.#pipe?.destroy();
+      account?.release();
       const violation = this.#violation;
       onGone({ code, signal, ...(error && { error }), ...(violation !== undefined && { violation }) });
     };
-    this.#child.once('error', (error) => {
-      if (this.#child.pid === undefined) gone(null, null, error);
+    child.once('error', (error) => {
+      if (child.pid === undefined) gone(null, null, error);
     });
-    this.#pipe = this.#child.stdio[pipeDescriptor] as Socket | undefined;
+    this.#pipe = child.stdio[pipeDescriptor] as Socket | undefined;
     if (!this.#pipe) return;
     const reader = new FrameReader(limits, (frame) => {
       if (this.#violation === undefined) onFrame(frame);
@@ -89,12 +106,12 @@ export class WorkerChild {
     this.#pipe.on('error', () => undefined);
     this.#pipe.once('close', () => {
       setTimeout(() => {
-        if (!this.#gone && this.#child.exitCode === null && this.#child.signalCode === null) {
+        if (!this.#gone && child.exitCode === null && child.signalCode === null) {
           this.#violate('it closed its pipe');
         }
       }, lingerMs).unref();
     });
-    this.#child.once('exit', (code, signal) => {
+    child.once('exit', (code, signal) => {
       if (this.#pipe?.closed) return gone(code, signal);
       this.#pipe?.once('close', () => gone(code, signal));
       // What was sent is read once more after the timer.
@@ -103,7 +120,7 @@ export class WorkerChild {
   }
 
   get pid(): number | undefined {
-    return this.#child.pid;
+    return this.#child?.pid;
   }
 
   /** Sent together with what else is sent in this turn of the event loop. */
@@ -122,7 +139,7 @@ export class WorkerChild {
   }
 
   kill(): void {
-    if (!this.#gone) this.#child.kill('SIGKILL');
+    if (!this.#gone) this.#child?.kill('SIGKILL');
   }
 
   #violate(reason: string): void {

@@ -14,7 +14,7 @@ export interface WorkerSetup {
   readonly faults?: Readonly<Record<string, string>>;
   /** Of the one process that answers for custom authentication; its fault is called `auth`. */
   readonly auth?: ExportReference;
-  /** Of the one process that serves the custom app; its fault is called `app`. */
+  /** Of the one process that serves the custom app; its fault is called `app`. A relative path starts from TMPDIR. */
   readonly app?: ExportReference & { readonly socketPath: string };
   /** With the folder from which the path in it starts. Absent: no index, and nothing runs out. */
   readonly store?: GraphsFile['store'] & { readonly folder: string };

@@ -12,6 +12,8 @@
  *   4. What is thrown outside of any run ends the process, with a last word. So does the end of the front: at once where the event
  *      loop turns, else by `parent-watch.ts`.
  */
+import { tmpdir } from 'node:os';
+import { resolve } from 'node:path';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
@@ -126,7 +128,7 @@ async function start(given: WorkerSetup): Promise<void> {
   if (setup.app !== undefined) {
     try {
       const { serveApp } = await import('../app/serve-app.ts');
-      routes = await serveApp(setup.app, setup.app.socketPath);
+      routes = await serveApp(setup.app, resolve(tmpdir(), setup.app.socketPath));
     } catch (error) {
       faults = { ...faults, app: error instanceof Error ? error.message : String(error) };
     }

@@ -123,11 +123,16 @@ describe('the services', () => {
 });
 
 describe('the roles', () => {
-  it.each(roles)('%s: one image, not root, nothing to write to but /tmp', (name) => {
-    const { image, build, user, read_only, tmpfs, cap_drop, security_opt, command } = service(name);
+  it.each(roles)('%s: one image, no rights but to isolate graph code, nothing to write to but /tmp', (name) => {
+    const { image, build, user, read_only, tmpfs, cap_drop, cap_add, security_opt, command } = service(name);
     expect(image).toBe(`runlake:${releaseVersion}`);
     expect(build).toEqual({ context: '.', dockerfile: 'infra/docker/Dockerfile' });
-    expect(user).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+    if (name.startsWith('agents')) {
+      expect([user, cap_add]).toEqual(['0:0', ['CHOWN', 'DAC_OVERRIDE', 'KILL', 'SETGID', 'SETUID']]);
+    } else {
+      expect(user).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+      expect(cap_add).toBeUndefined();
+    }
     expect(read_only).toBe(true);
     expect(tmpfs?.map((entry) => entry.split(':')[0])).toEqual(['/tmp']);
     expect(cap_drop).toEqual(['ALL']);

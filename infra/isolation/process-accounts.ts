@@ -1,0 +1,151 @@
+/**
+ * Accounts of the operating system for processes that run code of others.
+ *
+ * Invariant: no two processes have the same account, so that none can read the files or the memory of another, or send signals to it.
+ *
+ *   1. `take` draws a user id at random from a range that no account of a machine has, and makes a folder that only this id can enter.
+ *   2. A process is started under it; group id and user id are the same number, and there are no further groups.
+ *   3. When that process has gone, `release` kills what else runs under the id, then removes the folder.
+ *   4. `close` removes what is left. A process that is killed leaves the folders; its ids are not drawn again.
+ */
+import { execFile } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+export interface ProcessAccount {
+  readonly uid: number;
+  readonly gid: number;
+  /** The folder that it may write to; for HOME and TMPDIR. */
+  readonly home: string;
+  release(): void;
+}
+
+export interface AccountSource {
+  /** @throws where no folder can be made. */
+  take(): ProcessAccount;
+}
+
+export interface ProcessAccounts extends AccountSource {
+  close(): Promise<void>;
+}
+
+/** The first range is in use by no distribution; the second is for user namespaces, which map few ids. */
+const ranges = [
+  { first: 0x7000_0000, count: 0x0fff_ffff },
+  { first: 20_000, count: 40_000 },
+] as const;
+const maxSweeps = 10;
+
+/**
+ * @param readable what such processes have to read: files, and folders with their entries.
+ * @param closed files and folders that they must not read; those that do not exist are left out.
+ * @returns why there can be no such accounts here, in words, or the accounts.
+ */
+export async function openProcessAccounts(given: {
+  readonly readable: readonly string[];
+  readonly closed: readonly string[];
+}): Promise<ProcessAccounts | string> {
+  if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'Runlake does not run as root';
+  const range = ranges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
+  if (range === undefined) return 'the user namespace maps too few user ids';
+  const folder = mkdtempSync(join(tmpdir(), 'runlake-accounts-'));
+  chmodSync(folder, 0o711);
+  const accounts: ProcessAccounts = {
+    take: () => takeAccount(folder, range),
+    async close() {
+      await rm(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }).catch(() => undefined);
+    },
+  };
+  const reason = await whyUnfit(accounts, given);
+  if (reason === undefined) return accounts;
+  await accounts.close();
+  return reason;
+}
+
+function isMapped(kind: 'uid' | 'gid', first: number, count: number): boolean {
+  return readFileSync(`/proc/self/${kind}_map`, 'utf8')
+    .trim()
+    .split('\n')
+    .some((line) => {
+      const [inside = 0, , length = 0] = line.trim().split(/\s+/).map(Number);
+      return first >= inside && first + count <= inside + length;
+    });
+}
+
+function takeAccount(folder: string, { first, count }: (typeof ranges)[number]): ProcessAccount {
+  const uid = first + randomInt(count);
+  const home = join(folder, String(uid));
+  mkdirSync(home, { mode: 0o700 });
+  chownSync(home, uid, uid);
+  return {
+    uid,
+    gid: uid,
+    home,
+    release() {
+      for (let sweep = 0; sweep < maxSweeps && killAllOf(uid); sweep += 1);
+      // Not waited for: it may hold any number of files.
+      void rm(home, { recursive: true, force: true }).catch(() => undefined);
+    },
+  };
+}
+
+/** @returns whether there were any. */
+function killAllOf(uid: number): boolean {
+  let found = false;
+  for (const pid of readdirSync('/proc')) {
+    if (!/^\d+$/.test(pid)) continue;
+    try {
+      const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+      // Zombies are dead already. The owner of the folder in /proc is no proof: a process can hide behind root there.
+      if (/^State:\s+Z/m.test(status) || !new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status)) continue;
+      found = true;
+      process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It has gone meanwhile.
+    }
+  }
+  return found;
+}
+
+/** Runs under an account: says what it cannot read of the first list, and what it can read of the second. */
+const probe = `
+const { accessSync, constants: { R_OK, X_OK }, readFileSync, statSync } = require('node:fs');
+const can = (path) => {
+  try { accessSync(path, statSync(path).isDirectory() ? R_OK | X_OK : R_OK); return true; } catch { return false; }
+};
+const opens = (path) => { try { readFileSync(path); return true; } catch { return false; } };
+const [readable, closed] = process.argv.slice(1).map((list) => JSON.parse(list));
+const parent = '/proc/' + process.ppid + '/environ';
+console.log(JSON.stringify({
+  unreadable: readable.filter((path) => !can(path)),
+  open: [...closed.filter(can), ...[parent].filter(opens)],
+  groups: process.getgroups(),
+}));`;
+
+async function whyUnfit(
+  accounts: AccountSource,
+  { readable, closed }: { readonly readable: readonly string[]; readonly closed: readonly string[] },
+): Promise<string | undefined> {
+  const account = accounts.take();
+  const { uid, gid, home } = account;
+  try {
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ['-e', probe, '--', JSON.stringify(readable), JSON.stringify(closed)],
+      { uid, gid, cwd: '/', env: { HOME: home, TMPDIR: home }, timeout: 30_000 },
+    );
+    const { unreadable, open, groups } = JSON.parse(stdout) as Record<'unreadable' | 'open' | 'groups', string[]>;
+    if (unreadable.length > 0) return `other users cannot read ${unreadable.join(', ')}`;
+    if (open.length > 0) return `other users can read ${open.join(', ')}`;
+    if (groups.some((group) => Number(group) !== gid)) return 'processes keep groups of root';
+    return undefined;
+  } catch (error) {
+    return `no process starts under another user id: ${error instanceof Error ? error.message.split('\n')[0] : error}`;
+  } finally {
+    account.release();
+  }
+}

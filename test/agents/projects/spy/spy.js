@@ -1,0 +1,19 @@
+import { createRequire } from 'node:module';
+import { Annotation, StateGraph } from '@langchain/langgraph';
+
+const require = createRequire(import.meta.url);
+const AsyncFunction = (async () => {}).constructor;
+
+/** Runs `code`, the body of an asynchronous function, with the rights that graph code has. `found` is its result or its error. */
+export const graph = new StateGraph(
+  Annotation.Root({ code: Annotation, given: Annotation, found: Annotation, failed: Annotation }),
+)
+  .addNode('spy', async ({ code, given }) => {
+    try {
+      return { found: (await new AsyncFunction('require', 'given', code)(require, given)) ?? null };
+    } catch (error) {
+      return { failed: error.code ?? String(error) };
+    }
+  })
+  .addEdge('__start__', 'spy')
+  .compile();

@@ -1,0 +1,246 @@
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { graphEnvironment } from '../../../../infra/config/graph-environment.ts';
+import { openProcessAccounts } from '../../../../infra/isolation/process-accounts.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
+import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
+import { type GraphIsolation, openGraphIsolation } from '../../../../pipelines/agents/workers/graph-isolation.ts';
+import { openPoolUnderTest, type PoolUnderTest, projectFile } from '../../../agents/pool-under-test.ts';
+
+import { type Compose, composeData } from '../../../infra/docker/compose-file.ts';
+
+/** What graph code can reach of the server and of other workers, with the server's user id and with ones of its own. */
+
+const isRoot = process.platform === 'linux' && process.getuid?.() === 0;
+if (!isRoot) console.warn('not run: user ids of their own need a start as root on Linux');
+
+const logger = createLogger('silent', 'test');
+let dataDir: string;
+let isolation: GraphIsolation;
+let shared: PoolUnderTest;
+let isolated: PoolUnderTest;
+beforeAll(async () => {
+  if (!isRoot) return;
+  dataDir = mkdtempSync(join(tmpdir(), 'runlake-isolation-'));
+  writeFileSync(join(dataDir, 'secret.key'), 'sealed', { mode: 0o600 });
+  for (const engine of ['clickhouse', 'postgres']) mkdirSync(join(dataDir, engine), { mode: 0o700 });
+  isolation = await openGraphIsolation(await readGraphsFile(projectFile('spy')), {
+    agentsIsolation: 'required',
+    dataDir,
+  });
+  shared = await openPoolUnderTest('spy', { workers: 2 });
+  isolated = await openPoolUnderTest('spy', { workers: 2, accounts: isolation.accounts });
+}, 120_000);
+afterAll(async () => {
+  await Promise.all([shared?.close(), isolated?.close()]);
+  await isolation?.close();
+  if (dataDir) rmSync(dataDir, { recursive: true });
+});
+
+const spy = (under: PoolUnderTest, code: string, given: unknown = {}) =>
+  under.values('spy', { input: { code, given } });
+
+/** Process ids of the other workers of the pool. */
+const beside = `
+const fs = require('node:fs');
+const read = (pid, name) => { try { return fs.readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
+const uidOf = (pid) => Number(/^Uid:\\s+(\\d+)/m.exec(read(pid, 'status'))?.[1]);
+const siblings = fs.readdirSync('/proc').filter((pid) => /^\\d+$/.test(pid) && Number(pid) !== process.pid
+  && read(pid, 'status').includes('PPid:\\t' + process.ppid + '\\n') && /worker-process/.test(read(pid, 'cmdline'))
+  && (uidOf(pid) === 0) === (process.getuid() === 0));
+`;
+
+const attacks: readonly [string, string, RegExp][] = [
+  ['the sealing key', `return require('node:fs').readFileSync(given.dataDir + '/secret.key', 'utf8')`, /EACCES/],
+  ['the files of ClickHouse', `return require('node:fs').readdirSync(given.dataDir + '/clickhouse')`, /EACCES/],
+  ['the files of Postgres', `return require('node:fs').readdirSync(given.dataDir + '/postgres')`, /EACCES/],
+  [
+    'variables of the server, with the bootstrap key',
+    `return require('node:fs').readFileSync('/proc/' + process.ppid + '/environ', 'utf8').length`,
+    /EACCES|EPERM/,
+  ],
+  [
+    'the memory of the server',
+    `const fs = require('node:fs'); fs.closeSync(fs.openSync('/proc/' + process.ppid + '/mem', 'r+'))`,
+    /EACCES|EPERM/,
+  ],
+  [
+    'files that the server has open',
+    `return require('node:fs').readdirSync('/proc/' + process.ppid + '/fd')`,
+    /EACCES/,
+  ],
+  ['a signal to the server', `process.kill(process.ppid, 0)`, /EPERM/],
+  ['a signal to another worker', `${beside} process.kill(Number(siblings[0]), 0)`, /EPERM/],
+  [
+    'the memory of another worker',
+    `${beside} fs.closeSync(fs.openSync('/proc/' + siblings[0] + '/mem', 'r+'))`,
+    /EACCES|EPERM/,
+  ],
+];
+
+describe.runIf(isRoot)('attacks of graph code', () => {
+  test.each(attacks)('%s', async (_, code, refused) => {
+    const before = await spy(shared, code, { dataDir });
+    expect(before.failed, 'with the user id of the server').toBeUndefined();
+    const after = await spy(isolated, code, { dataDir });
+    expect(after.failed, 'with a user id of its own').toMatch(refused);
+  });
+
+  test('folders of other workers', async () => {
+    const code = `${beside}
+      const parent = require('node:path').dirname(process.env.HOME);
+      const tried = [parent, ...siblings.map((pid) => parent + '/' + uidOf(pid))].map((path) => {
+        try { return fs.readdirSync(path) } catch (error) { return error.code } });
+      return { home: process.env.HOME, tmp: require('node:os').tmpdir(), tried };`;
+    const { found } = await spy(isolated, code);
+    expect(found.tmp).toBe(found.home);
+    expect(found.tried.length).toBeGreaterThan(1);
+    expect(new Set(found.tried)).toEqual(new Set(['EACCES']));
+    for (const path of [dirname(found.home), found.home]) expect(existsSync(path)).toBe(true);
+  });
+
+  test('rights that are left: none', async () => {
+    const { found } = await spy(
+      isolated,
+      `const status = require('node:fs').readFileSync('/proc/self/status', 'utf8');
+       return Object.fromEntries(status.trim().split('\\n').map((line) => line.split(/:\\s*/)))`,
+    );
+    const { Uid, Gid, Groups, CapPrm, CapEff, CapAmb } = found;
+    const [uid] = Uid.split(/\s/);
+    expect(Number(uid)).toBeGreaterThan(1_000);
+    expect([Uid, Gid]).toEqual(Array(2).fill(Array(4).fill(uid).join('\t')));
+    expect(Groups?.trim() ?? '').toBe('');
+    expect([CapPrm, CapEff, CapAmb].map((set) => Number.parseInt(set, 16))).toEqual([0, 0, 0]);
+  });
+
+  test('each worker has a user id that no other one has', async () => {
+    const { found } = await spy(isolated, `${beside} return [process.getuid(), ...siblings.map(uidOf)]`);
+    // Two for runs and one for questions.
+    expect(found).toHaveLength(3);
+    expect(new Set(found).size).toBe(3);
+  });
+
+  test('when a worker goes, so do the processes that it started, and its folder', async () => {
+    const { found } = await spy(
+      isolated,
+      `const child = require('node:child_process').spawn('sleep', ['600'], { detached: true, stdio: 'ignore' });
+       child.unref();
+       require('node:fs').writeFileSync(process.env.HOME + '/left', 'x');
+       return { child: child.pid, home: process.env.HOME }`,
+    );
+    expect(statSync(`/proc/${found.child}`).isDirectory()).toBe(true);
+    const exit = await isolated.run('spy', {
+      input: { code: `if (process.env.HOME === given) process.exit(1)`, given: found.home },
+    });
+    if (exit.outcome.kind === 'finished') {
+      // The other worker took that one.
+      const held = await isolated.start('spy', { input: { code: `await new Promise((r) => setTimeout(r, 2_000))` } });
+      await isolated.run('spy', {
+        input: { code: `if (process.env.HOME === given) process.exit(1)`, given: found.home },
+      });
+      await held.handle.outcome;
+    }
+    await vi.waitFor(() => expect(existsSync(found.home)).toBe(false), { timeout: 20_000, interval: 20 });
+    await vi.waitFor(() => expect(isAlive(found.child)).toBe(false), { timeout: 20_000, interval: 20 });
+  });
+});
+
+/** Processes that were adopted and are not waited for stay as zombies. */
+function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+test.runIf(isRoot)('the custom app has a user id of its own, also after a restart', async () => {
+  const file = await readGraphsFile(projectFile('spy'));
+  const app = await openHttpApp({
+    file: { ...file, app: file.app! },
+    environment: graphEnvironment(),
+    accounts: isolation.accounts,
+    silentMs: 10_000,
+    timeoutMs: 10_000,
+    logger,
+  });
+  const ask = async (method: string) => {
+    const signal = AbortSignal.timeout(10_000);
+    const target = `/${encodeURIComponent(join(dataDir, 'secret.key').slice(1))}`;
+    const answer = await app.send({ method, target, headers: [], body: null, signal });
+    let text = '';
+    for await (const bytes of answer.body) text += bytes;
+    return JSON.parse(text);
+  };
+  try {
+    const first = await ask('DELETE');
+    expect(first).toMatchObject({ read: 'EACCES', groups: [first.uid] });
+    const second = await vi.waitFor(() => ask('GET'), { timeout: 30_000, interval: 50 });
+    expect(second.read).toBe('EACCES');
+    expect(second.uid).toBeGreaterThan(1_000);
+    expect(second.uid).not.toBe(first.uid);
+    expect(second.home).not.toBe(first.home);
+  } finally {
+    await app.close();
+  }
+});
+
+describe.runIf(isRoot)('what keeps a user id of its own from being used', () => {
+  test('a project that other users cannot read, and a secret that they can', async () => {
+    const closed = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
+    try {
+      expect(await openProcessAccounts({ readable: [closed], closed: [] })).toBe(`other users cannot read ${closed}`);
+      expect(await openProcessAccounts({ readable: [], closed: ['/etc/passwd'] })).toBe(
+        'other users can read /etc/passwd',
+      );
+    } finally {
+      rmSync(closed, { recursive: true });
+    }
+  });
+
+  test('nothing, with the capabilities that docker-compose.yml leaves', async () => {
+    const { cap_add: added = [] } = (composeData as Compose).services.agents!;
+    const program = `
+      const { openProcessAccounts } = await import(process.argv[1]);
+      const accounts = await openProcessAccounts({ readable: ['/'], closed: [process.argv[2]] });
+      if (typeof accounts !== 'string') {
+        const account = accounts.take();
+        account.release();
+        await accounts.close();
+      }
+      console.log(typeof accounts === 'string' ? accounts : 'isolated');`;
+    const source = new URL('../../../../infra/isolation/process-accounts.ts', import.meta.url).href;
+    const bounds = ['-all', ...added.map((name) => `+${name.toLowerCase()}`)].join(',');
+    const loader = ['--import', 'tsx', '--input-type=module', '-e', program, source, join(dataDir, 'secret.key')];
+    const { stdout } = await promisify(execFile)('setpriv', [
+      ...[`--bounding-set=${bounds}`, '--inh-caps=-all', '--no-new-privs'],
+      ...[process.execPath, ...loader],
+    ]);
+    expect(stdout.trim()).toBe('isolated');
+  });
+
+  test('the setting: off, auto and required', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
+    try {
+      const file = { ...(await readGraphsFile(projectFile('spy'))), folder };
+      const open = (agentsIsolation: 'auto' | 'required' | 'off') =>
+        openGraphIsolation(file, { agentsIsolation, dataDir });
+      expect(await open('off')).toMatchObject({
+        accounts: undefined,
+        words: expect.stringMatching(/ISOLATION is off/),
+      });
+      expect(await open('auto')).toMatchObject({
+        accounts: undefined,
+        words: `the user id of Runlake, and is as trusted as the operator (other users cannot read ${folder}): see SECURITY.md`,
+      });
+      await expect(open('required')).rejects.toMatchObject({ code: 'GRAPH_CODE_NOT_ISOLATED' });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});
