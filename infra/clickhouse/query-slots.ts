@@ -17,8 +17,11 @@ export class QuerySlots {
   readonly #prioritised = new Map<string, { ms: number; atMs: number }>();
   /** Maximum number of queries at once. */
   readonly max: number;
+  readonly #nowMs: () => number;
 
-  constructor(slots: number) {
+  /** @param nowMs a monotonic clock. */
+  constructor(slots: number, nowMs = () => performance.now()) {
+    this.#nowMs = nowMs;
     const overdraft = Math.ceil(slots / 2);
     this.max = slots + overdraft;
     this.#slots = new FairSlots({ name: 'clickhouse-queries', slots, overdraft, maxWaiting: 1_000 });
@@ -37,27 +40,28 @@ export class QuerySlots {
     work: (priority: string) => Promise<Result>,
   ): Promise<Result> {
     const slot = await this.#slots.acquire(organizationId, { maxWaitMs, signal });
-    const startedAtMs = performance.now();
+    const startedAtMs = this.#nowMs();
     const isFirst = slot.underShare && this.#prioritisedMs(organizationId) < windowMs / slot.tenants;
     try {
       return await work(isFirst ? '1' : '2');
     } finally {
       slot.release();
-      if (isFirst) this.#addPrioritised(organizationId, performance.now() - startedAtMs);
+      if (isFirst) this.#addPrioritised(organizationId, this.#nowMs() - startedAtMs);
     }
   }
 
   #prioritisedMs(organizationId: string): number {
     const last = this.#prioritised.get(organizationId);
-    return last === undefined ? 0 : last.ms * Math.exp((last.atMs - performance.now()) / windowMs);
+    return last === undefined ? 0 : last.ms * Math.exp((last.atMs - this.#nowMs()) / windowMs);
   }
 
   #addPrioritised(organizationId: string, ms: number): void {
     const sum = this.#prioritisedMs(organizationId) + ms;
+    const nowMs = this.#nowMs();
     this.#prioritised.delete(organizationId);
-    this.#prioritised.set(organizationId, { ms: sum, atMs: performance.now() });
+    this.#prioritised.set(organizationId, { ms: sum, atMs: nowMs });
     for (const [id, { atMs }] of this.#prioritised) {
-      if (performance.now() - atMs < 10 * windowMs) break;
+      if (nowMs - atMs < 10 * windowMs) break;
       this.#prioritised.delete(id);
     }
   }

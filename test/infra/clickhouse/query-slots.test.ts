@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openWarehouse, type Warehouse } from '../../../infra/clickhouse/client.ts';
+import { QuerySlots } from '../../../infra/clickhouse/query-slots.ts';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -72,23 +73,27 @@ it('an organisation alone has no priority over itself', async () => {
   }
 });
 
-it('an organisation that asks without a pause loses its priority when its share is used up', async () => {
-  const end = flood('flooding', 'flood-share', 64);
-  try {
-    await until('the slots to be full', async () => (await running('flood-share')).length === 4);
-    const sql = `SELECT Settings['priority'] AS priority, sleepEachRow(2) FROM system.processes WHERE query_id = queryID()`;
-    const priorities: string[] = [];
-    for (let asked = 0; asked < 4; asked += 1) {
-      const [row] = await runForTenant({ organizationId: 'busy' }, () =>
-        warehouse.query<{ priority: string }>({ name: 'busy', sql }),
-      );
-      priorities.push(row?.priority as string);
-    }
-    expect(priorities[0]).toBe('1');
-    expect(priorities.at(-1)).toBe('2');
-  } finally {
-    await end();
-  }
+it('an organisation that asks without a pause loses its priority when its share is used up, and has it again later', async () => {
+  let nowMs = 0;
+  const slots = new QuerySlots(4, () => nowMs);
+  const ask = (organizationId: string, work: (priority: string) => Promise<string>) =>
+    slots.run({ organizationId }, { maxWaitMs: 10_000, signal: undefined }, work);
+  let end = (_: string) => {};
+  const over = new Promise<string>((resolve) => {
+    end = resolve;
+  });
+  const flooding = Array.from({ length: 4 }, () => ask('flooding', () => over));
+  const busy = async (ms: number) =>
+    ask('busy', async (priority) => {
+      nowMs += ms;
+      return priority;
+    });
+  // Two organisations share ten seconds, with decay: 3.0 s, 5.2 s.
+  expect([await busy(3_000), await busy(3_000), await busy(3_000)]).toEqual(['1', '1', '2']);
+  nowMs += 2_000;
+  expect(await busy(3_000)).toBe('1');
+  end('2');
+  await Promise.all(flooding);
 });
 
 it('a query ends on the server when the client that it is for disconnects, also one that waits for a slot', async () => {
