@@ -40,7 +40,14 @@ export function guaranteesPage(): Page {
       '- **Memory is bounded** while servers are away: by `RUNLAKE_MAX_COLLECTING_BYTES` and `RUNLAKE_MAX_PENDING_BYTES` in the API, ' +
         'by `RUNLAKE_MAX_FETCHED_BYTES` in the sink.',
       '- **Shares under contention.** Queries, the memory for bodies and the workers of exports are shared by organisation while they ' +
-        'are short; an organisation alone may use all of them. Run slots of an agent server are first come, first served.',
+        'are short; an organisation alone may use all of them.',
+      '- **Shares of run slots.** A deployment has run slots of its own, in its own processes. Its callers share them: end users ' +
+        'under custom authentication, else API keys. A caller alone may use all of them. The next slot is given to the caller with ' +
+        'the fewest running graph runs. While all slots are used, a caller below its share (running graph runs divided by callers) ' +
+        'gets one of the extra slots, a quarter of `RUNLAKE_AGENTS_RUNS_PER_WORKER`, rounded down. So a graph run of a caller that ' +
+        'has none starts within a second, whatever another caller runs, unless the extra slots are used as well: then it is next when ' +
+        'any graph run ends. With fewer than four graph runs per worker there are no extra slots. With more than 50 callers ' +
+        'waiting, a claim considers 50 of them, from a random place.',
     ].join('\n'),
     '## Not promised',
     [

@@ -54,7 +54,7 @@ export const agentSettings = {
     'RUNLAKE_AGENTS_RUNS_PER_WORKER',
     count(1, 10_000),
     16,
-    'Most runs that one process that runs graph code has at once.',
+    'Maximum number of runs that one process that runs graph code has at once. A quarter more, rounded down, is for callers below their share while all are used.',
   ),
   agentsWorkerHeapMegabytes: optional(
     'RUNLAKE_AGENTS_WORKER_HEAP_MB',

@@ -18,7 +18,7 @@ const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(ofSta
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
     ofRows('runs'),
-    'UPDATE agents.threads SET status = rest_status, next_due_at = NULL WHERE deployment_id = $1::uuid',
+    'UPDATE agents.threads SET status = rest_status, next_due_at = NULL, next_caller_id = NULL WHERE deployment_id = $1::uuid',
   ],
   crons: [ofRows('crons')],
   store: [ofRows('store_items')],

@@ -48,6 +48,7 @@ export async function makeCronRun(
       ...{ webhooks: rules.webhooks, takesFeedback: rules.takesFeedback },
     },
   );
+  const endUser = user && { userId: await endUserId(tx, rules.organizationId, user.identity) };
   await createRun(tx, deploymentId, {
     assistant,
     ...wanted,
@@ -55,7 +56,8 @@ export async function makeCronRun(
     stateless,
     threadAccess,
     threadTtl: rules.threadTtl,
-    sender: user && { userId: await endUserId(tx, rules.organizationId, user.identity) },
+    sender: endUser,
+    callerId: endUser?.userId,
   });
   await noteThreadConfig(
     tx,

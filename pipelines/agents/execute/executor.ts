@@ -6,8 +6,9 @@
  *
  *   1. It looks for runs when a thread has one to start, whoever made it so (NOTIFY), when the next one is due, when there is room
  *      again after there was none, and each second.
- *   2. It claims the first due runs of as many threads as the workers have room for. Who makes a run in this process while there is
- *      room takes a seat for it, and claims it with the statement that makes it.
+ *   2. It claims the first due runs of as many threads as the workers have room for, shared fairly between callers. Who makes a run in
+ *      this process while there is room takes a seat for it, and claims it with the statement that makes it. While there is no room it
+ *      claims for callers that hold less than their share, with the extra slots of the workers.
  *   3. Each claimed run is attempted (`attempt-run.ts`): streamed, ended or given back.
  *   4. It claims only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and requeues its run; one that
  *      was cancelled stops.
@@ -68,6 +69,8 @@ export interface Executor {
 const sweepEveryMs = 1_000;
 /** A run that is due no longer than this may have become so after the look for runs that are. */
 const dueSinceMs = 20;
+/** Pause before it looks for runs that may have extra slots: each run that is made while all slots are used asks for a look. */
+const extraPauseMs = 25;
 
 export function startExecutor(ports: ExecutorPorts): Executor {
   const { database, pool, deploymentId, logger } = ports;
@@ -83,11 +86,14 @@ export function startExecutor(ports: ExecutorPorts): Executor {
   let looking: Promise<void> | undefined;
   let again = false;
   let dueTimer: NodeJS.Timeout | undefined;
+  let extraTimer: NodeJS.Timeout | undefined;
+  let extraDue = false;
   /** Runs that have a place in a worker but are not in it yet. */
   let seats = 0;
   /** Runs may be due that there was no room for. */
   let outOfRoom = false;
   const room = () => (leases.alive ? pool.freeSlots - seats : 0);
+  const extraRoom = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, room())) : 0);
 
   /** One look at a time; what wakes it meanwhile makes it look once more. */
   function wake(): void {
@@ -113,24 +119,33 @@ export function startExecutor(ports: ExecutorPorts): Executor {
 
   async function takeUp(): Promise<void> {
     clearTimeout(dueTimer);
-    // What waits for whoever writes to its thread wakes us when that is over.
-    const slots = room();
-    outOfRoom = slots <= 0;
-    if (outOfRoom) return;
+    const slots = Math.max(0, room());
+    outOfRoom = slots === 0;
+    const extraSlots = outOfRoom && !extraDue ? 0 : extraRoom();
+    if (outOfRoom && !extraDue && extraRoom() > 0) extraTimer ??= setTimeout(takeUpExtra, extraPauseMs);
+    extraDue = false;
+    if (slots + extraSlots === 0) return;
     const claimedAtMs = performance.now();
-    seats += slots;
-    const claimed = await claimRuns(database, deploymentId, { slots, processId }).catch((error) => {
-      seats -= slots;
-      throw error;
-    });
-    seats -= slots - claimed.length;
+    seats += slots + extraSlots;
+    let claimed: readonly ClaimedRun[] = [];
+    try {
+      claimed = await claimRuns(database, deploymentId, { slots, extraSlots, processId });
+    } finally {
+      seats -= slots + extraSlots - claimed.length;
+    }
     for (const run of claimed) attempt(run, claimedAtMs);
     again ||= claimed.length > 0;
-    if (again) return;
-    const dueMs = await nextDue(database, deploymentId);
-    // What was due for longer is held by whoever writes to its thread.
-    if (dueMs === undefined || dueMs < -dueSinceMs || stopping) return;
+    if (again || outOfRoom) return;
+    // A request that writes to a thread wakes the executor when it is done.
+    const dueMs = await nextDue(database, deploymentId, dueSinceMs);
+    if (dueMs === undefined || stopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
+  }
+
+  function takeUpExtra(): void {
+    extraTimer = undefined;
+    extraDue = true;
+    wake();
   }
 
   /** Of a run that has a seat. */
@@ -213,6 +228,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       stopping = true;
       clearInterval(sweeper);
       clearTimeout(dueTimer);
+      clearTimeout(extraTimer);
       await Promise.all([looking, sweeping]);
       await Promise.all([pool.close(drainMs), ended()]);
       await leases.stop();

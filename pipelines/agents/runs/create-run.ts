@@ -53,6 +53,8 @@ export interface NewRun {
   readonly temporary: boolean;
   readonly runId?: string;
   readonly sender?: Partial<RunSender> | undefined;
+  /** Whose share of the slots it uses: an end user or an API key. Default: the deployment itself. */
+  readonly callerId?: string | undefined;
   /** Default: any thread. */
   readonly threadAccess?: ThreadAccess | undefined;
   /** Of a thread that is made and stays. Default: it stays for good. */
@@ -134,12 +136,12 @@ interface Adding {
 }
 
 const addSql = (assistant: string) =>
-  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20)`;
+  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`;
 const addRunSql = `SELECT * FROM ${addSql('$11')}`;
 /** The function is given what was looked up, so that it is called where something was. */
 const addRunAsSeenSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
-WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $21`;
+WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
 
 /** `going`: others wait or run, and it was not to be beside them. `undefined`: its assistant is not as it was seen. */
 async function addRun(
@@ -178,6 +180,7 @@ async function addRun(
       sender === undefined ? null : JSON.stringify(sender),
       leaseToken,
       processId,
+      run.callerId,
       ...(seenAt === undefined ? [] : [seenAt]),
     ],
     { name: seenAt === undefined ? 'agents_add_run' : 'agents_add_run_as_seen' },

@@ -1,14 +1,19 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Milliseconds until the next run is due of those that no other run of their thread keeps back; 0 or less where one is due already.
- * Undefined where there is none.
+ * Milliseconds until the next run is due of those that no other run of their thread keeps back; 0 or less if one became due in the last
+ * `sinceMs`. Undefined if there is none. For a process that has slots and claimed nothing: what is due longer is locked, and there is
+ * little of it.
  */
-export async function nextDue(database: Sql, deploymentId: string): Promise<number | undefined> {
+export async function nextDue(database: Sql, deploymentId: string, sinceMs: number): Promise<number | undefined> {
   const [row] = await database.query<{ ms: number | null }>(
-    `SELECT (extract(epoch FROM min(next_due_at) - clock_timestamp()) * 1000)::float8 AS ms FROM agents.threads
-     WHERE deployment_id = $1 AND next_due_at IS NOT NULL`,
-    [deploymentId],
+    `SELECT (extract(epoch FROM least(
+       (SELECT min(next_due_at) FROM agents.threads
+        WHERE deployment_id = $1 AND next_caller_id IS NULL AND next_due_at > now() - $2 * interval '1 millisecond'),
+       (SELECT min(next_due_at) FROM agents.threads
+        WHERE deployment_id = $1 AND next_caller_id IS NOT NULL AND next_due_at > now() - $2 * interval '1 millisecond')
+     ) - now()) * 1000)::float8 AS ms`,
+    [deploymentId, sinceMs],
     { name: 'agents_next_due' },
   );
   return row?.ms ?? undefined;

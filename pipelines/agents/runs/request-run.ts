@@ -134,6 +134,7 @@ async function makeOf(
   const endUser = user && { userId: await endUserId(database, ports.organizationId, user.identity) };
   const newRun = {
     ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
+    callerId: endUser?.userId ?? sender.keyId,
     ...(workspaceId === undefined
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),

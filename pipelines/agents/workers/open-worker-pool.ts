@@ -1,8 +1,8 @@
 /**
  * The processes that run graph code, and what goes where.
  *
- * Invariant: a worker holds at most `runsPerWorker` runs, and none beside one that is to be alone. What the front knows of a run stays here
- * when its worker goes.
+ * Invariant: a worker holds at most `runsPerWorker` runs and a quarter of that beyond, and none beside one that is to be alone. What
+ * the front knows of a run stays here when its worker goes.
  *
  *   1. One worker for questions and `workers` for runs are started together; all have imported every graph before the pool is open.
  *   2. A run goes to the worker with the fewest. One that is to be alone goes to a worker without runs or remains of one, else to a
@@ -70,6 +70,7 @@ const stopping = 'the agent server stops';
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
   const { file, workers, runsPerWorker, answersQuestions = true, logger } = options;
+  const maxRunsPerWorker = runsPerWorker + Math.floor(runsPerWorker / 4);
   const processes = workers + (answersQuestions ? 1 : 0);
   const faults: Record<string, string> = {};
   const nodes: Record<string, GraphNodes> = {};
@@ -176,13 +177,13 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   }
 
   function leastLoaded(): RunPlace | undefined {
-    const [least] = [...places].filter((place) => place.room(runsPerWorker) > 0).sort((a, b) => a.size - b.size);
+    const [least] = [...places].filter((place) => place.room(maxRunsPerWorker) > 0).sort((a, b) => a.size - b.size);
     return least;
   }
 
-  function freeSlots(): number {
+  function freeSlots(perWorker = runsPerWorker): number {
     if (closing) return 0;
-    const room = [...places].reduce((sum, place) => sum + place.room(runsPerWorker), 0);
+    const room = [...places].reduce((sum, place) => sum + place.room(perWorker), 0);
     return Math.max(0, room - pending.size);
   }
 
@@ -224,6 +225,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     nodes,
     get freeSlots() {
       return freeSlots();
+    },
+    get extraSlots() {
+      return freeSlots(maxRunsPerWorker) - freeSlots();
     },
     onFree: (listener) => void listeners.push(listener),
     start(job, take, takeTraced) {

@@ -115,6 +115,8 @@ export interface ThreadOfGraph {
 export interface WorkerPool {
   /** Runs that can be started now. */
   readonly freeSlots: number;
+  /** Runs that can be started beyond those. Only for callers that hold less than their share. */
+  readonly extraSlots: number;
   /** Called when a slot becomes free. */
   onFree(listener: () => void): void;
   /**
