@@ -61,6 +61,19 @@ describe.runIf(stack)('before the manifest', () => {
     await expectFailed(id, /no longer in the destination.*: it is not there .*-000001\.parquet.*create a new export/);
   });
 
+  it('so does a bucket that was emptied, deleted and made again while the last file was on its way', async () => {
+    const { id } = await bucket.create();
+    bucket.way.when(requests('PUT', 3), async () => {
+      bucket.way.clear();
+      for (const Key of await s3.objects(bucket.name))
+        await s3.admin.send(new DeleteObjectCommand({ Bucket: bucket.name, Key }));
+      await bucket.remove();
+      await bucket.make();
+    });
+    await shop.work();
+    await expectFailed(id, /no longer in the destination.*: it is not there .*-00000[12]\.parquet/);
+  });
+
   it('so does a file with other content', async () => {
     const id = await disturbed(async (exportId) => {
       const [file] = await shop.recorded(exportId);
