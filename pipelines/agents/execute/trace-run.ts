@@ -70,12 +70,15 @@ function recordOf(
   marks: TraceMarks | undefined,
 ): TraceRecord {
   const form = formOf(!run.kwargs.temporary || tracesStatelessValues, hidden);
+  const project = projectOf(run);
   return {
     kind: 'post',
     runId: run.runId,
+    traceId: run.runId,
+    project,
     text: ({ values, asked }) => {
       const of = values ? form : { inputs: false, outputs: false };
-      return recordText(rootPlace(run), rootMembers(run, { ...of, asked }, marks), asked ? projectOf(run) : undefined);
+      return recordText(rootPlace(run), rootMembers(run, { ...of, asked }, marks), asked ? project : undefined);
     },
   };
 }

@@ -52,6 +52,7 @@ export interface ChildRuns {
 
 interface Waiting {
   readonly sender: Sender;
+  readonly traceId: string;
   readonly project: string;
   readonly run: ChildRun;
 }
@@ -115,7 +116,7 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
       const values = !kwargs.temporary || tracesStatelessValues;
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);
-      const shared = { sender: { ...defaultSender, ...run.sender }, project: projectOf(run) };
+      const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: projectOf(run) };
       /** Places of runs that the worker has not ended. */
       const left = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
@@ -176,11 +177,13 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
   };
 }
 
-function recordOf({ run, project }: Waiting): TraceRecord {
+function recordOf({ run, traceId, project }: Waiting): TraceRecord {
   const { kind, runId, place, members, values } = run;
   return {
     kind,
     runId,
+    traceId,
+    project,
     text: (way) => recordText(place, { members, values: way.values ? values : '' }, way.asked ? project : undefined),
   };
 }

@@ -6,10 +6,13 @@ import { readJsonRun } from '../../ingest/accept/read-json-run.ts';
 import { draftOfBatch } from '../../ingest/accept/read-run.ts';
 import { inSlices } from '../../ingest/in-slices.ts';
 
-/** A run of a trace, as text that says its place. */
+/** A run of a trace, as text that says its place. The text may be of graph code: it is taken for no other run, trace or project. */
 export interface TraceRecord {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
+  readonly traceId: string;
+  /** Of the trace, where the text says it. */
+  readonly project: string;
   /** JSON, as ingest takes a run. */
   text(way: TraceWay): string;
 }
@@ -68,13 +71,24 @@ function* draftsOf(
   const drafts: RunDraft[] = [];
   for (const record of records) {
     try {
-      drafts.push(draftOfBatch(readJsonRun({ kind: record.kind, body: Buffer.from(record.text(way)) }, config)));
+      const draft = draftOfBatch(readJsonRun({ kind: record.kind, body: Buffer.from(record.text(way)) }, config));
+      if (isOf(record, way, draft)) drafts.push(draft);
+      else refused.add(record.runId);
     } catch {
       refused.add(record.runId);
     }
     yield;
   }
   return drafts;
+}
+
+function isOf(
+  { runId, traceId, project }: TraceRecord,
+  { asked }: TraceWay,
+  { projectName, projectId, ...draft }: RunDraft,
+): boolean {
+  if (draft.runId !== runId || draft.traceId !== traceId || projectId !== undefined) return false;
+  return projectName === (asked ? project : undefined);
 }
 
 /** The text of a record of its parts: JSON without the braces; `values` are empty, or have a comma before. */

@@ -26,6 +26,24 @@ const attacks = {
     for (let time = 0; time < times; time += 1) writeAll(fd, Buffer.from(bytes, 'base64'));
     await delay(5_000);
   },
+  // Runs inside of this one, as its tracer would tell them; RUN stands for its id.
+  trace: async ({ key, records }, { configurable }) => {
+    const texts = records.map(({ parts }) =>
+      parts.map((part) => Buffer.from(part.replaceAll('RUN', configurable.run_id))),
+    );
+    const runs = records.map(({ id }, index) => ({
+      kind: 'post',
+      runId: id,
+      open: false,
+      sizes: texts[index].map(({ byteLength }) => byteLength),
+    }));
+    const head = Buffer.from(JSON.stringify({ kind: 'traced', key, droppedRuns: 0, droppedValues: 0, runs }));
+    const body = Buffer.concat(texts.flat());
+    const lengths = Buffer.alloc(8);
+    lengths.writeUInt32LE(head.byteLength, 0);
+    lengths.writeUInt32LE(body.byteLength, 4);
+    writeAll(3, Buffer.concat([lengths, head, body]));
+  },
   close: async () => {
     closeSync(3);
     await delay(60_000);

@@ -1,0 +1,48 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
+import { until } from '../../infra/until.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Graph code that writes runs into the pipe to the front, as its tracer would. */
+
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer({ project: 'hostile' });
+}, 60_000);
+afterAll(() => server?.close());
+
+it('runs inside of a run are taken into its own trace and project alone', async () => {
+  const micros = Date.now() * 1_000;
+  const time = formatDottedOrderSegment(micros, '');
+  const forged = (traceId: string, values = '') => {
+    const id = randomUUID();
+    const order = `${time}${traceId}.${time}${id}`;
+    const place = `"id":"${id}","trace_id":"${traceId}","parent_run_id":"${traceId}","dotted_order":"${order}"`;
+    const members = `"name":"forged","run_type":"chain","start_time":${micros / 1_000}`;
+    return { id, parts: [place, members, values] };
+  };
+  const records = {
+    own: forged('RUN'),
+    ofAnotherTrace: forged(randomUUID()),
+    ofAnotherProject: forged('RUN', ',"session_name":"another"'),
+    ofAnotherProjectById: forged('RUN', `,"session_id":"${randomUUID()}"`),
+    underAnotherId: { ...forged('RUN'), id: randomUUID() },
+  };
+  const { client, shared } = server;
+  const { thread_id: threadId } = await client.threads.create();
+  // The key is that of the first run of this server.
+  const attack = { how: 'trace', key: 1, records: Object.values(records) };
+  const { run_id: runId } = await client.runs.create(threadId, 'attack', { input: { attack } });
+  await client.runs.join(threadId, runId);
+  const traced = () =>
+    shared.stores.warehouse.query<{ id: string; trace: string }>({
+      name: 'test',
+      sql: `SELECT toString(id) AS id, toString(trace_id) AS trace FROM runs FINAL WHERE id = '${runId}' OR post_name = 'forged'`,
+    });
+  await until('the trace to be stored', async () => (await traced()).length >= 2);
+  const expected = [runId, records.own.id].map((id) => ({ id, trace: runId }));
+  expect((await traced()).sort((a, b) => (a.id < b.id ? -1 : 1))).toEqual(
+    expected.sort((a, b) => (a.id < b.id ? -1 : 1)),
+  );
+});
