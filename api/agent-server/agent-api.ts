@@ -1,6 +1,8 @@
 import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
+import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiForm, OwnAccess } from '../server/api-form.ts';
 import { appRoutes } from './app/app-routes.ts';
@@ -11,13 +13,14 @@ export interface AgentApiParts {
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;
   readonly app?: HttpApp;
+  readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
   /** Of API keys, for an app that asks for them. */
   readonly authenticator: Authenticator;
 }
 
 /** The agent server, for {@link buildServer}: its own limit, the workspace of its deployment, and `http` of its langgraph.json. */
 export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiForm {
-  const { ownAccess, app, http = {} } = parts ?? {};
+  const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
   // An app answers preflights of its own routes, unless allowed origins are set.
@@ -33,5 +36,6 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
     ...(ownAccess && { ownAccess }),
     ...(parts && app && { ownRoutes: { ...appRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: ofApp } }),
     crossOrigin,
+    ...(watch && { refusal: () => (watch.isDeleted ? fault('DEPLOYMENT_DELETED') : undefined) }),
   };
 }

@@ -29,6 +29,7 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     return operation.handler(input);
   };
   const errors = [
+    ...(operation.whileDraining ? [] : (['DEPLOYMENT_DELETED'] as const)),
     ...turnedAway,
     ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),

@@ -30,6 +30,7 @@ import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { tellStateBy } from '../../pipelines/agents/streams/tell-state.ts';
 import { expireThreads } from '../../pipelines/agents/threads/expire-threads.ts';
 import { usualTtl } from '../../pipelines/agents/threads/usual-ttl.ts';
+import { type DeploymentWatch, watchDeployment } from '../../pipelines/agents/watch-deployment.ts';
 import { webhookSecret } from '../../pipelines/agents/webhooks/sign-webhook.ts';
 import { startWebhooks } from '../../pipelines/agents/webhooks/start-webhooks.ts';
 import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
@@ -83,6 +84,9 @@ export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pic
   const pool = await openGraphPool(parts, { file, accounts }, 'work', ends);
   const { executor } = startWork(parts, { served, file }, pool, ends);
   const { deploymentId } = served;
+  const watch = watchDeployment(stores.database, served, logger);
+  ends.add('watch of the deployment', () => watch.stop());
+  watch.onDeleted(() => executor.stop(0));
   await hearNotices({ databaseUrl, config, logger, deploymentId, wakes: wakesOf(executor) }, ends);
   return { graphCode: words };
 }
@@ -98,6 +102,7 @@ export interface OpenedAgents {
   readonly operations: readonly Operation[];
   /** What graph code has, in words. */
   readonly graphCode: string;
+  readonly watch: DeploymentWatch;
 }
 
 /** Everything behind the operations of the agent server. */
@@ -117,6 +122,7 @@ export async function openAgents(
   const deployment = await openDeployment(database, config);
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;
+  const watch = watchDeployment(database, deployment, logger);
 
   const { accounts, words: graphCode } = await isolateGraphs(parts, file, ends);
   const forDesk = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
@@ -133,6 +139,9 @@ export async function openAgents(
   const hub = await openStreamHub({ log, warehouse, deploymentId, holePatienceMs: config.agentsLeaseMs + 10_000 });
   ends.add('streams', () => hub.close());
   const { executor, publisher } = startWork(parts, { served: deployment, file }, pool, ends);
+  ends.add('watch of the deployment', () => watch.stop());
+  watch.onDeleted(() => executor.stop(0));
+  if (app) watch.onDeleted(() => app.close());
   const expiries = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
@@ -196,6 +205,7 @@ export async function openAgents(
     http: file.http,
     operations: servedOperations(file.http),
     graphCode,
+    watch,
     ...(ownAccess && { ownAccess }),
     ...(app && { app }),
   };
@@ -204,7 +214,7 @@ export async function openAgents(
 /** What happens without a request: crons fire, webhooks are sent, and what other processes tell through Postgres is heard. */
 export async function followAgents(
   parts: AgentParts,
-  { agents, executor }: OpenedAgents,
+  { agents, executor, watch }: OpenedAgents,
   ownUrl: string,
   ends: Ends,
 ): Promise<void> {
@@ -230,6 +240,7 @@ export async function followAgents(
     logger,
   });
   ends.add('webhooks', () => webhooks.stop());
+  for (const each of [crons, webhooks]) watch.onDeleted(() => each.stop());
   const wakes = { ...wakesOf(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
   await hearNotices({ databaseUrl, config, logger, deploymentId, wakes }, ends);
 }

@@ -22,9 +22,9 @@ export interface OpenAccess {
   renew(): Promise<Caller>;
   /**
    * Aborted within seconds after the caller lost access, with the error as its reason: the key was revoked or has expired, the member
-   * was removed, the workspace was deleted. Answers that go on end then. Undefined under custom authentication.
+   * was removed, the workspace was deleted. Answers that go on end then. Under custom authentication only the last of these counts.
    */
-  readonly ended: AbortSignal | undefined;
+  readonly ended: AbortSignal;
 }
 
 /**
@@ -39,9 +39,14 @@ export class AccessWatch {
   #timer: NodeJS.Timeout | undefined;
   #checking = false;
 
-  /** `isWatched`: false where only `renew` is wanted. */
-  open(request: FastifyRequest, reply: FastifyReply, renew: () => Promise<Caller>, isWatched: boolean): OpenAccess {
-    return isWatched ? new WatchedAccess(this, request, reply, renew) : { renew, ended: undefined };
+  /** `recheck` tests the access while the answer goes on, `renew` for a further command. */
+  open(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    renew: () => Promise<Caller>,
+    recheck: () => Promise<unknown> = renew,
+  ): OpenAccess {
+    return new WatchedAccess(this, request, reply, renew, recheck);
   }
 
   watch(access: WatchedAccess): AbortSignal {
@@ -66,7 +71,7 @@ export class AccessWatch {
 
   async #checkOne(access: WatchedAccess, controller: AbortController): Promise<void> {
     try {
-      await access.renew();
+      await access.recheck();
     } catch (error) {
       if (!isAccessError(error)) return;
       const { log, id: requestId } = access.request;
@@ -90,12 +95,20 @@ class WatchedAccess implements OpenAccess {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly renew: () => Promise<Caller>;
+  readonly recheck: () => Promise<unknown>;
 
-  constructor(watch: AccessWatch, request: FastifyRequest, reply: FastifyReply, renew: () => Promise<Caller>) {
+  constructor(
+    watch: AccessWatch,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    renew: () => Promise<Caller>,
+    recheck: () => Promise<unknown>,
+  ) {
     this.#watch = watch;
     this.request = request;
     this.reply = reply;
     this.renew = renew;
+    this.recheck = recheck;
   }
 
   get ended(): AbortSignal {

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
+import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { SharedOrigins } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
@@ -20,6 +21,8 @@ export interface ApiForm extends ApiTitle {
   /** Who asks, and what they reach, where API keys do not say so. */
   readonly ownAccess?: OwnAccess;
   readonly ownRoutes?: OwnRoutes;
+  /** Why every operation but those of health is refused, also on connections that are open. Unset: never. */
+  readonly refusal?: () => RunlakeError | undefined;
 }
 
 /** Routes that are no operations. */

@@ -188,6 +188,7 @@ export async function buildServer({
     const preflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
     const what = counted ? waitsFor() : undefined;
     if (what !== undefined) throw fault('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });
+    if (counted) refuseIfClosed();
     if (counted) drain.enter();
     if (operation && counted && !operation.untraced) request.span = spanOf(request, operation);
     finished(reply.raw, (error) => {
@@ -204,13 +205,22 @@ export async function buildServer({
     if (request.is404) throw notFound(request);
     if (operation === undefined || 'public' in operation.access) return;
     const renew = () => identify(request, operation.access);
-    request.caller = await renew();
-    await services.rateLimiter?.take(request.caller);
-    request.access = accessWatch.open(request, reply, renew, form.ownAccess === undefined);
+    const caller = await renew();
+    request.caller = caller;
+    await services.rateLimiter?.take(caller);
+    // Own access is not asked again while an answer goes on.
+    const recheck = form.ownAccess ? async () => refuseIfClosed() : renew;
+    request.access = accessWatch.open(request, reply, renew, recheck);
   });
   server.addHook('onClose', async () => accessWatch.close());
 
+  function refuseIfClosed(): void {
+    const refusal = form.refusal?.();
+    if (refusal !== undefined) throw refusal;
+  }
+
   async function identify(request: FastifyRequest, access: Operation['access']): Promise<Caller> {
+    refuseIfClosed();
     if (form.ownAccess) return form.ownAccess.identify(request);
     const caller = await identifyCaller(request, access, services.authenticator, form.workspaceId);
     if (caller === undefined) throw fault('API_KEY_MISSING');

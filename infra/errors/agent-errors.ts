@@ -7,6 +7,11 @@ export const agentErrors = {
     'This agent server belongs to a workspace that the API key does not reach, or that X-Tenant-Id does not name.',
     'Send a key of the workspace that owns it, without X-Tenant-Id; or ask the address of your own agent server.',
   ),
+  DEPLOYMENT_DELETED: caller(
+    403,
+    'The workspace of this agent server was deleted.',
+    'Ask the address of another agent server; the operator can stop this one.',
+  ),
   DEPLOYMENT_WITHOUT_WORKSPACE: terminal(
     500,
     'The workspace {workspace} of deployment {deployment} was deleted.',

@@ -14,6 +14,9 @@ const transientStates = [
   '55P03', // lock not available
 ];
 
+/** Raised by triggers of `agents`. */
+const closedDeploymentState = 'RL001';
+
 /** Login, database and rights. */
 const accessStates = ['28', '3D000', '42501'];
 
@@ -28,6 +31,7 @@ export function databaseFault(raw: unknown): RunlakeError | TypeError | RangeErr
   if (state === undefined || transientStates.some((prefix) => state.startsWith(prefix))) {
     return fault('DATABASE_UNAVAILABLE', {}, { cause: raw, retryAfterSeconds: 1 });
   }
+  if (state === closedDeploymentState) return fault('DEPLOYMENT_DELETED', {}, { cause: raw });
   if (accessStates.some((prefix) => state.startsWith(prefix))) {
     return fault('ACCESS_DENIED_BY_STORE', { store: 'Postgres', reason: `SQLSTATE ${state}` }, { cause: raw });
   }

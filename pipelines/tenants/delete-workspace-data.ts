@@ -5,7 +5,8 @@
  * Invariant: no row is deleted unless its workspace has `deleted_at`; that is never taken back.
  *
  *   1. Exports are cancelled and the credentials of destinations deleted.
- *   2. Rows of deployments of the workspace are deleted: runs and threads first, because state is written only under their locks.
+ *   2. Deployments of the workspace are closed, so that no row is added to them, and processes that serve them get time to end their runs.
+ *      Their rows are deleted: runs and threads first, because state is written only under their locks.
  *   3. Deferred events and dead-letter records of the embedded log are deleted.
  *   4. Rows in ClickHouse are deleted.
  *   5. `purged_at` is set.
@@ -14,6 +15,7 @@
  * of the first purge are deleted by a second one, an hour after the deletion. Only that one deletes the locators of runs and traces: until
  * then a late event of a stored trace keeps its time, so that the trace is not counted in another hour again.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
@@ -43,6 +45,16 @@ const agentDeletions = [
   ...['store_items', 'assistants'].map(ofDeployments),
 ];
 
+/** See `agents.require_open_deployment`. */
+const closing = `
+UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
+FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
+WHERE deployment_id = locked.id`;
+
+/** Processes that do not end their runs by then are fenced in Postgres; what they log is deleted by the second purge. */
+const processesEndWithinMs = 30_000;
+const lookEveryMs = 250;
+
 /** Does nothing if the workspace is not deleted. @throws what the stores throw. */
 export async function deleteWorkspaceData(
   deps: WorkspaceDeletionDeps,
@@ -63,6 +75,8 @@ export async function deleteWorkspaceData(
   };
 
   await endExports(deps, workspaceId);
+  await execute(closing, [deploymentIds]);
+  await processesEnded(deps, deploymentIds, signal);
   for (const deletion of agentDeletions) await execute(deletion, [deploymentIds]);
   await execute('DELETE FROM parked_events WHERE tenant_id = $1', [workspaceId]);
   // Keys of all topics begin with the id of the workspace or of the deployment.
@@ -92,6 +106,26 @@ export async function deleteWorkspaceData(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],
   );
+}
+
+async function processesEnded(
+  { database, logger }: WorkspaceDeletionDeps,
+  deploymentIds: readonly string[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const untilMs = performance.now() + processesEndWithinMs;
+  for (;;) {
+    const alive = await database.query(
+      'SELECT FROM agents.processes WHERE deployment_id = ANY ($1::uuid[]) AND alive_until > clock_timestamp() LIMIT 1',
+      [deploymentIds],
+    );
+    if (alive.length === 0) return;
+    if (performance.now() > untilMs) {
+      logger.warn({ deploymentIds }, 'agent servers of a deleted workspace still run: deleting their rows anyway');
+      return;
+    }
+    await pause(lookEveryMs, undefined, signal && { signal });
+  }
 }
 
 async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, workspaceId: string): Promise<void> {

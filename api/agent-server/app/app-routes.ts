@@ -37,7 +37,7 @@ export function appRoutes(options: {
       return caller;
     };
     const { userId } = await renew();
-    request.access = request.server.accessWatch.open(request, reply, renew, true);
+    request.access = request.server.accessWatch.open(request, reply, renew);
     return { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
   }
 

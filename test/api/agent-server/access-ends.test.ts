@@ -144,22 +144,6 @@ it('a key that expires ends its streams', async () => {
   await expect.poll(() => socket.closed, within).toMatchObject({ code: 1008, reason: 'API_KEY_INVALID' });
 });
 
-it('a deleted workspace ends the streams of its keys', async () => {
-  const { workspaceIds, workspaceKeys } = agents.owner;
-  const { threadId } = await threadWithRun();
-  const seen = await openAnswer(workspaceKeys[0], 'GET', `/threads/${threadId}/stream`);
-  const setDeleted = (at: string) =>
-    agents.database.execute(`UPDATE workspaces SET deleted_at = ${at} WHERE id = $1`, [workspaceIds[0]]);
-  await setDeleted('now()');
-  try {
-    await expect.poll(() => seen.ended, within).toBe(true);
-    expect(seen.text).toMatch(/(?:WORKSPACE|DEPLOYMENT)_FORBIDDEN/);
-  } finally {
-    await setDeleted('NULL');
-    agents.services.authenticator.forgetAll();
-  }
-});
-
 it('other keys go on', async () => {
   const [kept, revoked] = [await newKey(), await newKey()];
   const { threadId } = await threadWithRun();
