@@ -15,6 +15,7 @@ import { showAgentMetrics } from '../../pipelines/agents/show-agent-metrics.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-ports.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
+import type { DeploymentWatch } from '../../pipelines/agents/watch-deployment.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
 import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
@@ -85,18 +86,23 @@ export async function openGraphPool(
 
 /** Claims runs for the processes of `pool`; if there are none it only requeues and publishes runs that other processes left. */
 export function startWork(
-  { config, logger, databaseUrl, stores, log, secretKey, accept }: AgentParts,
-  { served: { deploymentId, operator }, file }: { readonly served: ServedDeployment; readonly file: GraphsFile },
+  { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentParts,
+  {
+    served: { deploymentId, operator },
+    file,
+    watch,
+  }: { readonly served: ServedDeployment; readonly file: GraphsFile; readonly watch: DeploymentWatch },
   pool: OpenWorkerPool,
   ends: Ends,
 ): { readonly executor: Executor; readonly publisher: StreamPublisher } {
+  const log = watch.dropWhenDeleted(wholeLog);
   const defaultSender = {
     workspaceId: operator.workspaceId,
     userId: operator.userId,
     keyId: operator.keyId,
   };
   const tracing = {
-    accept,
+    accept: { ...accept, log },
     defaultSender,
     tracesStatelessValues: config.agentsTraceStatelessValues,
     hidden: graphTracing(file.env),
@@ -136,6 +142,8 @@ export function startWork(
     runTimeoutMs: config.agentsRunTimeoutMs,
   });
   ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
+  ends.add('watch of the deployment', () => watch.stop());
+  watch.onDeleted(() => executor.stop(0));
   const hide = showAgentMetrics({ database: stores.database, deploymentId, executor, pool });
   ends.add('metrics of runs of graphs', async () => hide());
   return { executor, publisher };

@@ -82,11 +82,9 @@ export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pic
   const served = await openDeployment(stores.database, config);
   const { accounts, words } = await isolateGraphs(parts, file, ends);
   const pool = await openGraphPool(parts, { file, accounts }, 'work', ends);
-  const { executor } = startWork(parts, { served, file }, pool, ends);
-  const { deploymentId } = served;
   const watch = watchDeployment(stores.database, served, logger);
-  ends.add('watch of the deployment', () => watch.stop());
-  watch.onDeleted(() => executor.stop(0));
+  const { executor } = startWork(parts, { served, file, watch }, pool, ends);
+  const { deploymentId } = served;
   await hearNotices({ databaseUrl, config, logger, deploymentId, wakes: wakesOf(executor) }, ends);
   return { graphCode: words };
 }
@@ -138,9 +136,7 @@ export async function openAgents(
 
   const hub = await openStreamHub({ log, warehouse, deploymentId, holePatienceMs: config.agentsLeaseMs + 10_000 });
   ends.add('streams', () => hub.close());
-  const { executor, publisher } = startWork(parts, { served: deployment, file }, pool, ends);
-  ends.add('watch of the deployment', () => watch.stop());
-  watch.onDeleted(() => executor.stop(0));
+  const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, ends);
   if (app) watch.onDeleted(() => app.close());
   const expiries = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },

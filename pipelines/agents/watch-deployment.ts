@@ -1,3 +1,4 @@
+import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { isLiveWorkspace } from '../tenants/read-workspace.ts';
@@ -5,9 +6,13 @@ import type { ServedDeployment } from './open-deployment.ts';
 
 const lookEveryMs = 2_000;
 
+type Publishing = Pick<EventLog, 'publish' | 'schemaId'>;
+
 /** Whether the workspace of the deployment that this process serves was deleted. */
 export interface DeploymentWatch {
   readonly isDeleted: boolean;
+  /** The log for what runs publish: once the workspace is deleted, it drops everything. */
+  dropWhenDeleted(log: Publishing): Publishing;
   /** Calls `end` once, when the workspace is deleted. What it throws is logged. */
   onDeleted(end: () => Promise<void>): void;
   stop(): Promise<void>;
@@ -16,8 +21,8 @@ export interface DeploymentWatch {
 /**
  * Looks every two seconds whether the workspace of a deployment is deleted; that is never taken back. While Postgres is away nothing ends.
  *
- * The deletion of the data (`delete-workspace-data.ts`) waits for processes of the deployment to end their runs, which their heartbeats
- * show.
+ * The deletion of the data (`delete-workspace-data.ts`) waits until no process of the deployment has a heartbeat. Events that are being
+ * published are in the log before this process ends its runs, and with them its heartbeat; later ones are dropped.
  */
 export function watchDeployment(
   database: Database,
@@ -25,6 +30,7 @@ export function watchDeployment(
   logger: Logger,
 ): DeploymentWatch {
   const ends: (() => Promise<void>)[] = [];
+  const publishing = new Set<Promise<void>>();
   let isDeleted = false;
   let looking: Promise<void> | undefined;
 
@@ -41,6 +47,7 @@ export function watchDeployment(
       { deploymentId, workspaceId },
       'workspace deleted: the agent server refuses requests and ends its runs',
     );
+    await Promise.allSettled(publishing);
     for (const end of ends) {
       await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not end'));
     }
@@ -55,6 +62,18 @@ export function watchDeployment(
     get isDeleted() {
       return isDeleted;
     },
+    dropWhenDeleted: (log) => ({
+      schemaId: (topic) => log.schemaId(topic),
+      async publish(topic, messages, onPlaced) {
+        if (isDeleted) {
+          onPlaced?.();
+          return;
+        }
+        const published = log.publish(topic, messages, onPlaced);
+        publishing.add(published);
+        await published.finally(() => publishing.delete(published));
+      },
+    }),
     onDeleted: (end) => void ends.push(end),
     async stop() {
       clearInterval(timer);

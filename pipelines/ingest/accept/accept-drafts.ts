@@ -13,7 +13,7 @@ import type { RunPlaces } from './run-places.ts';
 
 /** What accepting needs of the rest of the system. */
 export interface AcceptPorts {
-  readonly log: EventLog;
+  readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   readonly projects: ProjectResolver;
   readonly runPlaces: RunPlaces;
   readonly config: Pick<

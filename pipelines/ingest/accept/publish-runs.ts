@@ -27,7 +27,7 @@ export interface EncodedRun extends LogMessage {
 export function* encodeRuns(
   sender: Sender,
   placed: readonly PlacedDraft[],
-  log: EventLog,
+  log: Pick<EventLog, 'schemaId'>,
   { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
   rejected: Rejection[],
 ): StepwiseWork<EncodedRun[]> {
