@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import { graphTracing } from '../../infra/config/graph-tracing.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import { fault } from '../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -37,40 +38,54 @@ export interface AgentParts {
   readonly accept: Services['accept'];
 }
 
-/** The accounts of processes that run code of the project; they close last of what uses them. @throws GRAPH_CODE_NOT_ISOLATED */
+/** What processes that run code of the project are given. */
+export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words'> {
+  readonly file: GraphsFile;
+  /** Postgres as graph code reaches it. */
+  readonly databaseUrl: string;
+}
+
+/** User ids and the account in Postgres of graph code; they close after what uses them. @throws GRAPH_CODE_NOT_ISOLATED */
 export async function isolateGraphs(
-  { config, logger }: Pick<AgentParts, 'config' | 'logger'>,
+  { config, logger, databaseUrl, stores }: AgentParts,
   file: GraphsFile,
+  deploymentId: string,
   ends: Ends,
-): Promise<GraphIsolation> {
-  const isolation = await openGraphIsolation(file, config);
-  logger.info(`graph code has ${isolation.words}`);
-  ends.add('user ids of graph code', () => isolation.close());
-  return isolation;
+): Promise<IsolatedGraphs> {
+  const { accounts, words: ofIds, close } = await openGraphIsolation(file, config);
+  ends.add('user ids of graph code', close);
+  const account = await openWorkerAccount({
+    database: stores.database,
+    deploymentId,
+    databaseUrl,
+    givenUrl: config.agentsDatabaseUrl,
+    authorities: trustedAuthorities(config),
+    logger,
+  });
+  ends.add('account of graph code', () => account.close());
+  const rows = account.isBound ? 'rows of its deployment alone' : 'rows of every deployment';
+  if (!account.isBound && config.agentsIsolation === 'required') {
+    throw fault('GRAPH_CODE_NOT_ISOLATED', { reason: `the account of graph code in Postgres reaches ${rows}` });
+  }
+  const words = `${ofIds}; in Postgres it reaches ${rows}: see SECURITY.md`;
+  logger.info(`graph code has ${words}`);
+  return { file, accounts, words, databaseUrl: account.url };
 }
 
 /** The processes that run graph code: the front needs the one for questions alone, and who works does without it. */
 export async function openGraphPool(
-  { config, logger, databaseUrl, stores }: AgentParts,
-  { file, accounts }: { readonly file: GraphsFile; readonly accounts: GraphIsolation['accounts'] },
+  { config, logger }: AgentParts,
+  { file, accounts, databaseUrl }: IsolatedGraphs,
   part: AgentsPart,
   ends: Ends,
 ): Promise<OpenWorkerPool> {
   const authorities = trustedAuthorities(config);
-  const account = await openWorkerAccount({
-    database: stores.database,
-    databaseUrl,
-    givenUrl: config.agentsDatabaseUrl,
-    authorities,
-    logger,
-  });
-  ends.add('account of graph code', () => account.close());
   const pool = await openWorkerPool({
     file,
     workers: part === 'front' ? 0 : config.agentsWorkers || availableParallelism(),
     answersQuestions: part !== 'work',
     runsPerWorker: config.agentsRunsPerWorker,
-    database: { url: account.url, ...(authorities && { authorities }) },
+    database: { url: databaseUrl, ...(authorities && { authorities }) },
     environment: graphEnvironment(),
     accounts,
     serverUrl: part === 'work' ? config.agentsPublicUrl : agentServerUrl(config),

@@ -38,7 +38,7 @@ export async function inspectGraphs(agentsFile: string, config: Config, logger: 
   } catch (error) {
     return say(false, 'Graph code', wordsOf(error), isRunlakeError(error) ? error.remedy : undefined);
   }
-  say(true, 'Graph code', `has ${isolation.words}`);
+  say(true, 'Graph code', `has ${isolation.words}: see SECURITY.md`);
   try {
     await inspectProject(file, { config, logger, accounts: isolation.accounts }, say);
   } finally {

@@ -80,13 +80,13 @@ export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pic
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
   const served = await openDeployment(stores.database, config);
-  const { accounts, words } = await isolateGraphs(parts, file, ends);
-  const pool = await openGraphPool(parts, { file, accounts }, 'work', ends);
+  const isolated = await isolateGraphs(parts, file, served.deploymentId, ends);
+  const pool = await openGraphPool(parts, isolated, 'work', ends);
   const watch = watchDeployment(stores.database, served, logger);
   const { executor } = startWork(parts, { served, file, watch }, pool, ends);
   const { deploymentId } = served;
   await hearNotices({ databaseUrl, config, logger, deploymentId, wakes: wakesOf(executor) }, ends);
-  return { graphCode: words };
+  return { graphCode: isolated.words };
 }
 
 export interface OpenedAgents {
@@ -122,12 +122,13 @@ export async function openAgents(
   const { organizationId, workspaceId } = operator;
   const watch = watchDeployment(database, deployment, logger);
 
-  const { accounts, words: graphCode } = await isolateGraphs(parts, file, ends);
+  const isolated = await isolateGraphs(parts, file, deploymentId, ends);
+  const { accounts, words: graphCode } = isolated;
   const forDesk = { file, environment: graphEnvironment(), accounts, silentMs: config.agentsSilentMs, logger };
   const desk = file.auth && (await openAuthDesk(forDesk));
   if (desk) ends.add('custom authentication', () => desk.close());
   const app = await openCustomApp(file, { config, logger, accounts }, ends);
-  const pool = await openGraphPool(parts, { file, accounts }, part, ends);
+  const pool = await openGraphPool(parts, isolated, part, ends);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },
     ...file.defaults.get(graphId),

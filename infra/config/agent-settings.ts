@@ -35,7 +35,7 @@ export const agentSettings = {
   agentsDatabaseUrl: optional(
     'RUNLAKE_AGENTS_DATABASE_URL',
     url('postgres', 'postgresql'),
-    'Postgres as the processes that run graph code reach it, best with an account that is kept to the schema `agents`. Unset: as Runlake itself does.',
+    'Postgres as the processes that run graph code reach it, best with an account that is kept to the tables of state and store in the schema `agents`, and to a deployment by a row in `agents.graph_accounts`. Unset: with an account of that kind that is made at each start, if Runlake may make accounts.',
     true,
   ),
   agentsIsolation: required(

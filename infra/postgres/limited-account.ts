@@ -26,6 +26,8 @@ export interface LimitedAccountOptions {
   readonly schema: string;
   /** Tables of the schema whose rows it may read and change. It may read and do nothing else that not everybody may. */
   readonly tables: readonly string[];
+  /** In the transaction that makes the account. */
+  readonly whenMade?: ((sql: Sql, name: string) => Promise<void>) | undefined;
   readonly logger: Logger;
   /** Default ten minutes. */
   readonly validMs?: number;
@@ -53,7 +55,8 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   const family = `${prefix}_${own.oid}_`;
   const name = `${family}${randomBytes(6).toString('hex')}`;
   const password = randomBytes(24).toString('hex');
-  const one: Account = { schema: options.schema, tables: options.tables, name, password, validMs };
+  const { schema, tables, whenMade } = options;
+  const one: Account = { schema, tables, whenMade, name, password, validMs };
   const uphold = async () => {
     await dropDead(database, options.schema, family, logger);
     await database.transaction((sql) => upholdAccount(sql, one));
@@ -90,7 +93,7 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   };
 }
 
-interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables'> {
+interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'whenMade'> {
   readonly name: string;
   readonly password: string;
   readonly validMs: number;
@@ -110,7 +113,7 @@ async function dropDead(database: Database, schema: string, family: string, logg
 }
 
 // Names and the password are made of letters, digits and `_` here and in our own code: roles take no bound parameters.
-async function upholdAccount(sql: Sql, { name, password, validMs, schema, tables }: Account): Promise<void> {
+async function upholdAccount(sql: Sql, { name, password, validMs, schema, tables, whenMade }: Account): Promise<void> {
   await oneAtATime(sql);
   const [found] = await sql.query<{ until: string; there: boolean }>(
     `SELECT (clock_timestamp() + $1 * interval '1 ms')::text AS until,
@@ -128,6 +131,7 @@ async function upholdAccount(sql: Sql, { name, password, validMs, schema, tables
   await sql.execute(`GRANT USAGE ON SCHEMA ${schema} TO ${name}`);
   const rights = 'SELECT, INSERT, UPDATE, DELETE';
   await sql.execute(`GRANT ${rights} ON ${tables.map((table) => `${schema}.${table}`).join(', ')} TO ${name}`);
+  await whenMade?.(sql, name);
 }
 
 /** Rights of one table that two give at once are an error to one of them. */

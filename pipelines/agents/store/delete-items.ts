@@ -1,5 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { labels } from './item-columns.ts';
+import { labels, pathOf } from './item-columns.ts';
 import type { StoreKey } from './store-item.ts';
 
 /** Deletes items; one that is not there is no error. */
@@ -8,8 +8,10 @@ export async function deleteItems(sql: Sql, deploymentId: string, keys: readonly
   await sql.execute(
     `WITH given AS MATERIALIZED (
        SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
-     )
-     DELETE FROM agents.store_items WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given)`,
+     ),
+     placed AS MATERIALIZED (SELECT ${pathOf('namespace')} AS path, namespace, key FROM given)
+     DELETE FROM agents.store_items
+     WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)`,
     [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key)],
     { name: 'agents_delete_items' },
   );

@@ -1,5 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { itemColumns, labels, live } from './item-columns.ts';
+import { itemColumns, labels, live, pathOf } from './item-columns.ts';
 import type { StoreItem, StoreKey } from './store-item.ts';
 
 /** Reads items, null for one that is not there. With `refresh` the time of those that have one starts anew. */
@@ -23,10 +23,11 @@ const getSql = `
 WITH given AS MATERIALIZED (
   SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
 ),
+placed AS MATERIALIZED (SELECT ${pathOf('namespace')} AS path, namespace, key FROM given),
 refreshed AS (
   UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
-  WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given)
+  WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)
     AND ttl_minutes IS NOT NULL AND ${live} AND $4::boolean
 )
 SELECT ${itemColumns} FROM agents.store_items
-WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM given) AND ${live}`;
+WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${live}`;

@@ -1,6 +1,6 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { jsonbText } from '../checkpoints/jsonb-text.ts';
-import { labels } from './item-columns.ts';
+import { labels, pathOf } from './item-columns.ts';
 import { checkKey, checkNamespace, type StoreKey, type StoreRules } from './store-item.ts';
 import { textsOfItem } from './texts-of-item.ts';
 import { embedTexts } from './unit-vectors.ts';
@@ -62,6 +62,7 @@ WITH given AS MATERIALIZED (
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
     WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, place)
 ),
+placed AS MATERIALIZED (SELECT ${pathOf('namespace')} AS path, key FROM given),
 vectors AS MATERIALIZED (
   SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
   FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (place, path, embedding) JOIN given USING (place)
@@ -73,8 +74,8 @@ items AS (
     ttl_minutes = EXCLUDED.ttl_minutes, expires_at = EXCLUDED.expires_at, updated_at = now()
 ),
 gone AS (
-  DELETE FROM agents.store_vectors old USING given
-  WHERE old.deployment_id = $1 AND old.namespace = given.namespace AND old.key = given.key
+  DELETE FROM agents.store_vectors old USING placed
+  WHERE old.deployment_id = $1 AND old.namespace_path = placed.path AND old.key = placed.key
     AND NOT EXISTS (
       SELECT FROM vectors
       WHERE vectors.namespace = old.namespace AND vectors.key = old.key AND vectors.path = old.path

@@ -3,7 +3,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { pageWithin } from '../page-within.ts';
 import { filterItems } from './filter-items.ts';
-import { Conditions, itemColumns, live } from './item-columns.ts';
+import { Conditions, itemColumns, live, pathOf } from './item-columns.ts';
 import type { FoundItem, StoreRules } from './store-item.ts';
 import { embedTexts } from './unit-vectors.ts';
 
@@ -55,7 +55,7 @@ export async function searchItems(
   const dims = `array_length(embedding, 1) = ${conditions.bind(vector.length)}`;
   const [counted] = await sql.query<{ vectors: number }>(
     `SELECT count(*)::int AS vectors FROM (
-       SELECT FROM agents.store_items JOIN agents.store_vectors USING (deployment_id, namespace, key)
+       SELECT FROM agents.store_items JOIN agents.store_vectors USING (deployment_id, namespace_path, namespace, key)
        WHERE ${where} AND ${dims} LIMIT ${mostVectors + 1}
      ) found`,
     conditions.values,
@@ -64,7 +64,7 @@ export async function searchItems(
   const product = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
   const scored = `SELECT *, (
       SELECT max((${product})) FROM agents.store_vectors v
-      WHERE v.deployment_id = i.deployment_id AND v.namespace = i.namespace AND v.key = i.key AND ${dims}
+      WHERE v.deployment_id = i.deployment_id AND v.namespace_path = i.namespace_path AND v.key = i.key AND ${dims}
     ) AS score
     FROM agents.store_items i WHERE ${where}`;
   return answer(
@@ -83,10 +83,11 @@ async function answer(
   { refresh, limitBytes }: Pick<ItemSearch, 'refresh' | 'limitBytes'>,
 ): Promise<FoundItem[]> {
   const rows = await pageWithin<FoundItem & { score?: number | null }>(sql, found, [...values, refresh], limitBytes, {
-    beside: `refreshed AS (
+    beside: `placed AS MATERIALIZED (SELECT ${pathOf('namespace')} AS path, key FROM page),
+     refreshed AS (
        UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
-       WHERE deployment_id = $1 AND (namespace, key) IN (SELECT namespace, key FROM page)
-         AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean AND (SELECT page_fits FROM measured)
+       WHERE deployment_id = $1
+         AND (namespace_path, key) IN (SELECT path, key FROM placed) AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean AND (SELECT page_fits FROM measured)
      )`,
   });
   return rows.map(({ score, ...item }) => ({ ...item, ...(typeof score === 'number' && { score }) }));

@@ -38,13 +38,13 @@ export async function openGraphIsolation(
     if (agentsIsolation === 'required') throw fault('GRAPH_CODE_NOT_ISOLATED', { reason: accounts });
     return {
       accounts: undefined,
-      words: `the user id of Runlake, and is as trusted as the operator (${accounts}): see SECURITY.md`,
+      words: `the user id of Runlake, and is as trusted as the operator (${accounts})`,
       close: async () => undefined,
     };
   }
   return {
     accounts,
-    words: 'a user id of its own for each process, and cannot read secrets of Runlake: see SECURITY.md',
+    words: 'a user id of its own for each process, and cannot read secrets of Runlake',
     close: () => accounts.close(),
   };
 }

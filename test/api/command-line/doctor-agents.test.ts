@@ -102,6 +102,9 @@ test('beside a running instance: all is well, notices are heard, and stored vect
   onTestFinished(() => runlake.remove());
   // The agent server answers a moment after the API does.
   await until('an agent server to answer', () => /runs agents at/.test(runlake.output()));
+  await until('the start to say what graph code has', () =>
+    /Graph code has .*; in Postgres it reaches rows of its deployment alone/.test(runlake.output()),
+  );
   const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });
   expect(text).not.toContain('FAULT');
   expect(code).toBe(0);

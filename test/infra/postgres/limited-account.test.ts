@@ -7,6 +7,7 @@ import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { LeasedSaver } from '../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { openWorkerAccount } from '../../../pipelines/agents/workers/worker-account.ts';
+import { addDeployment } from '../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../../pipelines/agents/checkpoints/threads.ts';
 import { until } from '../until.ts';
 
@@ -32,7 +33,13 @@ const accounts = async () =>
     ])
   ).map(({ rolname }) => rolname);
 const open = (more: object = {}) =>
-  openWorkerAccount({ database: threads.database, databaseUrl: threads.databaseUrl, logger, ...more });
+  openWorkerAccount({
+    database: threads.database,
+    deploymentId: threads.deploymentId,
+    databaseUrl: threads.databaseUrl,
+    logger,
+    ...more,
+  });
 
 test('the account reads and writes state under a lease, and sees nothing else', async () => {
   const account = await open();
@@ -77,6 +84,74 @@ test('the account reads and writes state under a lease, and sees nothing else', 
     await account.close();
   }
   expect(await accounts()).toEqual([]);
+});
+
+test('the account reaches rows of its deployment alone, whatever SQL it sends', async () => {
+  const { database } = threads;
+  const other = await addDeployment(database);
+  for (const deployment of [threads.deploymentId, other]) {
+    const key = `${deployment}:${randomUUID()}`;
+    await database.execute(
+      `INSERT INTO agents.checkpoints (thread_id, checkpoint_id, checkpoint) VALUES ('${key}', 'c', '{}');
+       INSERT INTO agents.checkpoint_blobs (thread_id, channel, version, type) VALUES ('${key}', 'c', '1', 'json');
+       INSERT INTO agents.checkpoint_writes (thread_id, checkpoint_id, task_id, idx, channel, blob)
+         VALUES ('${key}', 'c', 't', 0, 'c', '');
+       INSERT INTO agents.store_items (deployment_id, namespace, key, value, searchable)
+         VALUES ('${deployment}', '{own}', 'k', '{}', '{}');
+       INSERT INTO agents.store_vectors (deployment_id, namespace, key, path, embedding)
+         VALUES ('${deployment}', '{own}', 'k', '$', '{1}')`,
+    );
+  }
+  const checkpoints = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes'];
+  const foreign = (table: string) =>
+    checkpoints.includes(table) ? `starts_with(thread_id, '${other}')` : `deployment_id = '${other}'`;
+  const tables = [...checkpoints, 'store_items', 'store_vectors'];
+  // As accounts were before: with the same rights, and no row that binds it.
+  const unbound = (await openLimitedAccount({
+    database,
+    url: threads.databaseUrl,
+    prefix: 'graphs_of_runlake',
+    schema: 'agents',
+    tables,
+    logger,
+  }))!;
+  const account = await open();
+  const [free, bound] = [unbound.url, account.url].map((connectionString) => new pg.Pool({ connectionString, max: 1 }));
+  try {
+    for (const table of tables) {
+      const count = async (pool: pg.Pool, where: string) =>
+        (await pool.query(`SELECT FROM agents.${table} WHERE ${where}`)).rowCount;
+      expect(await count(free!, foreign(table)), table).toBe(1);
+      expect(await count(bound!, foreign(table)), table).toBe(0);
+      expect(await count(bound!, 'true'), table).toBeGreaterThan(0);
+      const first = checkpoints.includes(table) ? 'thread_id' : 'deployment_id';
+      for (const sql of [
+        `UPDATE agents.${table} SET key = key WHERE ${foreign(table)}`.replace(/key/g, first),
+        `DELETE FROM agents.${table} WHERE ${foreign(table)}`,
+      ])
+        expect((await bound!.query(sql)).rowCount, sql).toBe(0);
+      await expect(bound!.query(`SET row_security = off; SELECT FROM agents.${table}`)).rejects.toMatchObject({
+        code: '42501',
+      });
+    }
+    for (const sql of [
+      `INSERT INTO agents.checkpoints (thread_id, checkpoint_id, checkpoint) VALUES ('${other}:x', 'c', '{}')`,
+      `UPDATE agents.store_vectors SET deployment_id = '${other}'`,
+      'DELETE FROM agents.graph_accounts',
+      'SELECT FROM agents.graph_accounts',
+      'ALTER TABLE agents.checkpoints DISABLE ROW LEVEL SECURITY',
+      'TRUNCATE agents.checkpoints',
+      'SET SESSION AUTHORIZATION runlake',
+    ])
+      await expect(bound!.query(sql), sql).rejects.toMatchObject({ code: '42501' });
+  } finally {
+    await Promise.all([free!.end(), bound!.end()]);
+    await Promise.all([unbound.close(), account.close()]);
+  }
+  const rows = await database.query(
+    `SELECT FROM agents.graph_accounts WHERE deployment_id = '${threads.deploymentId}'`,
+  );
+  expect(rows.length, 'removed when the next account is made').toBeLessThanOrEqual(1);
 });
 
 test('accounts of processes that are gone are dropped, those of others stay', async () => {
@@ -161,7 +236,8 @@ test('an account that may create roles and is no superuser can make and drop one
     'agents.checkpoints, agents.checkpoint_blobs, agents.checkpoint_writes, agents.store_items, agents.store_vectors';
   await threads.database.execute(
     `CREATE ROLE ${name} LOGIN CREATEROLE PASSWORD 'x'; GRANT USAGE ON SCHEMA agents TO ${name} WITH GRANT OPTION;
-     GRANT SELECT, INSERT, UPDATE, DELETE ON ${tables} TO ${name} WITH GRANT OPTION`,
+     GRANT SELECT, INSERT, UPDATE, DELETE ON ${tables} TO ${name} WITH GRANT OPTION;
+     GRANT SELECT, INSERT, UPDATE, DELETE ON agents.graph_accounts TO ${name}`,
   );
   const url = new URL(threads.databaseUrl);
   url.username = name;

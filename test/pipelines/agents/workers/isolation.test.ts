@@ -236,7 +236,7 @@ describe.runIf(isRoot)('what keeps a user id of its own from being used', () => 
       });
       expect(await open('auto')).toMatchObject({
         accounts: undefined,
-        words: `the user id of Runlake, and is as trusted as the operator (other users cannot read ${folder}): see SECURITY.md`,
+        words: `the user id of Runlake, and is as trusted as the operator (other users cannot read ${folder})`,
       });
       await expect(open('required')).rejects.toMatchObject({ code: 'GRAPH_CODE_NOT_ISOLATED' });
     } finally {
