@@ -6,15 +6,16 @@
  *   1. `take` draws a user id at random from a range that no account of a machine has, and makes a folder that only this id can enter.
  *   2. A process is started under it; group id and user id are the same number, and there are no further groups.
  *   3. When that process has gone, `release` kills what else runs under the id, then removes the folder.
- *   4. `close` removes what is left. A process that is killed leaves the folders; its ids are not drawn again.
+ *   4. `close` removes what is left. Folders of a process that was killed are removed by the next start; its ids are not drawn again.
  */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { chmodSync, chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { makeProcessFolder } from '../embedded/process-folder.ts';
 
 export interface ProcessAccount {
   readonly uid: number;
@@ -52,7 +53,8 @@ export async function openProcessAccounts(given: {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'Runlake does not run as root';
   const range = ranges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
   if (range === undefined) return 'the user namespace maps too few user ids';
-  const folder = mkdtempSync(join(tmpdir(), 'runlake-accounts-'));
+  const folder = await makeProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
+  // Whatever the umask of this process: other ids have to reach their folders in it, and nothing else.
   chmodSync(folder, 0o711);
   const accounts: ProcessAccounts = {
     take: () => takeAccount(folder, range),

@@ -1,13 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isSameProcess, processIdentity } from '../../infra/embedded/process-identity.ts';
+import { makeProcessFolder } from '../../infra/embedded/process-folder.ts';
 import { workFileFault } from '../../infra/errors/work-file-fault.ts';
-
-/** The name of the file that says whose a folder is. */
-const ownerFile = 'owner.json';
-/** A folder without it is being made, or was left by a process that died doing so. */
-const makingMs = 60_000;
 
 /**
  * Folders for files on their way to a bucket: one below `root` for this process, one in it for each attempt. Nothing in them is
@@ -21,18 +16,9 @@ export interface WorkFolders {
 
 /** @throws WORK_FILE_UNUSABLE where `root` cannot be made, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
-  return open(root).catch((cause: unknown) => {
+  const own = await makeProcessFolder(root).catch((cause: unknown) => {
     throw workFileFault(root, cause);
   });
-}
-
-async function open(root: string): Promise<WorkFolders> {
-  await mkdir(root, { recursive: true, mode: 0o700 });
-  await removeLeft(root);
-  const own = join(root, `${process.pid}-${randomBytes(6).toString('hex')}`);
-  await mkdir(own, { mode: 0o700 });
-  const owner = { pid: process.pid, identity: processIdentity(process.pid) };
-  await writeFile(join(own, ownerFile), JSON.stringify(owner));
   return {
     async during(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
@@ -47,21 +33,4 @@ async function open(root: string): Promise<WorkFolders> {
     },
     close: () => rm(own, { recursive: true, force: true }),
   };
-}
-
-async function removeLeft(root: string): Promise<void> {
-  for (const name of await readdir(root)) {
-    const folder = join(root, name);
-    if (/^\d+-[\da-f]{12}$/.test(name) && (await isLeft(folder))) await rm(folder, { recursive: true, force: true });
-  }
-}
-
-async function isLeft(folder: string): Promise<boolean> {
-  try {
-    const { pid, identity } = JSON.parse(await readFile(join(folder, ownerFile), 'utf8')) as Record<string, unknown>;
-    return !isSameProcess(Number(pid), String(identity));
-  } catch {
-    const made = await stat(folder).catch(() => undefined);
-    return made !== undefined && Date.now() - made.mtimeMs > makingMs;
-  }
 }

@@ -29,7 +29,7 @@ export interface WorkerChildOptions {
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
   readonly onGone: (end: ChildEnd) => void;
-  /** What it writes to its standard output and error, line by line. Absent: that goes nowhere. */
+  /** What it writes to its standard output and error, line by line, at most 1,000 a second. Absent: that goes nowhere. */
   readonly onLine?: (line: string) => void;
 }
 
@@ -44,6 +44,7 @@ export interface ChildEnd {
 
 const lingerMs = 1_000;
 const maxLineCharacters = 4_000;
+const maxLinesPerSecond = 1_000;
 
 export class WorkerChild {
   readonly #child: ChildProcess | undefined;
@@ -74,7 +75,7 @@ export class WorkerChild {
       return;
     }
     const child = this.#child;
-    if (onLine !== undefined) for (const stream of [child.stdout, child.stderr]) readLines(stream, onLine);
+    if (onLine !== undefined) readLines([child.stdout, child.stderr], onLine);
 
     let lingering: NodeJS.Timeout | undefined;
     const gone = (code: number | null, signal: string | null, error?: Error) => {
@@ -148,11 +149,24 @@ export class WorkerChild {
   }
 }
 
-function readLines(stream: NodeJS.ReadableStream | null, onLine: (line: string) => void): void {
-  let rest = '';
-  stream?.setEncoding('utf8').on('data', (text: string) => {
-    const lines = (rest + text).split('\n');
-    rest = (lines.pop() ?? '').slice(0, maxLineCharacters);
-    for (const line of lines) if (line.trim() !== '') onLine(line.slice(0, maxLineCharacters));
-  });
+/** Code that prints in a loop must not fill the log: what it prints beyond the limit of a second is dropped. */
+function readLines(streams: readonly (NodeJS.ReadableStream | null)[], onLine: (line: string) => void): void {
+  let second = 0;
+  let lines = 0;
+  const take = (line: string) => {
+    const now = Math.floor(performance.now() / 1_000);
+    if (now !== second) [second, lines] = [now, 0];
+    lines += 1;
+    if (lines <= maxLinesPerSecond) onLine(line);
+    else if (lines === maxLinesPerSecond + 1)
+      onLine(`lines after the first ${maxLinesPerSecond} of this second are dropped`);
+  };
+  for (const stream of streams) {
+    let rest = '';
+    stream?.setEncoding('utf8').on('data', (text: string) => {
+      const parts = (rest + text).split('\n');
+      rest = (parts.pop() ?? '').slice(0, maxLineCharacters);
+      for (const line of parts) if (line.trim() !== '') take(line.slice(0, maxLineCharacters));
+    });
+  }
 }

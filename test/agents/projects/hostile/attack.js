@@ -48,6 +48,9 @@ const attacks = {
     closeSync(3);
     await delay(60_000);
   },
+  print: ({ lines }) => {
+    for (let line = 0; line < lines; line += 1) console.log(`line ${line}`);
+  },
   // Events of one byte until it is stopped.
   events: async (_, config) => {
     while (!config.signal.aborted) {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeFrame } from '../../../../pipelines/agents/workers/frames.ts';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { Random } from '../../../histories/random.ts';
 
 const patiently = { timeout: 30_000, interval: 20 };
 
@@ -57,6 +58,21 @@ describe('what no worker sends ends the one that sent it, with its run alone', (
     }),
   );
 
+  test('any bytes, whatever they are', () => {
+    const random = new Random(1_047);
+    return besideAnother(async () => {
+      for (let round = 0; round < 5; round += 1) {
+        const frame = Buffer.concat(encodeFrame({ kind: 'ended', key: 1, outcome: { kind: 'finished', values: {} } }));
+        // Half of them keep the beginning of a frame that is right.
+        const kept = random.chance(0.5) ? frame.subarray(0, random.between(1, frame.length)) : Buffer.alloc(0);
+        const noise = Buffer.from(Array.from({ length: random.between(100, 5_000) }, () => random.between(0, 255)));
+        const { handle } = await attack('write', { bytes: Buffer.concat([kept, noise]).toString('base64') });
+        // Fewer bytes than a frame says to have are waited for.
+        expect(await handle.outcome).toMatchObject({ kind: expect.stringMatching(/^(lost|finished)$/) });
+      }
+    });
+  }, 120_000);
+
   test('more messages than there is reason for', () =>
     besideAnother(async () => {
       const beats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'beat' })).flat());
@@ -97,4 +113,16 @@ test('many small events cost what they take: a run that streams more than may wa
     });
     // The send window of 4 MiB has room for no more.
     expect(held).toBeLessThan((4 * 1024 * 1024) / 256 + 10);
+  }));
+
+test('what it prints in a loop does not fill the log', () =>
+  besideAnother(async () => {
+    lines.length = 0;
+    const beganMs = performance.now();
+    const { handle } = await attack('print', { lines: 100_000 });
+    expect(await handle.outcome).toMatchObject({ kind: 'finished' });
+    const seconds = Math.ceil((performance.now() - beganMs) / 1_000) + 1;
+    expect(lines).toContain('line 0');
+    expect(lines).toContain('lines after the first 1000 of this second are dropped');
+    expect(lines.length).toBeLessThanOrEqual(seconds * 1_001);
   }));
