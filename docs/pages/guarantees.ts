@@ -39,7 +39,7 @@ export function guaranteesPage(): Page {
         'each query.',
       '- **Memory is bounded** while servers are away: by `RUNLAKE_MAX_COLLECTING_BYTES` and `RUNLAKE_MAX_PENDING_BYTES` in the API, ' +
         'by `RUNLAKE_MAX_FETCHED_BYTES` in the sink.',
-      '- **Shares under contention.** Queries, the memory for bodies and the workers of exports are shared by organisation while they ' +
+      '- **Shares under contention.** Queries, the memory for bodies, the batches of the in-process log and the workers of exports are shared by organisation while they ' +
         'are short; an organisation alone may use all of them.',
       '- **Shares of run slots.** A deployment has run slots of its own, in its own processes. Its callers share them: end users ' +
         'under custom authentication, else API keys. A caller alone may use all of them. The next slot is given to the caller with ' +

@@ -21,6 +21,11 @@ export function runDetached<Result>(work: () => Result): Result {
   return storage.run({ organizationId: context.organizationId }, work);
 }
 
+/** Runs `work` for no organisation: what one organisation started serves all of them. */
+export function runForRunlake<Result>(work: () => Result): Result {
+  return storage.exit(work);
+}
+
 /** Undefined for work of Runlake itself, such as the sink. */
 export function tenantContext(): TenantContext | undefined {
   return storage.getStore();

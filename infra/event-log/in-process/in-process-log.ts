@@ -6,7 +6,8 @@
  *
  *   1. `publish` gives the messages of a request their offsets, hands them to the tails, puts those that are to be stored into
  *      the queues of their partitions and waits. What is not to be stored is done with that: it waits for no store.
- *   2. A partition's loop takes the requests that wait at that moment, up to the consumers' bounds, as one batch.
+ *   2. A partition's loop takes the requests that wait at that moment, up to the consumers' bounds, as one batch; while several
+ *      organisations publish, in turn (`take-batch.ts`).
  *   3. Each group handles the batch. Before an insert it writes the cut down in Postgres (step 3a), afterwards it
  *      deletes it in the transaction that notes the touched hours (3b). Died between: `unfinishedCuts` tells at start.
  *   4. All handled: the requests are answered. One failed: all of the batch are refused and their senders send again;
@@ -14,6 +15,7 @@
  */
 import type { Topic } from '../../../schemas/topics.ts';
 import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
+import { runForRunlake, tenantContext } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type {
@@ -32,6 +34,7 @@ import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { bytesOf, observePublish } from '../observe-publish.ts';
 import { insertDeadLetter } from './dead-letters.ts';
 import { Tails } from './tails.ts';
+import { takeBatch, type WaitingShare } from './take-batch.ts';
 import { toBeStored } from './to-be-stored.ts';
 
 export interface InProcessLogOptions {
@@ -42,9 +45,11 @@ export interface InProcessLogOptions {
   readonly logger: Logger;
 }
 
-interface Waiting {
+/** How long batches stay small after another organisation published. */
+const sharedMs = 10_000;
+
+interface Waiting extends WaitingShare {
   readonly records: readonly LogRecord[];
-  readonly bytes: number;
   readonly done: () => void;
   readonly failed: (reason: unknown) => void;
 }
@@ -56,7 +61,7 @@ interface Partition {
   /** Events that are queued or being handled. */
   waitingEvents: number;
   nextOffset: number;
-  /** Those being handled, in the order of the log and before the queue. */
+  /** Those being handled. */
   underWay: readonly Waiting[];
   running: Promise<void> | undefined;
 }
@@ -84,6 +89,9 @@ export class InProcessLog implements EventLog {
   readonly #tails: Tails;
   #pendingBytes = 0;
   #closed = false;
+  #lastTenantId: string | undefined;
+  /** Until then several organisations publish. */
+  #sharedUntilMs = 0;
   #hideMetrics: (() => void)[] = [];
 
   /** For {@link openInProcessLog}, which knows the first offset that is free. */
@@ -202,10 +210,16 @@ export class InProcessLog implements EventLog {
     const records = toBeStored(partition.topic, placed);
     if (records.length === 0) return;
     const bytes = bytesOf(records);
+    const tenantId = tenantContext()?.organizationId;
+    if (tenantId !== this.#lastTenantId) {
+      if (this.#lastTenantId !== undefined) this.#sharedUntilMs = performance.now() + sharedMs;
+      this.#lastTenantId = tenantId;
+    }
     await new Promise<void>((done, failed) => {
       partition.waitingEvents += records.length;
-      partition.queue.push({ records, bytes, done, failed });
-      partition.running ??= this.#run(partition);
+      partition.queue.push({ tenantId, records, rows: records.length, bytes, done, failed });
+      // The loop works for all organisations, not for the one whose request started it.
+      partition.running ??= runForRunlake(() => this.#run(partition));
     });
   }
 
@@ -232,16 +246,7 @@ export class InProcessLog implements EventLog {
     const subscriptions = this.#subscriptions.get(partition.topic.name) ?? [];
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
-    let count = 0;
-    let takenRows = 0;
-    let takenBytes = 0;
-    for (const request of partition.queue) {
-      takenRows += request.records.length;
-      takenBytes += request.bytes;
-      if (count > 0 && (takenRows > rows || takenBytes > bytes)) break;
-      count++;
-    }
-    return partition.queue.splice(0, count);
+    return takeBatch(partition.queue, { rows, bytes }, performance.now() < this.#sharedUntilMs);
   }
 
   async #handle(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
@@ -290,8 +295,8 @@ export class InProcessLog implements EventLog {
   /** Offsets come from {@link InProcessLog.tail}; what an earlier process published was stored by it. */
   async stored(topic: Topic, position: LogPosition): Promise<boolean> {
     return (this.#partitions.get(topic.name) ?? []).every(({ number, underWay, queue }) => {
-      const oldest = (underWay[0] ?? queue[0])?.records[0];
-      return oldest === undefined || oldest.offset >= (position[number] ?? 0);
+      const before = position[number] ?? 0;
+      return [...underWay, ...queue].every(({ records: [oldest] }) => oldest === undefined || oldest.offset >= before);
     });
   }
 

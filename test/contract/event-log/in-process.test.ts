@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
+import { runForTenant, tenantContext } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -138,5 +139,35 @@ test('offsets go on after those that are stored, also where the clock was set ba
   await log.publish(runEvents, [message('two')]);
   expect(offsets).toEqual([highest + 1]);
   await log.close();
+  await under.close();
+});
+
+test('a request does not wait for the queue of another organisation, and none is handled as work of one', async () => {
+  const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
+  const gates = [gate(), gate()];
+  const batches: string[][] = [];
+  const handledFor: unknown[] = [];
+  await under.log.subscribe({
+    topic: runEvents,
+    group: 'a',
+    limits: { rows: 1_000, bytes: 2 ** 26 },
+    handle: async ({ records }) => {
+      handledFor.push(tenantContext());
+      const number = batches.push(records.map(({ value }) => value.toString('latin1', 5, 10)));
+      await gates[number - 1]?.open;
+    },
+  });
+  const publish = (organizationId: string, text: string) =>
+    runForTenant({ organizationId }, () => under.log.publish(runEvents, [message(text)]));
+  const first = publish('flooding', 'first');
+  await until('the first batch', () => batches.length === 1);
+  const flood = Array.from({ length: 8 }, () => publish('flooding', `flood${'x'.repeat(2 ** 18)}`));
+  const quiet = publish('quiet', 'quiet');
+  gates[0]?.release();
+  await until('the second batch', () => batches.length === 2);
+  expect(batches[1]).toEqual(['flood', 'flood', 'flood', 'quiet']);
+  gates[1]?.release();
+  await Promise.all([first, quiet, ...flood]);
+  expect(new Set(handledFor)).toEqual(new Set([undefined]));
   await under.close();
 });
