@@ -93,6 +93,8 @@ export interface OperationSchema {
   readonly response: Readonly<Record<number, TSchema>>;
   /** Media type of the response where it is not JSON. */
   readonly produces?: string;
+  /** Further media types of the response, each with its schema, for the API description. */
+  readonly alsoProduces?: Readonly<Record<string, TSchema>>;
 }
 
 /** An answer whose status, headers or raw body the handler chooses. Buffers and streams go out as they are. */

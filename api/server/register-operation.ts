@@ -1,11 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
-import type { TSchema } from 'typebox';
 import { fault } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { HandledInput, OwnAccess } from './api-form.ts';
 import { canonicalPath } from './canonical-url.ts';
 import { ignoreUnknownFields } from './ignored-fields.ts';
-import { type Access, Answer, type Operation } from './operation.ts';
+import { type Access, Answer, type Operation, type OperationSchema } from './operation.ts';
 import { convertQuery, namesInQuery, parseQuery } from './query-string.ts';
 import { unknownFields } from './unknown-fields.ts';
 
@@ -156,15 +155,16 @@ function routeSchema(operation: Operation, hide: boolean): FastifySchema {
     ...(schema.params === undefined ? {} : { params: schema.params }),
     ...(schema.query === undefined ? {} : { querystring: schema.query }),
     ...(schema.body === undefined || operation.rawBody ? {} : { body: schema.body }),
-    response: json ? schema.response : describedOnly(schema.response, schema.produces),
+    response: json ? schema.response : describedOnly(schema, schema.produces),
   };
 }
 
-function describedOnly(response: Readonly<Record<number, TSchema>>, mediaType: string): object {
+function describedOnly({ response, alsoProduces = {} }: OperationSchema, mediaType: string): object {
+  const also = Object.fromEntries(Object.entries(alsoProduces).map(([type, schema]) => [type, { schema }]));
   return Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
       status,
-      { description: 'Default Response', content: { [mediaType]: { schema } } },
+      { description: 'Default Response', content: { [mediaType]: { schema }, ...also } },
     ]),
   );
 }

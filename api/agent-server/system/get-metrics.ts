@@ -7,6 +7,22 @@ import { words } from '../agent-schema.ts';
 
 const prometheus = 'text/plain; version=0.0.4; charset=utf-8';
 
+const json = 'application/json; charset=utf-8';
+
+const Metric = Type.Object({
+  name: Type.String(),
+  help: Type.String(),
+  type: words(['counter', 'gauge', 'histogram', 'summary']),
+  aggregator: Type.String(),
+  values: Type.Array(
+    Type.Object({
+      value: Type.Union([Type.Number(), Type.Null()]),
+      labels: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()])),
+      metricName: Type.Optional(Type.String()),
+    }),
+  ),
+});
+
 export const getAgentMetrics = defineAgentOperation({
   operationId: 'getAgentMetrics',
   method: 'GET',
@@ -20,6 +36,7 @@ export const getAgentMetrics = defineAgentOperation({
     query: Type.Object({ format: words(['prometheus', 'json'], { default: 'prometheus' }) }),
     response: { 200: Type.String() },
     produces: prometheus,
+    alsoProduces: { [json]: Type.Array(Metric) },
   },
   errors: ['ROUTE_NOT_FOUND'],
   handler: async ({ query, services, request }) => {
@@ -28,6 +45,6 @@ export const getAgentMetrics = defineAgentOperation({
     }
     if (query.format === 'prometheus') return new Answer({ body: Buffer.from(await registry.metrics()) });
     const body = Buffer.from(JSON.stringify(await registry.getMetricsAsJSON()));
-    return new Answer({ headers: { 'content-type': 'application/json; charset=utf-8' }, body });
+    return new Answer({ headers: { 'content-type': json }, body });
   },
 });

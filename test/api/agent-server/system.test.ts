@@ -1,3 +1,4 @@
+import { Value } from 'typebox/value';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -36,7 +37,15 @@ it('tells metrics in either form', async () => {
   expect(await text.text()).toContain('runlake_http_request_duration_seconds');
   const json = await fetch(`${agent.url}/metrics?format=json`);
   expect(json.headers.get('content-type')).toContain('application/json');
-  expect(await json.json()).toContainEqual(expect.objectContaining({ name: 'runlake_http_request_duration_seconds' }));
+  const metrics = await json.json();
+  expect(metrics).toContainEqual(expect.objectContaining({ name: 'runlake_http_request_duration_seconds' }));
+  const { paths } = (await (await fetch(`${agent.url}/openapi.json`)).json()) as {
+    paths: Record<string, { get: { responses: Record<string, { content: Record<string, { schema: object }> }> } }>;
+  };
+  const content = paths['/metrics']?.get.responses['200']?.content ?? {};
+  expect(Object.keys(content)).toEqual([text.headers.get('content-type'), json.headers.get('content-type')]);
+  const { schema } = Object.values(content)[1] as { schema: object };
+  expect([...Value.Errors(schema, metrics)]).toEqual([]);
   expect((await fetch(`${agent.url}/metrics?format=xml`)).status).toBe(422);
 });
 
