@@ -9,6 +9,9 @@
 //     "display_name": "lake", "config": {"bucket_name": "traces", "prefix": "runlake", "region": "eu-central-1"},
 //     "credentials": {"access_key_id": "...", "secret_access_key": "..."}}'
 //
+// Without `credentials` those that the S3 client finds are used: variables, profile, role of the machine. They are those of the operator, so
+// RUNLAKE_ALLOW_DEFAULT_CREDENTIALS=false forbids it where others create destinations.
+//
 // It is made once a test object could be written there. The key needs `s3:PutObject` below the prefix. With
 // `s3:AbortMultipartUpload` and `s3:ListBucketMultipartUploads`, uploads that a crash or a cancellation cut off are taken back;
 // without them, let a lifecycle rule of the bucket end unfinished uploads.
