@@ -20,7 +20,12 @@ export const warehouseErrors = [
   'OVERLOADED',
 ] as const;
 
-const databaseErrors = ['DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'ACCESS_DENIED_BY_STORE'] as const;
+const databaseErrors = [
+  'DATABASE_UNAVAILABLE',
+  'DATABASE_QUERY_FAILED',
+  'ACCESS_DENIED_BY_STORE',
+  'TEXT_NOT_STORABLE',
+] as const;
 const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
@@ -29,9 +34,10 @@ const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', '
  * The tests of the API fail on an answer whose code is not among them.
  */
 export function errorsOf(operation: Operation): readonly ErrorCode[] {
-  const { access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;
+  const { method, access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
-  const readsJson = schema.body !== undefined && rawBody === undefined;
+  // A body is parsed even if the operation has none.
+  const parsesBody = method !== 'GET' && rawBody === undefined;
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
     [whileDraining !== true, ['STARTING', 'DRAINING']],
@@ -41,7 +47,8 @@ export function errorsOf(operation: Operation): readonly ErrorCode[] {
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],
     [unsupported !== undefined, ['PARAMETER_NOT_SUPPORTED']],
     [closedQuery || schema.params !== undefined || schema.query !== undefined, ['BAD_REQUEST', 'INVALID_REQUEST']],
-    [readsJson, ['INVALID_REQUEST', ...bodyErrors, ...jsonErrors]],
+    [schema.body !== undefined && rawBody === undefined, ['INVALID_REQUEST']],
+    [parsesBody, [...bodyErrors, ...jsonErrors]],
     [rawBody !== undefined, [...bodyErrors, 'INVALID_COMPRESSION', 'BODY_TOO_SLOW', 'OVERLOADED']],
     [true, errors],
   ];

@@ -26,6 +26,11 @@ export const catalogue = {
   ),
   INVALID_JSON: caller(422, 'Invalid JSON in {part} at byte {offset}: {reason}.', 'Send well-formed JSON in UTF-8.'),
   INVALID_UTF8: caller(422, 'Invalid UTF-8 in {part} at byte {offset}.', 'Send text as UTF-8.'),
+  TEXT_NOT_STORABLE: caller(
+    422,
+    'A text of the request has a NUL character or half of a surrogate pair, which no store can hold.',
+    'Leave such characters out of ids, names, filters and metadata.',
+  ),
   INVALID_MULTIPART: caller(
     422,
     'Invalid multipart body at byte {offset}: {reason}.',

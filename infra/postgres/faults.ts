@@ -17,6 +17,9 @@ const transientStates = [
 /** Raised by triggers of `agents`. */
 const closedDeploymentState = 'RL001';
 
+/** NUL in a text or, escaped, in `jsonb`. No statement of Runlake has one: it came with a value. */
+const unstorableStates = ['22021', '22P05'];
+
 /** Login, database and rights. */
 const accessStates = ['28', '3D000', '42501'];
 
@@ -32,6 +35,7 @@ export function databaseFault(raw: unknown): RunlakeError | TypeError | RangeErr
     return fault('DATABASE_UNAVAILABLE', {}, { cause: raw, retryAfterSeconds: 1 });
   }
   if (state === closedDeploymentState) return fault('DEPLOYMENT_DELETED', {}, { cause: raw });
+  if (unstorableStates.includes(state)) return fault('TEXT_NOT_STORABLE', {}, { cause: raw });
   if (accessStates.some((prefix) => state.startsWith(prefix))) {
     return fault('ACCESS_DENIED_BY_STORE', { store: 'Postgres', reason: `SQLSTATE ${state}` }, { cause: raw });
   }

@@ -21,7 +21,7 @@ const response = { 200: ThreadHistory };
 const Before = Type.Union([
   Type.String({ maxLength: 1_000 }),
   Type.Object({ configurable: Checkpoint }, { description: 'A configuration.' }),
-  Checkpoint,
+  Type.Object({ ...Checkpoint.properties, configurable: Type.Optional(Type.Never()) }),
 ]);
 
 export const getThreadHistory = defineAgentOperation({

@@ -118,7 +118,9 @@ export class LeasedSaver extends PostgresSaver {
   /** Newest first, so many at a time as fit into memory. */
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
     await this.settled();
-    const { filter, limit = Number.POSITIVE_INFINITY } = options ?? {};
+    const { filter: given, limit = Number.POSITIVE_INFINITY } = options ?? {};
+    // As metadata is stored.
+    const filter = given && JSON.parse(jsonbText(JSON.stringify(given)));
     const pages = new PageSizes();
     let before = options?.before;
     for (let left = limit, wanted = 0; left > 0; left -= wanted) {

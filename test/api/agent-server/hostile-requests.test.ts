@@ -1,0 +1,30 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { failuresOf } from '../send-hostile.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer();
+}, 120_000);
+afterAll(() => server?.close());
+
+it('no request is answered with a 5xx', { timeout: 900_000 }, async () => {
+  const { client, owner, url } = server;
+  const { thread_id } = await client.threads.create();
+  const { run_id } = await client.runs.create(thread_id, 'echo', { input: {} });
+  await client.runs.join(thread_id, run_id);
+  const cron = await client.crons.create('echo', { schedule: '0 0 1 1 *', input: {} });
+  const { cron_id } = cron as unknown as { cron_id: string };
+  await client.store.putItem(['a'], 'k', {});
+  const known = { thread_id, run_id, cron_id, assistant_id: 'echo', graph_id: 'echo', namespace: ['a'], key: 'k' };
+  const headers = { 'x-api-key': owner.adminKey };
+  // `truncate` deletes what the others are about.
+  const served = agentOperations.filter(({ operationId }) => operationId !== 'truncate');
+  const deleting = served.filter(({ method }) => method === 'DELETE');
+  const others = served.filter(({ method }) => method !== 'DELETE');
+  const first = await failuresOf(url, others, { headers, known });
+  const last = await failuresOf(url, deleting, { headers, known: {} });
+  expect(first.taken).toBeGreaterThan(1_000);
+  expect([...first.failures, ...last.failures]).toEqual([]);
+});
