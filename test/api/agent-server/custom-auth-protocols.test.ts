@@ -39,8 +39,8 @@ describe('MCP', () => {
     // Saying so makes no assistant one of a graph.
     await clientOf('ada').assistants.create({ graphId: 'echo', name: 'posing', metadata: { created_by: 'system' } });
     const [ada, ben] = await Promise.all(['ada', 'ben'].map(connect));
-    expect(await namesOf(ada!)).toEqual(['adas', 'ask', 'echo', 'posing']);
-    expect(await namesOf(ben!)).toEqual(['ask', 'echo']);
+    expect(await namesOf(ada!)).toEqual(['adas', 'ask', 'echo', 'posing', 'steps']);
+    expect(await namesOf(ben!)).toEqual(['ask', 'echo', 'steps']);
     for (const name of ['adas', 'echo']) {
       const { structuredContent } = await ada!.callTool({ name, arguments: {} });
       expect(structuredContent).toMatchObject({ user: { id: 'ada', user: { plan: 'free' } } });
