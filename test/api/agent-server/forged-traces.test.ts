@@ -36,13 +36,17 @@ it('runs inside of a run are taken into its own trace and project alone', async 
   const { run_id: runId } = await client.runs.create(threadId, 'attack', { input: { attack } });
   await client.runs.join(threadId, runId);
   const traced = () =>
-    shared.stores.warehouse.query<{ id: string; trace: string }>({
+    shared.stores.warehouse.query<{ id: string; trace: string; project: string }>({
       name: 'test',
-      sql: `SELECT toString(id) AS id, toString(trace_id) AS trace FROM runs FINAL WHERE id = '${runId}' OR post_name = 'forged'`,
+      sql: `SELECT toString(id) AS id, toString(trace_id) AS trace, toString(session_id) AS project
+            FROM runs FINAL WHERE id = '${runId}' OR post_name = 'forged' ORDER BY id`,
     });
-  await until('the trace to be stored', async () => (await traced()).length >= 2);
-  const expected = [runId, records.own.id].map((id) => ({ id, trace: runId }));
-  expect((await traced()).sort((a, b) => (a.id < b.id ? -1 : 1))).toEqual(
-    expected.sort((a, b) => (a.id < b.id ? -1 : 1)),
-  );
+  // What names another project is taken without its values, and so without that name.
+  const { own, ofAnotherProject, ofAnotherProjectById } = records;
+  const ids = [runId, own.id, ofAnotherProject.id, ofAnotherProjectById.id];
+  await until('the trace to be stored', async () => (await traced()).length >= ids.length);
+  const stored = await traced();
+  const project = stored.find(({ id }) => id === runId)?.project;
+  expect(stored.map(({ id }) => id).sort()).toEqual(ids.sort());
+  for (const run of stored) expect(run).toMatchObject({ trace: runId, project });
 });

@@ -136,8 +136,8 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
   test('it stalls: refused in time; afterwards nothing taken is missing, nothing old comes late, and a tail has each record once', async () => {
     await lives(
       'stall',
-      async () => broker.freeze(true),
-      async () => broker.freeze(false),
+      () => broker.freeze(true),
+      () => broker.freeze(false),
     );
   }, 180_000);
 
@@ -150,7 +150,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
   }, 180_000);
 
   test('what waits meanwhile is bounded, later requests are refused at once, and none of it waits for ever', async () => {
-    broker.freeze(true);
+    await broker.freeze(true);
     onTestFinished(() => broker.freeze(false));
     const large = 'x'.repeat(300_000);
     const waiting = Array.from({ length: 3 }, (_, index) => log.publish(runEvents, [message(`k${index}`, large)]));
@@ -172,7 +172,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
     // At most one waits: the first to the other lane, where nothing was under way. Those after it do not.
     expect(waitsMs.filter((waitMs) => waitMs > publishTimeoutMs * 0.9).length, `${waitsMs}`).toBeLessThanOrEqual(1);
     await expect(log.check()).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
-    broker.freeze(false);
+    await broker.freeze(false);
     await until(
       'Kafka to take events again',
       () =>

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadStackSettings } from '../../../../infra/config/stack-settings.ts';
@@ -7,16 +7,24 @@ import type { EngineProcess } from '../../../../infra/embedded/supervise-engine.
 import { kafka } from '../../../../infra/native/parts/kafka.ts';
 import { openTools } from '../../../../infra/native/tools.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { until } from '../../until.ts';
 
 /** A broker of the test's own, to be stopped and killed. */
 export interface OwnBroker {
   readonly brokers: string;
   /** Stops it where it stands: connections stay open and nothing is answered, as on a network that stalls. */
-  freeze(frozen: boolean): void;
+  freeze(frozen: boolean): Promise<void>;
   kill(): Promise<void>;
   /** Starts it again on its data and its port. */
   start(): Promise<void>;
   remove(): Promise<void>;
+}
+
+function isStopped(pid: number): boolean {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  return threads.every((thread) =>
+    /^State:\s+[Tt]/m.test(readFileSync(`/proc/${pid}/task/${thread}/status`, 'latin1')),
+  );
 }
 
 export async function ownBroker(): Promise<OwnBroker> {
@@ -35,7 +43,12 @@ export async function ownBroker(): Promise<OwnBroker> {
   const signal = (name: NodeJS.Signals) => process.kill(pidIn(folder), name);
   return {
     brokers: `127.0.0.1:${ports[0]}`,
-    freeze: (frozen) => signal(frozen ? 'SIGSTOP' : 'SIGCONT'),
+    async freeze(frozen) {
+      signal(frozen ? 'SIGSTOP' : 'SIGCONT');
+      // On a busy machine its threads work on for a moment.
+      if (frozen && process.platform === 'linux')
+        await until('the broker to stand still', () => isStopped(pidIn(folder)), 30_000);
+    },
     async kill() {
       signal('SIGKILL');
       await running?.exited;
