@@ -4,13 +4,7 @@ import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from '../traces/root-run.ts';
-import {
-  recordText,
-  senderKey,
-  type TraceRecord,
-  takeIntoTraces,
-  untilNextTakeMs,
-} from '../traces/take-into-traces.ts';
+import { senderKey, type TraceRecord, takeIntoTraces, untilNextTakeMs } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 
 /** `marks`: what is not in the trace, where this process knows. */
@@ -70,15 +64,14 @@ function recordOf(
   marks: TraceMarks | undefined,
 ): TraceRecord {
   const form = formOf(!run.kwargs.temporary || tracesStatelessValues, hidden);
-  const project = projectOf(run);
   return {
     kind: 'post',
     runId: run.runId,
     traceId: run.runId,
-    project,
-    text: ({ values, asked }) => {
+    project: projectOf(run),
+    parts: ({ values, asked }) => {
       const of = values ? form : { inputs: false, outputs: false };
-      return recordText(rootPlace(run), rootMembers(run, { ...of, asked }, marks), asked ? project : undefined);
+      return { place: rootPlace(run), ...rootMembers(run, { ...of, asked }, marks) };
     },
   };
 }

@@ -18,7 +18,7 @@ import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from './root-run.ts';
-import { recordText, senderKey, type TraceRecord, takeIntoTraces, untilNextTakeMs } from './take-into-traces.ts';
+import { senderKey, type TraceRecord, takeIntoTraces, untilNextTakeMs } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunPorts {
@@ -184,7 +184,7 @@ function recordOf({ run, traceId, project }: Waiting): TraceRecord {
     runId,
     traceId,
     project,
-    text: (way) => recordText(place, { members, values: way.values ? values : '' }, way.asked ? project : undefined),
+    parts: (way) => ({ place, members, values: way.values ? values : '' }),
   };
 }
 

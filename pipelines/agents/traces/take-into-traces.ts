@@ -6,15 +6,22 @@ import { readJsonRun } from '../../ingest/accept/read-json-run.ts';
 import { draftOfBatch } from '../../ingest/accept/read-run.ts';
 import { inSlices } from '../../ingest/in-slices.ts';
 
-/** A run of a trace, as text that says its place. The text may be of graph code: it is taken for no other run, trace or project. */
+/** A run of a trace. Its parts may be of graph code: they are taken for no other run, trace or project. */
 export interface TraceRecord {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
   readonly traceId: string;
-  /** Of the trace, where the text says it. */
+  /** Name of the project of the trace. */
   readonly project: string;
-  /** JSON, as ingest takes a run. */
-  text(way: TraceWay): string;
+  parts(way: TraceWay): TraceParts;
+}
+
+/** A run as ingest takes it, but for its project: JSON without the braces. */
+export interface TraceParts {
+  readonly place: string;
+  readonly members: string;
+  /** Empty, or with a comma before. */
+  readonly values: string;
 }
 
 /** How much of what a run says is told. */
@@ -71,7 +78,7 @@ function* draftsOf(
   const drafts: RunDraft[] = [];
   for (const record of records) {
     try {
-      const draft = draftOfBatch(readJsonRun({ kind: record.kind, body: Buffer.from(record.text(way)) }, config));
+      const draft = draftOfBatch(readJsonRun({ kind: record.kind, body: Buffer.from(textOf(record, way)) }, config));
       if (isOf(record, way, draft)) drafts.push(draft);
       else refused.add(record.runId);
     } catch {
@@ -91,13 +98,9 @@ function isOf(
   return projectName === (asked ? project : undefined);
 }
 
-/** The text of a record of its parts: JSON without the braces; `values` are empty, or have a comma before. */
-export function recordText(
-  place: string,
-  { members, values }: { readonly members: string; readonly values: string },
-  project: string | undefined,
-): string {
-  return `{${place},${members}${project === undefined ? '' : `,"session_name":${JSON.stringify(project)}`}${values}}`;
+function textOf(record: TraceRecord, way: TraceWay): string {
+  const { place, members, values } = record.parts(way);
+  return `{${place},${members}${way.asked ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
 }
 
 /** The same for those of one sender: their records go into the log together. */
