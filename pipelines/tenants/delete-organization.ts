@@ -12,35 +12,8 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
-import { isOperator, requireOperator } from './operator.ts';
-import type { OrganizationRecord } from './read-organization.ts';
-
-export interface ListedOrganization extends OrganizationRecord {
-  /** Null: not deleted. */
-  readonly deleted_at: string | null;
-  readonly workspaces: number;
-  /** Deleted workspaces whose data is deleted. */
-  readonly purged_workspaces: number;
-}
-
-const listedColumns = `o.id, o.display_name, o.created_at, o.deleted_at,
-  (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND (deleted_at IS NULL OR o.deleted_at IS NOT NULL)) AS workspaces,
-  (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND o.deleted_at IS NOT NULL AND purged_at IS NOT NULL)
-    AS purged_workspaces`;
-
-/** All organisations for the operator, oldest first, otherwise that of the caller. */
-export async function listOrganizations(
-  database: Database,
-  caller: Caller,
-  { includeDeleted = false }: { readonly includeDeleted?: boolean } = {},
-): Promise<ListedOrganization[]> {
-  const all = caller.permissions.has('organizations:manage') && (await isOperator(database, caller));
-  return database.query<ListedOrganization>(
-    `SELECT ${listedColumns} FROM organizations o
-     WHERE ($1 OR o.id = $2) AND ($3 OR o.deleted_at IS NULL) ORDER BY o.created_at, o.id`,
-    [all, caller.organizationId, includeDeleted],
-  );
-}
+import { requireOperator } from './operator.ts';
+import { type ListedOrganization, listedColumns } from './read-organization.ts';
 
 /**
  * Repeating it is harmless, and queues again what is not deleted.

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { listOrganizations as list } from '../../../pipelines/tenants/delete-organization.ts';
+import { listOrganizations as list } from '../../../pipelines/tenants/read-organization.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { OrganizationItem, showItem } from './organization-schema.ts';
 

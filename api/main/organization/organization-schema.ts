@@ -1,7 +1,6 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import type { ListedOrganization } from '../../../pipelines/tenants/delete-organization.ts';
-import type { OrganizationRecord } from '../../../pipelines/tenants/read-organization.ts';
+import type { ListedOrganization, OrganizationRecord } from '../../../pipelines/tenants/read-organization.ts';
 import { nullable, Timestamp, Uuid } from '../../server/formats.ts';
 
 const Config = Type.Object(
