@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, InjectOptions } from 'fastify';
 import { answeringServices } from '../../api/command-line/answering-services.ts';
 import { Ends } from '../../api/command-line/ends.ts';
 import { openEventLog } from '../../api/command-line/open-event-log.ts';
@@ -18,10 +18,15 @@ import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchErrors } from './declared-errors.ts';
 
+type Method = NonNullable<InjectOptions['method']>;
+
 export interface ApiUnderTest {
   readonly server: FastifyInstance;
   readonly services: Services;
   readonly database: Database;
+  /** Asks with a key, without a socket. The body of an empty answer is undefined. */
+  // biome-ignore lint/suspicious/noExplicitAny: answers are as different as the operations.
+  ask(key: string, method: Method, url: string, payload?: object): Promise<{ status: number; body: any }>;
   /** Projects whose runs were handed to the deletion job. */
   readonly deletions: { workspaceId: string; projectId: string }[];
   /** Resolves when everything that was sent is stored; requests that read wait for that by themselves. */
@@ -77,6 +82,11 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     server,
     services,
     database,
+    async ask(key, method, url, payload) {
+      const headers = { 'x-api-key': key };
+      const answer = await server.inject({ method, url, headers, ...(payload && { payload }) });
+      return { status: answer.statusCode, body: answer.body === '' ? undefined : answer.json() };
+    },
     deletions,
     settled: () => settling.before('GET', '/'),
     async close() {

@@ -2,7 +2,7 @@ import { type CloseEvent, type MessageEvent, WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hashKey } from '../../../pipelines/tenants/key-format.ts';
 import { addKey } from '../start-api.ts';
-import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-agent-server.ts';
+import { type AgentServerUnderTest, readInBackground, requestOf, startAgentServer } from './start-agent-server.ts';
 
 /** Open streams and sockets whose caller loses access. */
 
@@ -41,15 +41,7 @@ async function openAnswer(key: string, method: string, path: string, body?: unkn
     accept: 'application/json, text/event-stream',
   });
   expect(answer.status).toBe(200);
-  const seen = { text: '', ended: false };
-  void (async () => {
-    const decoder = new TextDecoder();
-    for await (const chunk of answer.body ?? []) seen.text += decoder.decode(chunk, { stream: true });
-  })()
-    .catch(() => undefined)
-    .finally(() => {
-      seen.ended = true;
-    });
+  const seen = readInBackground(answer);
   await expect.poll(() => seen.text, within).not.toBe('');
   return seen;
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/ensure-system-assistants.ts';
 import { deleteWorkspaceData } from '../../../pipelines/tenants/delete-workspace-data.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { type AgentServerUnderTest, readInBackground, startAgentServer } from './start-agent-server.ts';
 
 /** Agent servers that run while the workspace of their deployment is deleted, with API keys and with custom authentication. */
 
@@ -59,15 +59,7 @@ describe.each([
     const run = { assistant_id: 'steps', input, stream_resumable: true };
     const stream = await ask('POST', `/threads/${threadId}/runs/stream`, run);
     expect(stream.status).toBe(200);
-    const seen = { text: '', ended: false };
-    void (async () => {
-      const decoder = new TextDecoder();
-      for await (const chunk of stream.body ?? []) seen.text += decoder.decode(chunk, { stream: true });
-    })()
-      .catch(() => undefined)
-      .finally(() => {
-        seen.ended = true;
-      });
+    const seen = readInBackground(stream);
     await expect.poll(() => server.executor.running, within).toBe(1);
     await expect.poll(() => seen.text, within).toContain('metadata');
     const cron = { assistant_id: 'steps', schedule: '0 0 1 1 *', input };

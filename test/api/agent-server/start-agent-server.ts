@@ -69,6 +69,20 @@ export function requestOf(url: string, apiKey: string) {
     });
 }
 
+/** Reads a streamed answer in the background, until it ends or breaks. */
+export function readInBackground({ body }: Response): { readonly text: string; readonly ended: boolean } {
+  const seen = { text: '', ended: false };
+  void (async () => {
+    const decoder = new TextDecoder();
+    for await (const chunk of body ?? []) seen.text += decoder.decode(chunk, { stream: true });
+  })()
+    .catch(() => undefined)
+    .finally(() => {
+      seen.ended = true;
+    });
+  return seen;
+}
+
 /** An agent server with everything behind it, on a free port and, unless it is beside another one, on stores of its own. */
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
   const ends = new Ends();

@@ -5,7 +5,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { until } from '../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
@@ -32,13 +31,7 @@ afterAll(async () => {
   await rm(root, { recursive: true, force: true });
 });
 
-type Method = NonNullable<InjectOptions['method']>;
-async function ask(key: string, method: Method, url: string, payload?: object) {
-  const headers = { 'x-api-key': key };
-  const answer = await api.server.inject({ method, url, headers, ...(payload && { payload }) });
-  const text = answer.body;
-  return { status: answer.statusCode, body: text === '' ? undefined : answer.json() };
-}
+const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 let organizations = 0;
 const newOrganization = () => addOrganization(api.database, `limits-${organizations++}`);
 

@@ -13,12 +13,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => api?.close());
 
-type Method = 'GET' | 'POST' | 'DELETE';
-async function ask(key: string, method: Method, url: string, payload?: object) {
-  const headers = { 'x-api-key': key };
-  const answer = await api.server.inject({ method, url, headers, ...(payload && { payload }) });
-  return { status: answer.statusCode, body: answer.json() };
-}
+const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 
 async function addMember(email = `${randomUUID()}@example.com`): Promise<string> {
   return (await ask(acme.adminKey, 'POST', '/orgs/current/members', { email })).body.id;

@@ -18,12 +18,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => api?.close());
 
-type Method = 'GET' | 'POST' | 'DELETE';
-async function ask(key: string, method: Method, url: string, payload?: object) {
-  const headers = { 'x-api-key': key };
-  const answer = await api.server.inject({ method, url, headers, ...(payload && { payload }) });
-  return { status: answer.statusCode, body: answer.json() };
-}
+const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 const create = (body: object, key = operator.adminKey) => ask(key, 'POST', '/orgs', body);
 const remove = (id: string, key = operator.adminKey) => ask(key, 'DELETE', `/orgs/${id}`);
 const listed = async (id: string, query = '') =>
