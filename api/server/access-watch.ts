@@ -39,7 +39,7 @@ export class AccessWatch {
   #timer: NodeJS.Timeout | undefined;
   #checking = false;
 
-  /** `recheck` tests the access while the answer goes on, `renew` for a further command. */
+  /** `recheck` tests the access while the response is sent, `renew` for each further command. */
   open(
     request: FastifyRequest,
     reply: FastifyReply,

@@ -208,7 +208,7 @@ export async function buildServer({
     const caller = await renew();
     request.caller = caller;
     await services.rateLimiter?.take(caller);
-    // Own access is not asked again while an answer goes on.
+    // Custom authentication is not asked again while the response is sent.
     const recheck = form.ownAccess ? async () => refuseIfClosed() : renew;
     request.access = accessWatch.open(request, reply, renew, recheck);
   });
