@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isSameProcess, processIdentity } from './process-identity.ts';
 
@@ -9,7 +9,8 @@ const ownerFile = 'owner.json';
 const makingMs = 60_000;
 
 /**
- * Makes a folder below `root` for what this process needs while it runs, and removes those that processes which died have left there.
+ * Makes a folder below `root` for what this process needs while it runs, and removes those that processes of this user which died have
+ * left there. Others may write to `root`: what is in folders of theirs is not opened.
  *
  * @param options `prefix` of the names, to tell them from others in a shared `root`; `mode`, 0700 by default.
  */
@@ -31,11 +32,12 @@ export async function makeProcessFolder(
 }
 
 async function isLeft(folder: string): Promise<boolean> {
+  const made = await lstat(folder).catch(() => undefined);
+  if (!made?.isDirectory() || made.uid !== process.getuid?.()) return false;
   try {
     const { pid, identity } = JSON.parse(await readFile(join(folder, ownerFile), 'utf8')) as Record<string, unknown>;
     return !isSameProcess(Number(pid), String(identity));
   } catch {
-    const made = await stat(folder).catch(() => undefined);
-    return made !== undefined && Date.now() - made.mtimeMs > makingMs;
+    return Date.now() - made.mtimeMs > makingMs;
   }
 }

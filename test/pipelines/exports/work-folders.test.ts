@@ -1,6 +1,6 @@
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -44,6 +44,16 @@ test('what a process that died has left is removed by the next one; what lives, 
   expect(existsSync(beingMade)).toBe(true);
   expect(await readdir(root)).toHaveLength(4);
   await Promise.all([living.close(), next.close()]);
+});
+
+test.runIf(process.getuid?.() === 0)('folders of other users are not opened: what is in them could block', async () => {
+  const strange = join(root, '999999-0123456789ab');
+  await mkdir(strange);
+  execFileSync('mkfifo', [join(strange, 'owner.json')]);
+  await chown(strange, 12_345, 12_345);
+  const folders = await openWorkFolders(root);
+  expect(existsSync(strange)).toBe(true);
+  await folders.close();
 });
 
 test('a folder that cannot be used is said so', async () => {
