@@ -1,23 +1,38 @@
-const longestTurnMs = 20;
+const minTurnMs = 20;
 
 /**
- * What graphs have buffered is read without the event loop turning once. Whoever reads much of it lets the loop turn now and then, for
- * all in this process together: so what was read leaves it, and its beat is heard.
+ * Lets code that drains buffered graph output yield the event loop at intervals. Draining never yields by itself; without a turn, neither
+ * events nor heartbeats would leave the process. All runs of the process share one instance.
+ *
+ * In each turn graphs write more output, and LangGraph's queue slows down as it grows. So the interval doubles after each forced turn, from
+ * 20 ms up to `maxMs`, and shrinks slowly after turns in which the queue was drained.
  */
 export class EventLoopTurn {
-  #startedAtMs = performance.now();
+  /** Short enough that the process still counts as responsive. */
+  maxMs = 640;
+  #startedAtMs: number | undefined;
+  #lengthMs = minTurnMs;
   #next: Promise<void> | undefined;
+  #begin: () => void = () => undefined;
 
-  /** Undefined while the turn is short, else resolves in the next one. */
+  /** Returns undefined while the interval has not passed, else a promise that resolves in the next turn of the event loop. */
   ifLong(): Promise<void> | undefined {
-    if (this.#next === undefined && performance.now() - this.#startedAtMs < longestTurnMs) return undefined;
+    if (this.#startedAtMs === undefined) {
+      this.#startedAtMs = performance.now();
+      setImmediate(() => this.#end());
+    }
+    if (this.#next === undefined && performance.now() - this.#startedAtMs < this.#lengthMs) return undefined;
     this.#next ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#startedAtMs = performance.now();
-        this.#next = undefined;
-        resolve();
-      });
+      this.#begin = resolve;
     });
     return this.#next;
+  }
+
+  #end(): void {
+    this.#startedAtMs = undefined;
+    this.#lengthMs =
+      this.#next === undefined ? Math.max(minTurnMs, 0.95 * this.#lengthMs) : Math.min(2 * this.#lengthMs, this.maxMs);
+    this.#next = undefined;
+    this.#begin();
   }
 }

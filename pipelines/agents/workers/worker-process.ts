@@ -1,16 +1,16 @@
 /**
- * A process that runs graph code.
+ * Entry point of a worker process, which runs graph code.
  *
- * Invariant: nothing that graph code does is heard outside but through the messages of `worker-messages.ts`, and the front draws its
- * own conclusions from silence and from the end of this process.
+ * Invariant: the worker communicates with the front only through the messages of `worker-messages.ts`. The front detects a hung or dead
+ * worker by itself, from missing heartbeats and from the exit of this process.
  *
- *   1. `setup` comes. From there on TypeScript can be imported, where the project has any. The embedder of the store is loaded: where
- *      it cannot be used, this process says so and ends. Modules of graphs are imported one after the other, each announced before;
- *      what cannot be used is a fault of that graph.
- *   2. `ready` tells the faults. Runs and questions come and go, several at once.
- *   3. A beat each second says that the event loop turns.
- *   4. What is thrown outside of any run ends the process, with a last word. So does the end of the front: at once where the event
- *      loop turns, else by `parent-watch.ts`.
+ *   1. The front sends `setup`. If the project has TypeScript, the worker installs a loader for it. The worker loads the embedder of the
+ *      store; if that fails, it sends `unfit` and exits. It imports the graph modules one after the other and announces each with
+ *      `loading`; an import error makes only that graph unusable.
+ *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries concurrently.
+ *   3. The worker sends a heartbeat (`beat`) at a fixed interval, which proves that its event loop turns.
+ *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends with the front: when the
+ *      pipe closes, or, if the event loop is blocked, through `parent-watch.ts`.
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
@@ -32,25 +32,25 @@ import { openParentPipe } from './parent-pipe.ts';
 import { watchParent } from './parent-watch.ts';
 import { installProjectGlobals } from './project-globals.ts';
 import { needsTypescript, readTypescript } from './read-typescript.ts';
-import { refusalOf } from './refusal.ts';
+import { toRefusal } from './refusal.ts';
 import { openSavers, type SaverFor } from './saver-for.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
 import { openStores, type StoreFor } from './store-for.ts';
 import { isFailedWrite } from './thread-saver.ts';
 import type { ToWorker, WorkerSetup } from './worker-messages.ts';
 
-interface RunHere {
+interface ActiveRun {
   readonly events: SendWindow;
   readonly stop: AbortController;
 }
 
-// Kept from graph code, which may put its own in its place.
-const end = process.exit.bind(process);
+// Bound now, because graph code may replace `process.exit` later.
+const exit = process.exit.bind(process);
 
-const outbox = new Outbox(openParentPipe((message) => hear(message as ToWorker)));
+const outbox = new Outbox(openParentPipe((message) => receive(message as ToWorker)));
 const turn = new EventLoopTurn();
 const graphs = new Map<string, LoadedGraph>();
-const runs = new Map<number, RunHere>();
+const runs = new Map<number, ActiveRun>();
 let setup: WorkerSetup;
 let buffers: SendBuffers;
 let saverFor: SaverFor;
@@ -61,13 +61,13 @@ let auth: LoadedAuth | undefined;
 
 process.on('uncaughtException', (error) => die(error));
 process.on('unhandledRejection', (error) => {
-  // What is left of a run that was stopped, or will say so at the end of its run.
+  // Rejections of an aborted run, and errors that the outcome of the run reports anyway, must not end the process.
   const isOfRun = isFailedWrite(error) || (isRunlakeError(error) && error.code === 'STREAM_BUFFER_FULL');
   if (!isOfRun && !(error instanceof Error && error.name === 'AbortError')) die(error);
 });
 watchParent();
 
-function hear(message: ToWorker): void {
+function receive(message: ToWorker): void {
   switch (message.kind) {
     case 'setup':
       void start(message.setup);
@@ -76,9 +76,9 @@ function hear(message: ToWorker): void {
       void run(message);
       return;
     case 'cancel': {
-      const here = runs.get(message.key);
-      here?.stop.abort(message.why);
-      here?.events.close();
+      const active = runs.get(message.key);
+      active?.stop.abort(message.why);
+      active?.events.close();
       return;
     }
     case 'ack':
@@ -92,18 +92,19 @@ function hear(message: ToWorker): void {
   }
 }
 
-async function start(given: WorkerSetup): Promise<void> {
-  setup = given;
+async function start(receivedSetup: WorkerSetup): Promise<void> {
+  setup = receivedSetup;
   outbox.limits = limitsOfWorker(setup.maxEventBytes);
+  turn.maxMs = 2 * setup.beatMs;
   buffers = new SendBuffers(setup.maxBufferedBytes);
   faults = { ...setup.faults };
   setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
   installProjectGlobals(setup.serverUrl);
   if (needsTypescript(setup)) await readTypescript();
   try {
-    rules = await rulesOf(setup);
+    rules = await loadStoreRules(setup);
   } catch (error) {
-    outbox.send({ kind: 'unfit', refusal: refusalOf({ kind: 'embed', texts: [] }, error) }, () => end(70));
+    outbox.send({ kind: 'unfit', refusal: toRefusal({ kind: 'embed', texts: [] }, error) }, () => exit(70));
     return;
   }
   const connections = openConnections(setup);
@@ -137,14 +138,14 @@ async function start(given: WorkerSetup): Promise<void> {
   outbox.put({ kind: 'ready', faults, routes, nodes });
 }
 
-async function rulesOf({ store }: WorkerSetup): Promise<StoreRules> {
+async function loadStoreRules({ store }: WorkerSetup): Promise<StoreRules> {
   return storeRules(store ?? {}, store?.index && (await loadEmbedder(store.index.embed, store.folder)));
 }
 
 async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
   const graph = graphs.get(job.graphId);
   if (graph === undefined) {
-    const message = faults[job.graphId] ?? `There is no graph '${job.graphId}'.`;
+    const message = faults[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
     outbox.put({ kind: 'ended', key, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
     return;
   }
@@ -154,7 +155,7 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     windowBytes: setup.windowBytes,
     send: (chunk) => {
       outbox.putChunk(key, chunk);
-      // A client waits for the first one, and the loop may not turn until the last; if others run here, it turns soon.
+      // Send the first event at once: if this is the only run, the event loop may not turn before the last event.
       if (first && runs.size === 1) outbox.flush();
       first = false;
     },
@@ -172,7 +173,7 @@ async function run({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<vo
     stop,
     turn,
   });
-  tracer?.close(`The run of the graph ended before this one did: ${outcome.kind}.`);
+  tracer?.close(`The graph run ended before this child run: ${outcome.kind}.`);
   events.close();
   runs.delete(key);
   outbox.put({ kind: 'ended', key, outcome });
@@ -186,7 +187,7 @@ async function answer({ key, request }: Extract<ToWorker, { kind: 'ask' }>): Pro
       json: await answerRequest(request, { graphs, faults, saverFor, storeFor, rules }),
     });
   } catch (error) {
-    outbox.put({ kind: 'refusal', key, refusal: refusalOf(request, error) });
+    outbox.put({ kind: 'refusal', key, refusal: toRefusal(request, error) });
   }
 }
 
@@ -197,7 +198,10 @@ async function answerAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>)
   try {
     json = JSON.stringify(answer);
   } catch {
-    const refusal = { status: 500, message: 'The custom authentication answered what is not JSON.' };
+    const refusal = {
+      status: 500,
+      message: 'The custom authentication handler returned a value that cannot be encoded as JSON.',
+    };
     json = JSON.stringify({ allowed: false, refusal });
   }
   outbox.put({ kind: 'answer', key, json });
@@ -205,7 +209,7 @@ async function answerAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>)
 
 function die(error: unknown): void {
   const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  // A pipe that is full is not waited for long.
-  setTimeout(() => end(70), 500).unref();
-  outbox.send({ kind: 'dying', reason }, () => end(70));
+  // Exit even if the pipe is full and the message cannot be written.
+  setTimeout(() => exit(70), 500).unref();
+  outbox.send({ kind: 'dying', reason }, () => exit(70));
 }

@@ -287,3 +287,24 @@ test('a log that is slow holds a graph back, and gets all of it in order', async
   expect(told.map(({ data }) => data.i)).toEqual(Array.from({ length: 1_500 }, (_, i) => i));
   expect(Math.max(...sizes)).toBeLessThanOrEqual(4 * 1024 * 1024 + 20_000);
 });
+
+test('a graph that writes much in each turn of the event loop is not slowed down by what waits', {
+  timeout: 180_000,
+}, async () => {
+  const secondsFor = async (perTurn: number) => {
+    const startedAtMs = performance.now();
+    let taken = 0;
+    const { outcome } = await under.run('burst', {
+      input: { n: 200_000, perTurn },
+      kwargs: stream('custom'),
+      take: async (chunks) => {
+        taken += chunks.length;
+      },
+    });
+    expect(outcome.kind).toBe('finished');
+    expect(taken).toBe(200_000);
+    return (performance.now() - startedAtMs) / 1_000;
+  };
+  const few = await secondsFor(500);
+  expect(await secondsFor(10_000)).toBeLessThan(4 * few + 2);
+});
