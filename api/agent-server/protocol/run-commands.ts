@@ -20,19 +20,19 @@ import { GraphConfigBody } from '../assistants/assistant-schema.ts';
 import { runRequestOf } from '../runs/run-request-of.ts';
 import { CommandRefused } from './command.ts';
 
-/** On whose behalf, and on which thread, a command is. */
+/** The caller and the thread of a command. */
 export interface CommandScene {
   readonly agents: Agents;
   readonly caller: Caller;
   readonly request: FastifyRequest;
-  /** Of this command alone. Default: that of the request. */
+  /** Access of this command. Default: that of the request. */
   readonly access?: AgentAccess;
-  /** In small letters. */
+  /** In lower case. */
   readonly threadId: string;
 }
 
 const strategy = () => optional(words(multitaskStrategies));
-const start = paramsOf(
+const start = paramsReader(
   Closed({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
@@ -56,7 +56,7 @@ export async function startRun(scene: CommandScene, params: unknown): Promise<ob
   return { run_id: await makeRun(scene, { ...asked, ...given, multitask_strategy, if_not_exists: 'create' }) };
 }
 
-/** Whether the checkpoint that a new run begins on has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
+/** Returns true if the checkpoint that a new run starts from has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
 async function waitsForAnswer(
   scene: CommandScene,
   { checkpoint_id }: Readonly<Record<string, unknown>> = {},
@@ -74,18 +74,21 @@ async function waitsForAnswer(
     if (isRunlakeError(error) && error.code === 'THREAD_NOT_FOUND') return false;
     throw error;
   }
-  // A client may answer as soon as it has the question, before the run that asks has ended.
-  if (!(await hasAsked(scene))) return false;
-  const thread = await afterRun(scene);
+  // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
+  const run = await findRunningRun(agents, threadId);
+  if (run === undefined) {
+    // The run has ended since the thread was read, or has not begun yet.
+    return openInterrupts(await readThread(agents.database, agents.deploymentId, threadId)).size > 0;
+  }
+  if (!(await hasStreamedInterrupt(scene, run.run_id))) return false;
+  const thread = await awaitActiveRun(scene);
   return thread.status === 'busy' || openInterrupts(thread).size > 0;
 }
 
-/** Whether the running run of a thread has streamed a question. */
-async function hasAsked({ agents, threadId }: CommandScene): Promise<boolean> {
+/** Returns true if a run has streamed an interrupt. */
+async function hasStreamedInterrupt({ agents, threadId }: CommandScene, runId: string): Promise<boolean> {
   const { deploymentId, hub } = agents;
-  const run = await runningRun(agents, threadId);
-  if (run === undefined) return false;
-  const reader = await hub.readRun({ deploymentId, threadId, runId: run.run_id }, 'start');
+  const reader = await hub.readRun({ deploymentId, threadId, runId }, 'start');
   try {
     const finished = reader.finish();
     for await (const { mode, event } of reader) if (mode === protocolMode && event === questionEvent) return true;
@@ -96,7 +99,7 @@ async function hasAsked({ agents, threadId }: CommandScene): Promise<boolean> {
   }
 }
 
-/** Ids of the interrupts that a thread waits on. */
+/** Returns the ids of the open interrupts of a thread. */
 function openInterrupts({ status, interrupts }: Thread): ReadonlySet<string | undefined> {
   return new Set(status === 'interrupted' ? Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)) : []);
 }
@@ -104,75 +107,84 @@ function openInterrupts({ status, interrupts }: Thread): ReadonlySet<string | un
 const Answered = Closed({
   interrupt_id: Type.String({ minLength: 1, maxLength: 1_000 }),
   response: Type.Optional(JsonValue()),
-  namespace: optional(Type.Array(Type.String()), { description: 'Where it was asked; the id says it already.' }),
+  namespace: optional(Type.Array(Type.String()), {
+    description: 'Namespace of the interrupt; optional, because the id is sufficient.',
+  }),
 });
-const beside = {
+const otherFields = {
   update: Type.Optional(JsonValue()),
   goto: Type.Optional(JsonValue()),
   config: optional(GraphConfigBody),
   metadata: optional(JsonObject()),
-  strict_resume: optional(Type.Boolean(), { description: 'An answer to nothing is refused in either case.' }),
+  strict_resume: optional(Type.Boolean(), {
+    description: 'Has no effect: a response to an unknown interrupt is always refused.',
+  }),
 };
-const respond = paramsOf(Closed({ responses: Type.Array(Answered, { minItems: 1, maxItems: 1_000 }), ...beside }));
-const respondOne = paramsOf(Closed({ ...Answered.properties, ...beside }));
+const respond = paramsReader(
+  Closed({ responses: Type.Array(Answered, { minItems: 1, maxItems: 1_000 }), ...otherFields }),
+);
+const respondOne = paramsReader(Closed({ ...Answered.properties, ...otherFields }));
 
-/** `input.respond`: a run that answers questions of the graph, all that are answered in one. */
+/** `input.respond`: starts one run that resumes all given interrupts. */
 export async function respondToInput(scene: CommandScene, params: unknown): Promise<object> {
   const several = typeof params === 'object' && params !== null && 'responses' in params;
-  const asked = several ? respond(params) : oneAsMany(respondOne(params));
+  const asked = several ? respond(params) : toResponses(respondOne(params));
   const { agents, threadId } = scene;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
-  // A client may answer as soon as it has the question, before the run that asks has ended.
-  if (thread.status === 'busy') thread = await afterRun(scene);
+  // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
+  if (thread.status === 'busy') thread = await awaitActiveRun(scene);
   const open = openInterrupts(thread);
   for (const { interrupt_id: id } of asked.responses) {
     if (open.has(id)) continue;
-    throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' does not wait for an answer to '${id}'.`);
+    throw new CommandRefused('no_such_interrupt', `Thread '${threadId}' has no open interrupt '${id}'.`);
   }
   const resume = Object.fromEntries(
     asked.responses.map(({ interrupt_id, response = null }) => [interrupt_id, response]),
   );
   await makeRun(scene, {
-    assistant_id: assistantOf(scene, thread),
+    assistant_id: resolveThreadAssistant(scene, thread),
     command: { resume, update: asked.update, goto: asked.goto },
     config: asked.config,
     metadata: asked.metadata,
-    // Another answer that came at the same time is on its way.
+    // A concurrent response has already started a run.
     multitask_strategy: 'reject',
   });
   return {};
 }
 
-/** How long an answer waits for the run that asks for it to end: in between it stores what it has. */
-const askerEndsWithinMs = 5_000;
+/** How long a response waits for the run that raised the interrupt to end; until then that run stores its state. */
+const runEndTimeoutMs = 5_000;
 
-/** The thread when the run that is under way on it has ended, or does not end. */
-async function afterRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
+/** Waits for the active run of the thread to end, or for the timeout. Returns the thread. */
+async function awaitActiveRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
   const { database, deploymentId } = agents;
-  const run = await runningRun(agents, threadId);
+  const run = await findRunningRun(agents, threadId);
   if (run !== undefined) {
     const { drainStarted } = request.server;
-    const signal = AbortSignal.any([AbortSignal.timeout(askerEndsWithinMs), drainStarted]);
+    const signal = AbortSignal.any([AbortSignal.timeout(runEndTimeoutMs), drainStarted]);
     await awaitRunEnd(agents, { deploymentId, threadId, runId: run.run_id }, { signal });
   }
   return readThread(database, deploymentId, threadId);
 }
 
-async function runningRun({ database, deploymentId }: Agents, threadId: string) {
+async function findRunningRun({ database, deploymentId }: Agents, threadId: string) {
   const page = { limit: 1, offset: 0, status: 'running', select: ['run_id'] } as const;
   const [run] = await listRuns(database, deploymentId, threadId, page);
   return run;
 }
 
-function oneAsMany({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {
+function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {
   return { ...rest, responses: [{ interrupt_id, response }] };
 }
 
 /**
- * The assistant that goes on with a thread: its metadata says which, unless the one that it said was asked about, since it may have
- * been changed after that. @throws THREAD_WITHOUT_GRAPH
+ * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication it is the assistant that was
+ * authorised, because the metadata may have changed since. @throws THREAD_WITHOUT_GRAPH
  */
-export function assistantOf({ request, access = request.agentAccess }: CommandScene, thread: Thread): string {
+export function resolveThreadAssistant(
+  { request, access = request.agentAccess }: CommandScene,
+  thread: Thread,
+): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
   const assistant_id = access === undefined ? named : access.assistantId;
   if (typeof assistant_id !== 'string') throw fault('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
@@ -186,8 +198,8 @@ export async function makeRun({ agents, threadId, ...scene }: CommandScene, body
   return run.run_id;
 }
 
-/** Reads params. @throws INVALID_REQUEST */
-export function paramsOf<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
+/** Returns a function that validates params. @throws INVALID_REQUEST */
+export function paramsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
   const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
   return (params) => {
     const { error } = check(params ?? {}) as { readonly error?: Error };

@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** Answers to questions over the v2 protocol, at moments that a test has to arrange. */
+
+let agents: AgentServerUnderTest;
+beforeAll(async () => {
+  agents = await startAgentServer();
+});
+afterAll(() => agents.close());
+
+function gate() {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open: () => open() };
+}
+
+it('takes a run as the answer whose question was asked by a run that ends between two looks at the thread', async () => {
+  const { database } = agents.services.agents;
+  const query = database.query.bind(database);
+  const wasRead = gate();
+  const hasEnded = gate();
+  const looks = vi.spyOn(database, 'query').mockImplementation(async (sql, ...rest) => {
+    if (sql.includes('agents.end_run(')) await wasRead.opened;
+    const rows = await query<{ status?: string }>(sql, ...rest);
+    if (sql.includes('agents.end_run(')) hasEnded.open();
+    else if (sql.includes('FROM agents.threads') && rows[0]?.status === 'busy') {
+      wasRead.open();
+      await hasEnded.opened;
+    }
+    return rows as never;
+  });
+  try {
+    const thread = agents.client.threads.stream(randomUUID(), { assistantId: 'ask' });
+    const asking = await thread.subscribe({ channels: ['input'] });
+    await thread.run.start({ input: { question: 'Sure?' } });
+    for await (const { method } of asking) if (method === 'input.requested') break;
+    await thread.run.start({ input: 'yes' });
+    looks.mockRestore();
+    await expect
+      .poll(async () => (await agents.client.threads.get(thread.threadId)).values, { timeout: 10_000 })
+      .toMatchObject({ result: 'answered: yes' });
+    await thread.close();
+  } finally {
+    wasRead.open();
+    hasEnded.open();
+    looks.mockRestore();
+  }
+});
