@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openWarehouse, type Warehouse } from '../infra/clickhouse/client.ts';
-import { loadStackSettings } from '../infra/config/stack-settings.ts';
-import { bringUp } from '../infra/native/bring-up.ts';
-import type { PartValues } from '../infra/native/part.ts';
-import { takeDown } from '../infra/native/take-down.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
+import { bringUp } from '../test/stack/bring-up.ts';
+import type { PartValues } from '../test/stack/part.ts';
+import { loadStackSettings } from '../test/stack/stack-settings.ts';
+import { takeDown } from '../test/stack/take-down.ts';
 
 /** Kafka, a schema registry, ClickHouse, Postgres and what else was asked for, as servers of their own, for one bench. */
 export interface BenchStack {

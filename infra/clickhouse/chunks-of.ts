@@ -1,13 +1,13 @@
 import { finished, type Readable } from 'node:stream';
 
-/** Bytes that wait for a slow reader before the connection is left alone for a while. */
-const mostWaitingBytes = 1024 * 1024;
+/** Bytes that are buffered for a slow reader before the stream is paused. */
+const maxBufferedBytes = 1024 * 1024;
 
 /**
- * Everything that came of a body, and then its failure, if it failed. Iterating the stream itself drops what has come and was not
- * read yet as soon as the connection breaks off, and with it the exception that ClickHouse wrote last.
+ * Yields all received chunks of a body, then throws its error, if it failed. Iterating the stream directly would drop unread chunks
+ * when the connection breaks, and with them the exception that ClickHouse writes at the end.
  *
- * @throws what the stream failed with, also before it was asked for; an error too where it was closed before its end without a word.
+ * @throws the error of the stream, including one from before the iteration, or an error if the stream closed prematurely.
  */
 export async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   const waiting: Buffer[] = [];
@@ -18,10 +18,10 @@ export async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   stream.on('data', (chunk: Buffer) => {
     waiting.push(chunk);
     waitingBytes += chunk.length;
-    if (waitingBytes > mostWaitingBytes) stream.pause();
+    if (waitingBytes > maxBufferedBytes) stream.pause();
     wake();
   });
-  // Tells of one too that has ended already.
+  // Also called for a stream that has already ended.
   finished(stream, (error) => {
     failure = error ?? undefined;
     isOver = true;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
-import { tenantContext } from '../fairness/tenant-context.ts';
+import { runForRunlake, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type Connection, openConnection } from './connection.ts';
 import { externalTable } from './external-table.ts';
@@ -22,43 +22,49 @@ export interface WarehouseOptions {
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
-  /** How long a statement may take where it does not say so itself. */
+  /** Timeout of statements that do not set their own. */
   readonly timeoutMs: number;
-  /**
-   * Maximum number of statements at once of Runlake's own work, and of queries of organisations, each; further ones wait. Default 16.
-   * How organisations share theirs: `query-slots.ts`.
-   */
+  /** Maximum number of concurrent statements of Runlake's own work; further ones wait. Default 16. */
   readonly maxConnections?: number;
+  /** Maximum number of concurrent queries of organisations (`query-slots.ts`). Default: derived from ClickHouse's `max_threads`. */
+  readonly querySlots?: number;
 }
 
-/** ClickHouse stops a query itself at its time; this is how much longer the client waits for it to say so. */
+/** ClickHouse stops a query at its timeout; the client waits this much longer for the error of the server. */
 const graceMs = 2_000;
 
-/** What one HTTP exchange carries, whatever it is for. */
+/**
+ * Running queries share the CPU with a new one, and even paused queries use some of it. Beside a flood of other queries, a query took
+ * seven times as long with eight slots per thread, and twice as long with two (docs/decisions/0103).
+ */
+const slotsPerThread = 2;
+const minSlots = 4;
+
+/** One HTTP request to ClickHouse, of any kind. */
 interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> {
   readonly signal?: AbortSignal | undefined;
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
-  /** Sent with its length in Content-Length; the statement then travels in the address. */
+  /** Sent with Content-Length; the statement is then sent in the URL. */
   readonly body?: Uint8Array;
   readonly contentType?: string;
 }
 
 type TakeAnswer<T> = (answer: Answer, signal: AbortSignal) => Promise<T>;
 
-/** Opens the warehouse. Connects at the first statement; connections are kept alive and used again. */
+/** Opens a ClickHouse client. It connects at the first statement, and keeps connections alive and reuses them. */
 export function openWarehouse({
   url,
   authorities,
   logger,
   timeoutMs,
   maxConnections = 16,
+  querySlots,
 }: WarehouseOptions): Warehouse {
   const address = new URL(url);
-  const slots = new QuerySlots(maxConnections);
   const ownConnection = openConnection({ address, authorities, maxConnections });
-  const sharedConnection = openConnection({ address, authorities, maxConnections: slots.max });
+  const sharedConnection = openConnection({ address, authorities });
   const database = decodeURIComponent(address.pathname.slice(1)) || 'default';
 
   async function exchange(request: Exchange): Promise<Buffer>;
@@ -70,8 +76,8 @@ export function openWarehouse({
     const signal = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const beganAtMs = performance.now();
-    return slots.run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
-      // The time in the queue counts: callers rely on the limit. A query that waited long still gets a part of its time.
+    return (await slots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
+      // The wait in the queue counts, because callers rely on the timeout. Even after a long wait a query gets a quarter of it.
       const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
       const settings = { priority, ...request.settings };
       return send(sharedConnection, { ...request, signal, timeoutMs: leftMs, settings }, take);
@@ -102,7 +108,7 @@ export function openWarehouse({
       return await take(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
-      // Not the server's.
+      // The error does not come from the server.
       if (isRunlakeError(raw)) throw raw;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
       throw warehouseFault(timeout.aborted ? timeout.reason : raw, {
@@ -128,9 +134,27 @@ export function openWarehouse({
 
   const ask = (query: Query, profile: Profile, suffix: string) => exchange(asked(query, profile, suffix));
 
+  let openedSlots: Promise<QuerySlots> | undefined;
+
+  function slots(): Promise<QuerySlots> {
+    openedSlots ??= openSlots().catch((error) => {
+      openedSlots = undefined;
+      throw error;
+    });
+    return openedSlots;
+  }
+
+  async function openSlots(): Promise<QuerySlots> {
+    if (querySlots !== undefined) return new QuerySlots(querySlots);
+    const sql = `SELECT toUInt32(getSetting('max_threads')) AS threads`;
+    // This query serves all organisations and takes no slot.
+    const [row] = await runForRunlake(() => query<{ threads: number }>({ name: 'threads', sql }));
+    return new QuerySlots(Math.max(minSlots, slotsPerThread * row!.threads));
+  }
+
   let newerSettings: Promise<ClickHouseSettings> | undefined;
 
-  /** Those of {@link newerInsertSettings} that the server knows. */
+  /** The subset of {@link newerInsertSettings} that the server supports. */
   async function readNewerSettings(): Promise<ClickHouseSettings> {
     const known = await query<{ name: string }>({
       name: 'newer-settings',
@@ -154,7 +178,7 @@ export function openWarehouse({
         statement: { kind: 'insert', table },
       });
     } catch (error) {
-      // The server may have become another one: the next insert asks again.
+      // The server may have been replaced by another release, so the next insert reads its settings again.
       newerSettings = undefined;
       throw error;
     }

@@ -2,43 +2,43 @@ import { Pool } from 'undici';
 import type { Answer } from './read-answer.ts';
 
 export interface ConnectionOptions {
-  /** `http(s)://user:password@host:port`; the rest of the address is not looked at. */
+  /** `http(s)://user:password@host:port`; path and query are ignored. */
   readonly address: URL;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
-  /** Most exchanges at once; further ones wait for one to end. */
-  readonly maxConnections: number;
+  /** Maximum number of concurrent requests; further ones wait. Default: no limit. */
+  readonly maxConnections?: number;
 }
 
 export interface Connection {
   /**
-   * One POST. The answer is there with its headers; its stream holds the connection until it is read or destroyed. Aborting the
-   * signal ends the stream, too.
+   * Sends one POST and resolves when the response headers have arrived. The connection is in use until the response stream is read or
+   * destroyed. Aborting the signal also destroys the stream.
    *
-   * @throws Whatever the network failed with, or the reason of `signal`.
+   * @throws the network error, or the reason of `signal`.
    */
   send(request: ConnectionRequest): Promise<Answer>;
-  /** Ends all connections, also those in use. */
+  /** Closes all connections, including those in use. */
   close(): Promise<void>;
 }
 
 export interface ConnectionRequest {
-  /** Of the address, without the question mark. */
+  /** Query string, without the question mark. */
   readonly search: string;
-  /** Sent with its length. */
+  /** Sent with Content-Length. */
   readonly body: Uint8Array | string;
   readonly contentType?: string | undefined;
   readonly signal: AbortSignal;
 }
 
-/** ClickHouse tells how long it keeps an idle connection (30 s by default, 3 s in older releases); we let go a second before. */
+/** ClickHouse announces its keep-alive timeout (30 s by default, 3 s in older releases); the client closes the connection 1 s earlier. */
 const keepAliveThresholdMs = 1_000;
 
 /**
- * Connections to ClickHouse's HTTP interface, kept alive and used again. Nothing is sent twice by itself.
+ * Keep-alive connections to ClickHouse's HTTP interface. Requests are never retried here.
  *
- * The official client is not used for this: it waits for a timer before each request and wraps each answer in streams, which was
- * 4 of the 10 ms of a usage query (docs/decisions/0031).
+ * The official client waits for a timer before each request and wraps each response in streams, which took 4 of the 10 ms of a usage
+ * query (docs/decisions/0031), so it is not used here.
  */
 export function openConnection({ address, authorities, maxConnections }: ConnectionOptions): Connection {
   const user = decodeURIComponent(address.username) || 'default';
@@ -48,9 +48,9 @@ export function openConnection({ address, authorities, maxConnections }: Connect
     authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`,
   };
   const pool = new Pool(address.origin, {
-    connections: maxConnections,
+    connections: maxConnections ?? null,
     keepAliveTimeoutThreshold: keepAliveThresholdMs,
-    // Each exchange has a time of its own, of which its signal tells.
+    // Each request has its own timeout, which its signal enforces.
     headersTimeout: 0,
     bodyTimeout: 0,
     connect: { timeout: 0, ...(authorities && address.protocol === 'https:' && { ca: [...authorities] }) },
@@ -64,7 +64,7 @@ export function openConnection({ address, authorities, maxConnections }: Connect
         body,
         signal,
       });
-      // Who reads it hears of its failure there. Given up before its end it fails too, and nobody may be listening any more.
+      // The reader gets errors from the stream. This listener covers streams that are abandoned early, when no reader listens any more.
       answer.body.on('error', () => {});
       return { status: answer.statusCode, headers: answer.headers, stream: answer.body };
     },

@@ -1,6 +1,6 @@
 import type { Warehouse } from './warehouse.ts';
 
-/** Free share of ClickHouse's fullest disk, in percent. Disks whose size is not known, such as object stores, do not count. */
+/** Free space of ClickHouse's fullest disk, in percent. Disks of unknown size, such as object stores, do not count. */
 export async function diskFreePercent(warehouse: Warehouse): Promise<number> {
   const [row] = await warehouse.query<{ percent: number }>({
     name: 'disk-free',

@@ -1,10 +1,10 @@
 import type { Warehouse } from './warehouse.ts';
 
 /**
- * Ends the inserts under that deduplication token which still run on the server, such as those of a process that died: what
- * is left of them would be written later. Resolves when they are gone.
+ * Kills inserts with this deduplication token that still run on the server, for example those of a process that died, so that they
+ * cannot write rows later. Resolves when they have ended.
  *
- * @throws what ClickHouse throws.
+ * @throws the errors of {@link Warehouse}.
  */
 export async function endInserts(warehouse: Warehouse, token: string): Promise<void> {
   await warehouse.command({

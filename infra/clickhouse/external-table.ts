@@ -9,7 +9,7 @@ interface Encoded {
 }
 
 /**
- * A table that travels with a query, as a file of a multipart form.
+ * Encodes a table that is sent with a query, as a file of a multipart form.
  * Source: ClickHouse documentation, "External data for query processing".
  */
 export function externalTable({ name, structure, rows }: ExternalTable): Encoded {
@@ -19,7 +19,7 @@ export function externalTable({ name, structure, rows }: ExternalTable): Encoded
   return {
     body: Buffer.from(`${head}${values}\r\n--${boundary}--\r\n`),
     contentType: `multipart/form-data; boundary=${boundary}`,
-    // Not settings, but ClickHouse takes them where settings go: among the parameters of the address.
+    // These are not settings, but ClickHouse reads them from the URL parameters, like settings.
     settings: { [`${name}_structure`]: structure, [`${name}_format`]: 'TabSeparated' } as ClickHouseSettings,
   };
 }

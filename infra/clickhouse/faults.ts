@@ -2,18 +2,18 @@ import { ClickHouseError } from '@clickhouse/client';
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { fault, type RunlakeError } from '../errors/runlake-error.ts';
 
-/** What was sent: the same number means different things for a query and for rows of ours. */
+/** The statement that failed: the same error number means different things for a query and for an insert of Runlake's rows. */
 export interface Statement {
   readonly kind: 'query' | 'insert';
   readonly name: string;
-  /** Under which ClickHouse logged it. */
+  /** `query_id` in ClickHouse's log. */
   readonly queryId: string;
-  /** Of an insert. */
+  /** Set for inserts. */
   readonly table?: string;
 }
 
 /**
- * ClickHouse's error numbers that pass by themselves.
+ * ClickHouse's error numbers of temporary conditions, after which a retry may succeed.
  * Source: src/Common/ErrorCodes.cpp of ClickHouse; a number never changes its meaning.
  */
 const transientCodes = new Set([
@@ -45,10 +45,10 @@ const transientCodes = new Set([
   999, // KEEPER_EXCEPTION
 ]);
 
-/** Login, rights and database: nothing that a retry or other data would cure. */
+/** Authentication, permissions and unknown database: neither a retry nor other data helps. */
 const accessCodes = new Set([81, 192, 193, 194, 195, 497, 516]);
 
-/** The statement names what the table does not have, or the records lack what it needs: every record would fail. */
+/** The statement and the table do not match (columns or their types), so every record would fail. */
 const schemaCodes = new Set([
   8, // THERE_IS_NO_COLUMN
   10, // NOT_FOUND_COLUMN_IN_BLOCK
@@ -58,7 +58,7 @@ const schemaCodes = new Set([
   60, // UNKNOWN_TABLE
 ]);
 
-/** A value or the encoding of a record. */
+/** An invalid value, or an invalid encoding of a record. */
 const dataCodes = new Set([
   6, // CANNOT_PARSE_TEXT
   23, // CANNOT_READ_FROM_ISTREAM
@@ -81,13 +81,13 @@ const dataCodes = new Set([
   349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
   376, // CANNOT_PARSE_UUID
   407, // DECIMAL_OVERFLOW
-  1001, // STD_EXCEPTION: what the Avro library throws
+  1001, // STD_EXCEPTION: thrown by the Avro library
 ]);
 
 /**
- * The catalogue's error for whatever a statement failed with. The server's text becomes the cause only, with the name and id
- * of the query added, by which the server's own log is searched.
- * Anything without a ClickHouse number is a matter of the network, save programming errors, which come back as they are.
+ * Converts the error of a statement to an error of the catalogue. The server's text goes only into the cause, together with the name
+ * and id of the query, by which operators can search the server's log.
+ * Errors without a ClickHouse number are network errors, except programming errors, which are returned unchanged.
  */
 export function warehouseFault(
   raw: unknown,
@@ -111,7 +111,7 @@ export function warehouseFault(
   );
 }
 
-/** ClickHouse's number behind an error of the catalogue, where there is one. */
+/** ClickHouse's number of an error of the catalogue, if it has one. */
 export function warehouseCodeOf(error: unknown): number | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
@@ -128,7 +128,7 @@ function errorCodeOf(given: string, kind: Statement['kind']): ErrorCode {
   return 'WAREHOUSE_QUERY_FAILED';
 }
 
-/** Without a number of ClickHouse's it was a proxy before it, or ClickHouse before it looked at the statement. */
+/** A response without a ClickHouse number comes from a proxy, or from ClickHouse before it parsed the statement. */
 function errorCodeOfStatus(status: number): ErrorCode {
   if (status === 401 || status === 403) return 'ACCESS_DENIED_BY_STORE';
   return status >= 500 || status === 408 || status === 429 ? 'WAREHOUSE_UNAVAILABLE' : 'WAREHOUSE_QUERY_FAILED';

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto';
 import type { Warehouse } from './warehouse.ts';
 
 /**
- * Whether the user may do what Runlake does in its database: tries it on a table of its own, which is gone afterwards.
- * @throws ACCESS_DENIED_BY_STORE, and what ClickHouse refuses otherwise.
+ * Checks that the user has the permissions that Runlake needs, by using them on a temporary table.
+ * @throws ACCESS_DENIED_BY_STORE, and the other errors of {@link Warehouse}.
  */
 export async function inspectWarehouseRights(warehouse: Warehouse): Promise<void> {
   const table = `runlake_inspection_${randomBytes(6).toString('hex')}`;
@@ -18,7 +18,7 @@ export async function inspectWarehouseRights(warehouse: Warehouse): Promise<void
   }
 }
 
-/** The clock of ClickHouse, in milliseconds since 1970. */
+/** ClickHouse's current time, in milliseconds since 1970. */
 export async function warehouseClockMs(warehouse: Warehouse): Promise<number> {
   const [row] = await warehouse.query<{ ms: number }>({
     name: 'inspect-clock',

@@ -1,9 +1,9 @@
 /**
- * Reads rows whose columns are all `Nullable(String)` out of ClickHouse's RowBinary, without copying or decoding a value:
- * the bytes that were stored are the bytes that come out.
+ * Parses ClickHouse RowBinary rows whose columns are all `Nullable(String)`, without copying or decoding values, so that the stored
+ * bytes are returned unchanged.
  * Source: ClickHouse documentation, "RowBinary": a null flag, then the length as LEB128 and the bytes.
  *
- * @returns rows of views into `answer`, in the order of the columns.
+ * @returns rows of views into `answer`, in column order.
  */
 export function readNullableTextRows(answer: Buffer, columns: number): (Buffer | undefined)[][] {
   const rows: (Buffer | undefined)[][] = [];

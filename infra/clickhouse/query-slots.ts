@@ -4,35 +4,33 @@ import type { TenantContext } from '../fairness/tenant-context.ts';
 /**
  * Shares ClickHouse between organisations.
  *
- * A slot alone is no share: queries of one organisation that run already would take the processor from one that begins. So a query
- * of an organisation that runs fewer queries than another one gets a higher priority: ClickHouse pauses queries of lower priority
- * while it runs, for at most a second a block, so that they go on slowly. Who is alone never gets it, so nothing changes then.
+ * Slots alone are not enough: running queries of one organisation would still compete for the CPU with a new query of another. So a
+ * query of an organisation that runs fewer queries than another organisation gets a higher priority. While it runs, ClickHouse pauses
+ * queries of lower priority, for at most one second per block, so they still make progress. If only one organisation sends queries,
+ * none gets the higher priority.
  *
- * An organisation that sends one query after another would pause the others for ever. So its time with priority is bounded by its
- * share of the last seconds; beyond that its queries run beside the others with equal priority.
+ * An organisation that sends one query after another would pause the others all the time. So its prioritised time is limited to its
+ * share of the last seconds; beyond that its queries run with the same priority as the others.
  */
 export class QuerySlots {
   readonly #slots: FairSlots;
-  /** Time that queries of an organisation ran with priority, in milliseconds; it decays. */
+  /** Prioritised query time by organisation, in milliseconds; decays exponentially. */
   readonly #prioritised = new Map<string, { ms: number; atMs: number }>();
-  /** Maximum number of queries at once. */
-  readonly max: number;
   readonly #nowMs: () => number;
 
   /** @param nowMs a monotonic clock. */
   constructor(slots: number, nowMs = () => performance.now()) {
     this.#nowMs = nowMs;
     const overdraft = Math.ceil(slots / 2);
-    this.max = slots + overdraft;
     this.#slots = new FairSlots({ name: 'clickhouse-queries', slots, overdraft, maxWaiting: 1_000 });
   }
 
   /**
-   * Runs a query of an organisation when it has a slot.
+   * Waits for a slot of the organisation, then runs its query.
    *
-   * @param maxWaitMs how long it waits for the slot.
-   * @param work gets the priority of its query, in ClickHouse's setting of that name.
-   * @throws OVERLOADED; the reason of `signal`; what `work` throws.
+   * @param maxWaitMs maximum wait for the slot.
+   * @param work runs the query, with the given value of ClickHouse's setting `priority`.
+   * @throws OVERLOADED; the reason of `signal`; the errors of `work`.
    */
   async run<Result>(
     { organizationId }: TenantContext,
@@ -67,5 +65,5 @@ export class QuerySlots {
   }
 }
 
-/** Decay of the time with priority. */
+/** Time constant of the decay of prioritised time. */
 const windowMs = 10_000;

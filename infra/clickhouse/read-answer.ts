@@ -9,12 +9,12 @@ export interface Answer {
 }
 
 /**
- * Reads an answer to its end. Whether it is a failure is told by its status, by the header that carries ClickHouse's error
- * number, or by an exception at the end of the body, which ClickHouse 25.11 and later write when they fail after the status
- * went out: `__exception__`, the tag of the header, the text, its length, the tag, `__exception__`. (Before, there is none,
- * and `wait_end_of_query` alone keeps failures out of bodies.)
+ * Reads a response to its end. Three things mark it as an error: the status, the header with ClickHouse's error number, or an
+ * exception at the end of the body. ClickHouse 25.11 and later write that exception if a query fails after the status was sent:
+ * `__exception__`, the tag of the header, the text, its length, the tag, `__exception__`. (Earlier releases write none; only
+ * `wait_end_of_query` keeps errors out of their bodies.)
  *
- * @throws ClickHouseError, with ClickHouse's number or, where something between us answered, `HTTP <status>` as its code.
+ * @throws ClickHouseError, with ClickHouse's number as its code, or `HTTP <status>` if a proxy sent the response.
  */
 export async function readAnswer(answer: Answer): Promise<Buffer> {
   const { headers, stream } = answer;
@@ -22,7 +22,7 @@ export async function readAnswer(answer: Answer): Promise<Buffer> {
   try {
     for await (const chunk of chunksOf(stream)) chunks.push(chunk);
   } catch (error) {
-    // ClickHouse also breaks the connection off after such an exception; the exception says more.
+    // ClickHouse also closes the connection after such an exception, which is the more specific error.
     throwExceptionIn(Buffer.concat(chunks.slice(-2)), headers);
     throw error;
   } finally {
@@ -35,7 +35,7 @@ export async function readAnswer(answer: Answer): Promise<Buffer> {
   return body;
 }
 
-/** The code of a failure that was known before the body began. */
+/** The error code of a response that failed before its body started. */
 export function codeInHead({ status, headers }: Answer): string | undefined {
   const number = headers['x-clickhouse-exception-code'];
   if (typeof number === 'string') return number;
@@ -44,10 +44,10 @@ export function codeInHead({ status, headers }: Answer): string | undefined {
 
 const marker = '__exception__';
 
-/** ClickHouse cuts the text off well before. */
-export const longestExceptionBytes = 32 * 1024;
+/** ClickHouse truncates the text well below this size. */
+export const maxExceptionBytes = 32 * 1024;
 
-/** @param body at least its last {@link longestExceptionBytes}. @throws ClickHouseError for the exception that it ends with. */
+/** @param body at least its last {@link maxExceptionBytes}. @throws ClickHouseError if the body ends with an exception. */
 export function throwExceptionIn(body: Buffer, headers: Answer['headers']): void {
   const tag = headers['x-clickhouse-exception-tag'];
   if (typeof tag !== 'string') return;
@@ -60,7 +60,7 @@ export function throwExceptionIn(body: Buffer, headers: Answer['headers']): void
   throw serverError(text, /\bCode: (\d+)/.exec(text)?.[1] ?? '0');
 }
 
-/** The text begins with `Code: 60. DB::Exception: ` and ends with `(UNKNOWN_TABLE) (version 26.7.2.1)`, mostly. */
+/** The text usually starts with `Code: 60. DB::Exception: ` and ends with `(UNKNOWN_TABLE) (version 26.7.2.1)`. */
 function serverError(text: string, code: string): ClickHouseError {
   const type = /\(([A-Z][A-Z0-9_]{2,})\)(?: \(version [^)]*\))?\s*\d*\s*$/.exec(text)?.[1];
   return new ClickHouseError({ message: text.trim().slice(0, 2_000), code, ...(type === undefined ? {} : { type }) });

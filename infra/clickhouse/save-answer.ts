@@ -2,17 +2,17 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { fault } from '../errors/runlake-error.ts';
 import { workFileFault } from '../errors/work-file-fault.ts';
 import { chunksOf } from './chunks-of.ts';
-import { type Answer, codeInHead, longestExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
+import { type Answer, codeInHead, maxExceptionBytes, readAnswer, throwExceptionIn } from './read-answer.ts';
 
-/** What a whole Parquet file ends with. Source: the Parquet format. */
+/** Last bytes of a complete Parquet file. Source: the Parquet format. */
 const parquetEnd = Buffer.from('PAR1');
 
 /**
- * Writes the body of an answer to a file while it comes in: the next bytes are taken off the connection when those before are
- * written. Failures are told as {@link readAnswer} tells them; one too is a body that ends without a Parquet footer, which is
- * how servers before 25.11 end one that failed on the way. What a failure leaves is the caller's to remove.
+ * Writes the body of a response to a file while it arrives; it reads more from the connection only after the previous bytes are
+ * written. Errors are detected as in {@link readAnswer}. A body without a Parquet footer is also an error: servers before 25.11 end a
+ * body like that if the query fails midway. After an error the caller must remove the file.
  *
- * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or what the network failed with.
+ * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or the network error.
  */
 export async function saveAnswer(answer: Answer, path: string, signal: AbortSignal): Promise<{ bytes: number }> {
   const { headers, stream } = answer;
@@ -29,10 +29,10 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
       for await (const chunk of chunksOf(stream)) {
         await onDisk(path, () => (file as FileHandle).appendFile(chunk));
         bytes += chunk.length;
-        tail = chunk.length >= longestExceptionBytes ? chunk : lastBytes(tail, chunk);
+        tail = chunk.length >= maxExceptionBytes ? chunk : lastBytes(tail, chunk);
       }
     } finally {
-      // ClickHouse also breaks the connection off after such an exception; the exception says more.
+      // ClickHouse also closes the connection after such an exception, which is the more specific error.
       throwExceptionIn(tail, headers);
     }
     signal.throwIfAborted();
@@ -41,13 +41,13 @@ export async function saveAnswer(answer: Answer, path: string, signal: AbortSign
     return { bytes };
   } finally {
     stream.destroy();
-    // Where it is closed already, nothing happens.
+    // No effect if the file is already closed.
     await file?.close().catch(() => {});
   }
 }
 
 function lastBytes(tail: Buffer, chunk: Buffer): Buffer {
-  return Buffer.concat([tail.subarray(-longestExceptionBytes), chunk]);
+  return Buffer.concat([tail.subarray(-maxExceptionBytes), chunk]);
 }
 
 async function onDisk<T>(path: string, work: () => Promise<T>): Promise<T> {

@@ -1,15 +1,15 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { QueryParameter } from './warehouse.ts';
 
-/** What ClickHouse takes in the address beside its settings. */
+/** URL parameters of a ClickHouse request, including settings. */
 export interface AddressFields extends ClickHouseSettings {
   readonly database: string;
   readonly query_id: string;
-  /** The statement, where the body is something else. */
+  /** The statement, if the body is something else. */
   readonly query?: string;
 }
 
-/** The part of an address after the question mark; values of `{name:Type}` in the statement go as `param_name=...`. */
+/** Encodes the query string of a request; values of `{name:Type}` in the statement are sent as `param_name=...`. */
 export function searchOf(fields: AddressFields, parameters: Readonly<Record<string, QueryParameter>> = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {
@@ -19,7 +19,7 @@ export function searchOf(fields: AddressFields, parameters: Readonly<Record<stri
   return search.toString();
 }
 
-/** ClickHouse reads a parameter as a field of TabSeparated, and the elements of an array as literals. */
+/** ClickHouse parses a parameter as a TabSeparated field, and the elements of an array as literals. */
 function text(value: QueryParameter): string {
   if (value === null) return '\\N';
   if (typeof value === 'string') return escaped(value);

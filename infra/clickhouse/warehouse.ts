@@ -2,64 +2,63 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import type { CommandProfile } from './settings.ts';
 
 /**
- * The port of the warehouse. One adapter: ClickHouse over HTTP ({@link openWarehouse} in `client.ts`).
+ * The ClickHouse client. One adapter: ClickHouse over HTTP ({@link openWarehouse} in `client.ts`).
  *
- * How values come back from {@link Warehouse.query}: 64-bit integers as numbers (whatever Runlake stores fits; a query that
- * reads more, such as a hash, casts it with `toString`), times as `2026-01-02T03:04:05.123456Z`, UUIDs in lower case,
- * named tuples as objects, unnamed ones as arrays, bytes that are not UTF-8 only through {@link Warehouse.queryText}.
- * How parameters go in: as `{name:Type}` in the SQL; times as microseconds (`fromUnixTimestamp64Micro({t:Int64})`) or as
- * text without a `Z`. One parameter holds at most 128 KiB: longer lists of keys go in as {@link ExternalTable}.
+ * {@link Warehouse.query} returns 64-bit integers as numbers (all values that Runlake stores fit; a query that reads larger ones, such
+ * as a hash, casts them with `toString`), times as `2026-01-02T03:04:05.123456Z`, UUIDs in lower case, named tuples as objects and
+ * unnamed tuples as arrays. Bytes that are not UTF-8 are available only through {@link Warehouse.queryText}.
+ * SQL refers to parameters as `{name:Type}`; times are passed as microseconds (`fromUnixTimestamp64Micro({t:Int64})`) or as text
+ * without a `Z`. A parameter has at most 128 KiB: pass longer lists of keys as {@link ExternalTable}.
  *
- * Every call throws only errors of the catalogue: WAREHOUSE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
- * WAREHOUSE_QUERY_FAILED, and for inserts INSERT_DATA_REFUSED and SCHEMA_MISMATCH; or, where the caller's own signal
- * was aborted, the reason of that signal.
+ * Every call throws only errors of the catalogue: WAREHOUSE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE, WAREHOUSE_QUERY_FAILED,
+ * and for inserts INSERT_DATA_REFUSED and SCHEMA_MISMATCH; or the reason of the caller's signal, if that was aborted.
  */
 export interface Warehouse {
-  /** Rows of a query, as objects by column name. `sql` carries no FORMAT clause and no semicolon. */
+  /** Returns rows as objects by column name. `sql` must not have a FORMAT clause or a semicolon. */
   query<Row>(query: Query): Promise<Row[]>;
-  /** The result in one of ClickHouse's formats, as it came. */
+  /** Returns the unparsed result in one of ClickHouse's formats. */
   queryText(query: Query & { readonly format: string }): Promise<Buffer>;
   /**
-   * The result as a file, written while it comes in, over what is there. Memory does not grow with it. Where it fails, also late,
-   * no file is left.
+   * Streams the result into a file, which it overwrites. Memory use does not depend on the size of the result. After an error the
+   * file does not exist.
    * @throws also WORK_FILE_UNUSABLE.
    */
   queryToFile(query: FileQuery): Promise<{ readonly bytes: number }>;
-  /** Resolves when the whole body is stored, in the table and in every view on it. */
+  /** Resolves when the whole body is stored, in the table and in all its materialized views. */
   insertBody(insert: InsertBody): Promise<void>;
-  /** A statement without a result: DDL, `INSERT … SELECT`. */
+  /** Runs a statement without a result: DDL, `INSERT … SELECT`. */
   command(command: Command): Promise<void>;
-  /** Resolves when ClickHouse answers a query with our user and database. */
+  /** Resolves when ClickHouse has executed a query with the configured user and database. */
   ping(timeoutMs?: number): Promise<void>;
-  /** Such as `26.7.2.1`. */
+  /** Server version, for example `26.7.2.1`. */
   version(): Promise<string>;
-  /** Ends all connections, also those in use: let calls finish first. */
+  /** Closes all connections, including those in use. Wait for running calls first. */
   close(): Promise<void>;
 }
 
 export interface Query {
-  /** What the query is for, in kebab case; `log_comment` in `system.query_log`. */
+  /** Purpose of the query, in kebab case; `log_comment` in `system.query_log`. */
   readonly name: string;
   readonly sql: string;
   readonly params?: Readonly<Record<string, QueryParameter>>;
-  /** A table that exists for this query only, for lists of keys of any length: `… IN keys`. */
+  /** A temporary table for this query, for lists of keys of any length: `… IN keys`. */
   readonly external?: ExternalTable;
-  /** Beyond the profile's. */
+  /** Added to the settings of the profile. */
   readonly settings?: ClickHouseSettings;
-  /** Default: that of the warehouse. ClickHouse stops the query by itself at this time. */
+  /** Default: the timeout of the client. ClickHouse stops the query after this time. */
   readonly timeoutMs?: number;
-  /** Aborting it ends the query on the server too. */
+  /** Aborting it also cancels the query on the server. */
   readonly signal?: AbortSignal;
 }
 
 export interface FileQuery extends Query {
-  /** Those with an end of their own: without it a result that was cut off by a server before 25.11 could not be told. */
+  /** Only formats with an end marker: without one, a truncated result of a server before 25.11 could not be detected. */
   readonly format: 'Parquet';
   readonly path: string;
 }
 
 export interface Command extends Query {
-  /** The settings that go with it. Default `write`. */
+  /** Settings profile. Default `write`. */
   readonly profile?: CommandProfile;
 }
 
@@ -67,22 +66,22 @@ export type QueryParameter = string | number | boolean | null | readonly (string
 
 export interface ExternalTable {
   readonly name: string;
-  /** Columns with types, such as `tenant_id UUID, trace_id UUID`. */
+  /** Columns with types, for example `tenant_id UUID, trace_id UUID`. */
   readonly structure: string;
   /** Tab-separated rows; values must need no escaping (UUIDs, numbers). */
   readonly rows: readonly (readonly (string | number)[])[];
 }
 
 export interface InsertBody {
-  /** Where the rows come from, for the log and for faults; the sink gives the topic. */
+  /** Origin of the rows, for logs and errors; the sink passes the topic. */
   readonly name: string;
   readonly table: string;
-  /** Columns of the body. Always named: without a list a column that the schema lacks fails everything. */
+  /** Columns of the body. The list is required: without it, the insert fails if the table has a column that the body lacks. */
   readonly columns: readonly string[];
   readonly format: 'Avro' | 'JSONEachRow' | 'RowBinary';
-  /** Sent with its length: a body that was cut off on the way is refused, never stored in part. */
+  /** Sent with Content-Length, so that ClickHouse rejects a truncated body instead of storing a part of it. */
   readonly body: Uint8Array;
-  /** Two inserts of one token store once; the same body must go with it. */
+  /** Deduplication token: inserts with the same token are stored once. They must have the same body. */
   readonly token: string;
   readonly settings?: ClickHouseSettings;
   readonly timeoutMs?: number;

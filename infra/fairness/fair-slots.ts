@@ -1,26 +1,26 @@
 /**
- * Slots of one process, shared fairly between tenants while they are short.
+ * Slots of one process, shared fairly between tenants under contention.
  *
- * Invariant: no slot is free while a tenant waits for one that it may have; at most `slots + overdraft` are held; of the tenants
- * that wait, the one that holds the fewest slots is served next, and within a tenant the first that asked.
+ * Invariant: no slot is free while a tenant that may have it is waiting; at most `slots + overdraft` slots are held; of the waiting
+ * tenants, the one that holds the fewest slots is served next, and the queue of each tenant is first in, first out.
  *
- *   1. A tenant that is alone may hold all `slots`.
- *   2. A tenant that holds less than its share (`slots` divided by the tenants that hold or wait for any) may also take one of the
- *      `overdraft` slots. So it need not wait for long work of others, which cannot be interrupted. As the others end their work they
- *      get no new slots until less than `slots` are held again.
- *   3. Who waits leaves the queue when its signal is aborted or its time is over. A queue that is full refuses at once; each
- *      tenant has a queue of its own, so that one tenant cannot fill that of another.
+ *   1. A tenant without competitors may hold all `slots`.
+ *   2. A tenant that holds less than its share (`slots` divided by the number of tenants that hold or wait for slots) may also take one
+ *      of the `overdraft` slots, so it need not wait for long, uninterruptible work of others. When the others finish their work, they
+ *      get no new slots until fewer than `slots` are held again.
+ *   3. A waiter leaves the queue when its signal is aborted or its wait times out. A full queue refuses immediately. Each tenant has
+ *      its own queue, so one tenant cannot fill the queue of another.
  */
 import { fault } from '../errors/runlake-error.ts';
 import { counter, histogram } from '../telemetry/metrics.ts';
 import { scrapedGauge } from '../telemetry/scraped-gauge.ts';
 
 export interface FairSlotsOptions {
-  /** Label of the metrics, and what OVERLOADED names. */
+  /** Label of the metrics, and parameter of OVERLOADED. */
   readonly name: string;
   readonly slots: number;
   readonly overdraft: number;
-  /** Maximum number of acquirers of one tenant that wait. */
+  /** Maximum length of the queue of one tenant. */
   readonly maxWaiting: number;
 }
 
@@ -30,11 +30,11 @@ export interface AcquireOptions {
 }
 
 export interface Slot {
-  /** When it was granted, another tenant held more slots than this one. */
+  /** Whether another tenant held more slots than this one when the slot was granted. */
   readonly underShare: boolean;
-  /** Tenants that hold slots, this one included, when it was granted. */
+  /** Number of tenants with slots when the slot was granted, including this one. */
   readonly tenants: number;
-  /** Gives the slot back. Calling it again changes nothing. */
+  /** Releases the slot. Idempotent. */
   release(): void;
 }
 
@@ -44,26 +44,26 @@ interface Waiter {
 
 interface Tenant {
   held: number;
-  /** In the order in which they asked. */
+  /** In order of arrival. */
   readonly waiting: Set<Waiter>;
-  /** Number of the last grant; breaks ties between tenants that hold the same. */
+  /** Number of the last grant; breaks ties between tenants that hold the same number of slots. */
   lastGrant: number;
 }
 
 const waitSeconds = histogram(
   'runlake_fair_slots_wait_seconds',
-  'Time that work waited for a slot that organisations share, by kind of slot.',
+  'Wait for a slot that organisations share, by kind of slot.',
   ['slots'],
   [0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30],
 );
 const refusals = counter(
   'runlake_fair_slots_refused_total',
-  'Work that got no slot of those that organisations share, by kind of slot and cause (queue-full, timeout, cancelled).',
+  'Work that was refused a slot that organisations share, by kind of slot and cause (queue-full, timeout, cancelled).',
   ['slots', 'cause'],
 );
 const usage = scrapedGauge(
   'runlake_fair_slots',
-  'Slots that organisations share: held and waited for, by kind of slot.',
+  'Slots that organisations share, by kind of slot and state (held, waiting).',
   ['slots', 'state'],
 );
 const shown = new Map<string, FairSlots>();
@@ -95,7 +95,7 @@ export class FairSlots {
     return [...this.#tenants.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
   }
 
-  /** @throws OVERLOADED where the queue is full or the time is over; the reason of `signal`. */
+  /** @throws OVERLOADED if the queue is full or the wait times out; the reason of `signal`. */
   async acquire(tenantId: string, { maxWaitMs, signal }: AcquireOptions): Promise<Slot> {
     const { name, maxWaiting } = this.#options;
     signal?.throwIfAborted();
@@ -168,7 +168,7 @@ export class FairSlots {
     return { underShare: tenant.held <= held, tenants, release };
   }
 
-  /** After a tenant holds or waits for less: forgets it where nothing is left of it, and serves who may be served now. */
+  /** Called when a tenant holds or waits for fewer slots: drops the tenant if it has none, and grants free slots to waiters. */
   #settle(tenantId: string, tenant: Tenant): void {
     if (tenant.held === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);
     for (;;) {

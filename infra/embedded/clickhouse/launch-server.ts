@@ -2,7 +2,7 @@ import { fault } from '../../errors/runlake-error.ts';
 import { forkProgram } from '../child-program.ts';
 import { untilReady } from '../engine-child.ts';
 import { LastLines } from '../last-lines.ts';
-import { endLeftover, noteProcess } from '../leftover.ts';
+import { endLeftover, recordProcess } from '../leftover.ts';
 import type { EngineProcess } from '../supervise-engine.ts';
 import { lastError } from './last-error.ts';
 import { serverFiles } from './server-config.ts';
@@ -14,21 +14,21 @@ export interface ServerLaunch {
   readonly user: string;
   readonly password: string;
   readonly database: string;
-  /** Tells this server from a stranger that took the port first and answers everything. */
+  /** Identifies this server, in case another program has taken the port and responds to all requests. */
   readonly displayName: string;
 }
 
 const readyWithinMs = 30_000;
 const stopWithinMs = 10_000;
 
-/** The session of this query is what keeps the server up: once it is killed, the engine shuts down in good order. */
+/** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
 const keeper = 'SELECT sleepEachRow(0.2) FROM system.numbers';
 const startUp = `SYSTEM START LISTEN HTTP; ${keeper} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
- * Starts one server process and waits until it answers a query as the user with the password, which also makes the database.
+ * Starts one server process and waits until it accepts the user, the password and the query that creates the database.
  *
- * @throws ENGINE_START_FAILED; then no process is left.
+ * @throws ENGINE_START_FAILED; the process has exited then.
  */
 export async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { folder, port } = launch;
@@ -48,7 +48,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
       startUp,
     ],
   });
-  if (child.pid !== undefined) noteProcess(files.process, child.pid);
+  if (child.pid !== undefined) recordProcess(files.process, child.pid);
   const output = new LastLines(child.stderr);
   const startedAtMs = Date.now();
   return untilReady({
@@ -63,14 +63,14 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
   });
 }
 
-/** `ready`, or why not yet. @throws ENGINE_START_FAILED where the server is up, and cannot make the database. */
+/** Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database. */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   const { answered, text } = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`);
   if (answered && text !== '') throw fault('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });
   return answered ? 'ready' : text;
 }
 
-/** What this server answered, nothing where all went well; or why it did not answer. Never rejects. */
+/** Runs a query. `text` is empty on success, otherwise the error of the server or of the connection. Never rejects. */
 async function ask(
   { port, user, password, displayName }: ServerLaunch,
   query: string,
@@ -79,13 +79,13 @@ async function ask(
     const answer = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
       body: query,
-      // An open connection would make the server wait for it at its end.
+      // At shutdown the server waits for open connections.
       headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
       signal: AbortSignal.timeout(5_000),
     });
     const text = (await answer.text()).trim().slice(0, 500);
     const isOurs = answer.headers.get('X-ClickHouse-Server-Display-Name') === displayName;
-    if (!isOurs) return { answered: false, text: 'another server has the port' };
+    if (!isOurs) return { answered: false, text: 'another server uses the port' };
     return { answered: true, text: answer.ok ? '' : text };
   } catch (error) {
     return { answered: false, text: error instanceof Error ? error.message : String(error) };

@@ -2,9 +2,9 @@ import { createRequire } from 'node:module';
 import { fault } from '../../errors/runlake-error.ts';
 
 /**
- * Path of the engine's shared library, out of the npm package of this platform. Nothing is loaded into this process.
+ * Returns the path of the engine's shared library in the npm package of this platform, without loading it.
  *
- * @throws ENGINE_PACKAGE_MISSING where an optional dependency is not installed.
+ * @throws ENGINE_PACKAGE_MISSING if an optional dependency is not installed.
  */
 export async function findLibrary(): Promise<string> {
   const missing = (name: string, cause?: unknown) =>

@@ -1,9 +1,9 @@
 /**
- * The child process that is the ClickHouse server: `clickhouse local` out of libchdb, which the start-up query tells to
- * listen. Arguments: path of the library, then those of `clickhouse local`.
+ * The child process that runs the ClickHouse server: `clickhouse local` of libchdb, which starts to listen by its start-up query.
+ * Arguments: path of the library, then those of `clickhouse local`.
  *
- * It never outlives its parent: the IPC channel closes when the parent ends, whatever ended it. It kills itself, because an
- * orderly `exit` waits for the engine's threads, which may run for ever; ClickHouse loses nothing by it.
+ * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself, because a normal
+ * `exit` waits for the engine's threads, which may run forever; ClickHouse loses no committed data.
  */
 import ffi from 'ffi-rs';
 
@@ -15,7 +15,7 @@ if (!process.connected) end();
 
 const [path = '', ...args] = process.argv.slice(2);
 ffi.open({ library: 'chdb', path });
-// In a thread of its own, so that this one goes on hearing the parent. It returns when the start-up query ends.
+// Runs in its own thread, so that this one still receives IPC events. It returns when the start-up query ends.
 await ffi.load({
   library: 'chdb',
   funcName: 'chdb_query_cmdline',
@@ -24,4 +24,4 @@ await ffi.load({
   paramsValue: [args.length + 1, ['clickhouse', ...args]],
   runInNewThread: true,
 });
-process.stderr.write('the engine returned by itself\n', end);
+process.stderr.write('the engine returned unexpectedly\n', end);

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
 export interface ServerFiles {
@@ -9,7 +10,7 @@ export interface ServerFiles {
   readonly process: string;
 }
 
-/** Where the parts of the server lie inside its folder. */
+/** Paths of the server's files inside its folder. */
 export function serverFiles(folder: string): ServerFiles {
   return {
     data: join(folder, 'data'),
@@ -21,11 +22,13 @@ export function serverFiles(folder: string): ServerFiles {
 }
 
 /**
- * Server settings for one machine that other programs share: small caches and pools, two bounded log files, no system log
- * tables (they write all the time), no crash reports to anybody. Answers carry the display name.
+ * Server configuration for a machine that is shared with other programs: small caches and pools, two bounded log files, no system log
+ * tables (they write constantly), no crash reports. Responses contain the display name.
  */
 export function serverConfig(folder: string, memoryLimitBytes: number, displayName: string): string {
   const files = serverFiles(folder);
+  // With more threads than CPU cores, merges would slow down inserts and queries.
+  const mergeThreads = Math.min(4, Math.max(2, availableParallelism()));
   return `<clickhouse>
   <log-level>warning</log-level>
   <logger>
@@ -43,7 +46,7 @@ export function serverConfig(folder: string, memoryLimitBytes: number, displayNa
   <mark_cache_size>${Math.floor(memoryLimitBytes / 16)}</mark_cache_size>
   <uncompressed_cache_size>0</uncompressed_cache_size>
   <keep_alive_timeout>30</keep_alive_timeout>
-  <background_pool_size>4</background_pool_size>
+  <background_pool_size>${mergeThreads}</background_pool_size>
   <background_merges_mutations_concurrency_ratio>2</background_merges_mutations_concurrency_ratio>
   <background_schedule_pool_size>8</background_schedule_pool_size>
   <background_common_pool_size>2</background_common_pool_size>
@@ -59,11 +62,11 @@ export function serverConfig(folder: string, memoryLimitBytes: number, displayNa
 }
 
 /**
- * Two users. `runlake` has the password and everything but access to other systems and to files of this machine.
+ * Configuration of two users. `runlake` has the password and all permissions except access to other systems and to local files.
  *
- * `default` is the account of the start-up session and cannot have a password. It may have one session at a time, and only
- * what that session needs. The start-up session exists before the server listens and lasts until the server ends, so
- * ClickHouse refuses every session that somebody else opens as `default`.
+ * `default` is the account of the start-up session and cannot have a password. It is limited to one session, with only the permissions
+ * that this session needs. The start-up session exists before the server listens and lasts until the server ends, so ClickHouse refuses
+ * all other sessions as `default`.
  */
 export function usersConfig(user: string, password: string): string {
   const hash = createHash('sha256').update(password).digest('hex');

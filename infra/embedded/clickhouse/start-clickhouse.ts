@@ -11,10 +11,10 @@ import { findLibrary } from './library.ts';
 import { serverConfig, serverFiles, usersConfig } from './server-config.ts';
 
 export interface EmbeddedClickhouse {
-  /** `http://user:password@127.0.0.1:port/database`; stays the same over restarts of the engine. */
+  /** `http://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
   readonly url: string;
   readonly database: string;
-  /** Resolves when the engine has ended for good. Never rejects. */
+  /** Resolves when the engine has ended permanently. Never rejects. */
   readonly exited: Promise<EngineExit>;
   stop(): Promise<void>;
 }
@@ -24,12 +24,12 @@ const database = 'runlake';
 const gib = 1024 ** 3;
 
 /**
- * Starts a real ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a
- * password. It answers when this resolves, and is started again when it ends by itself.
+ * Starts a ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a password. Resolves when
+ * the server is ready; a server that exits unexpectedly is restarted.
  *
- * @param port default: a free one.
+ * @param port default: a free port.
  * @param password default: a new one at each start.
- * @param memoryLimitBytes most memory of the server; default: half of the machine's, at least 1 GiB.
+ * @param memoryLimitBytes memory limit of the server; default: half of the memory of the machine, at least 1 GiB.
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */
 export async function startClickhouse(options: {
@@ -73,7 +73,7 @@ export async function startClickhouse(options: {
 }
 
 function defaultMemoryLimitBytes(): number {
-  // Zero or absurdly large where no limit is set.
+  // `constrainedMemory` is zero or extremely large if no limit is set.
   const allowed = process.constrainedMemory() || totalmem();
   return Math.max(gib, Math.floor(Math.min(allowed, totalmem()) / 2));
 }

@@ -1,40 +1,43 @@
 /**
  * The event log inside one process.
  *
- * Invariant: a publisher is answered only after every durable consumer group has handled its batch; there is nothing
- * in between that a crash could lose. One batch a partition is under way at a time, so events of a key keep their order.
+ * Invariant: a publisher is answered only after every consumer group has stored its batch, so a crash loses nothing that was
+ * acknowledged. Each organisation has at most one batch in flight per partition, so events of a key keep their order.
  *
- *   1. `publish` gives the messages of a request their offsets, hands them to the tails, puts those that are to be stored into
- *      the queues of their partitions and waits. What is not to be stored is done with that: it waits for no store.
- *   2. A partition's loop takes the requests that wait at that moment, up to the consumers' bounds, as one batch; while several
- *      organisations publish, in turn (`take-batch.ts`).
- *   3. Each group handles the batch. Before an insert it writes the cut down in Postgres (step 3a), afterwards it
- *      deletes it in the transaction that notes the touched hours (3b). Died between: `unfinishedCuts` tells at start.
- *   4. All handled: the requests are answered. One failed: all of the batch are refused and their senders send again;
- *      what was stored already merges with the repeat.
+ *   1. `publish` gives the messages of a request their offsets, passes them to the followers, adds those that are to be stored to the
+ *      queues of their partitions, and waits. Messages that are not to be stored need no further step.
+ *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch; while several organisations publish, it
+ *      takes from them in turn (`take-batch.ts`). A second batch, of other organisations, may be in flight at the same time, so that a
+ *      small request does not wait for a large batch of another organisation. While several publish, the organisations of a large batch
+ *      pause for as long as the batch took, which leaves half of the time to the others.
+ *   3. Each group handles the batch. It persists each insert batch in Postgres before the insert (3a), and deletes it in the transaction
+ *      that marks the touched hours dirty (3b). After a crash in between, `unfinishedInserts` returns it at the next start.
+ *   4. When all groups are done, the log answers the requests. If one fails, it refuses all requests of the batch, and their senders
+ *      retry; rows that are already stored merge with the repeats.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
 import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import { runForRunlake, tenantContext } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type {
-  Cut,
   EventLog,
+  FollowOptions,
+  InsertBatch,
   LogBatch,
   LogMessage,
   LogPosition,
   LogRecord,
   Subscription,
-  Tail,
-  TailOptions,
+  TopicFollower,
   TouchedHour,
 } from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { bytesOf, observePublish } from '../observe-publish.ts';
 import { insertDeadLetter } from './dead-letters.ts';
-import { Tails } from './tails.ts';
-import { takeBatch, type WaitingShare } from './take-batch.ts';
+import { Followers } from './tails.ts';
+import { holdsLargePart, takeBatch, type WaitingShare } from './take-batch.ts';
 import { toBeStored } from './to-be-stored.ts';
 
 export interface InProcessLogOptions {
@@ -45,7 +48,10 @@ export interface InProcessLogOptions {
   readonly logger: Logger;
 }
 
-/** How long batches stay small after another organisation published. */
+/** Maximum number of batches in flight per partition. */
+const maxBatches = 2;
+
+/** Time for which batches stay small after a second organisation published. */
 const sharedMs = 10_000;
 
 interface Waiting extends WaitingShare {
@@ -58,17 +64,17 @@ interface Partition {
   readonly topic: Topic;
   readonly number: number;
   readonly queue: Waiting[];
-  /** Events that are queued or being handled. */
+  /** Number of events that are queued or being handled. */
   waitingEvents: number;
   nextOffset: number;
-  /** Those being handled. */
-  underWay: readonly Waiting[];
-  running: Promise<void> | undefined;
+  /** Batches that are being handled or whose organisations pause. No two of them share an organisation. */
+  readonly inFlight: Map<readonly Waiting[], Promise<void>>;
+  isStarting: boolean;
 }
 
 /**
- * Opens the log. Offsets go on rising over restarts: they begin at the clock's microseconds, which no process can outpace,
- * and after those that are stored, because the clock may have been set back and an offset that was used would be taken for a repeat.
+ * Opens the log. Offsets increase across restarts: they start at the current time in microseconds, which no process can outpace, and
+ * after the stored ones, because the clock may have been set back and a reused offset would be dropped as a repeat.
  *
  * @throws what Postgres throws.
  */
@@ -86,18 +92,18 @@ export class InProcessLog implements EventLog {
   readonly #options: InProcessLogOptions;
   readonly #subscriptions = new Map<string, Subscription[]>();
   readonly #partitions = new Map<string, Partition[]>();
-  readonly #tails: Tails;
+  readonly #followers: Followers;
   #pendingBytes = 0;
   #closed = false;
   #lastTenantId: string | undefined;
-  /** Until then several organisations publish. */
+  /** Until this time batches are shared between organisations. */
   #sharedUntilMs = 0;
   #hideMetrics: (() => void)[] = [];
 
-  /** For {@link openInProcessLog}, which knows the first offset that is free. */
+  /** Use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
-    this.#tails = new Tails(options.logger);
+    this.#followers = new Followers(options.logger);
     for (const topic of options.topics) {
       this.#partitions.set(
         topic.name,
@@ -107,8 +113,8 @@ export class InProcessLog implements EventLog {
           queue: [],
           waitingEvents: 0,
           nextOffset: firstOffset,
-          underWay: [],
-          running: undefined,
+          inFlight: new Map(),
+          isStarting: false,
         })),
       );
     }
@@ -118,7 +124,7 @@ export class InProcessLog implements EventLog {
     return this.#pendingBytes;
   }
 
-  /** The gauges of the event log show this log until it is closed. */
+  /** Registers this log with the gauges of the event log until it is closed. */
   showMetrics(): void {
     this.#hideMetrics = [
       pendingBytes.showing(() => this.#pendingBytes, 0),
@@ -147,11 +153,11 @@ export class InProcessLog implements EventLog {
     this.#subscriptions.set(subscription.topic.name, list);
   }
 
-  /** A tail begins now, and is caught up at once: the log keeps nothing. */
-  async tail(topic: Topic, { onRecords }: TailOptions): Promise<Tail> {
+  /** Follows from now on and is caught up at once, because the log stores nothing. */
+  async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
     if (this.#closed) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
     const partitions = this.#partitions.get(topic.name) ?? [];
-    const stop = this.#tails.add(topic, onRecords);
+    const stop = this.#followers.add(topic, onRecords);
     return {
       from: Object.fromEntries(partitions.map(({ number, nextOffset }) => [number, nextOffset])),
       passed: () => true,
@@ -172,11 +178,11 @@ export class InProcessLog implements EventLog {
     }
     this.#pendingBytes += bytes;
     try {
-      const underWay = this.#byPartition(topic, messages).map((share) => this.#place(...share));
+      const inFlight = this.#byPartition(topic, messages).map((share) => this.#enqueue(...share));
       onPlaced?.();
-      // All have to end before the bytes are given back, so no early exit on the first failure.
-      const ends = await Promise.allSettled(underWay);
-      const failed = ends.find((end) => end.status === 'rejected');
+      // Wait for all of them, even after a failure, before the bytes are released.
+      const outcomes = await Promise.allSettled(inFlight);
+      const failed = outcomes.find((outcome) => outcome.status === 'rejected');
       if (failed) throw failed.reason;
     } finally {
       this.#pendingBytes -= bytes;
@@ -196,8 +202,8 @@ export class InProcessLog implements EventLog {
   }
 
   /** Step 1. */
-  async #place(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
-    const placed = messages.map(
+  async #enqueue(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
+    const appended = messages.map(
       ({ key, value, headers = {} }): LogRecord => ({
         partition: partition.number,
         offset: partition.nextOffset++,
@@ -206,8 +212,8 @@ export class InProcessLog implements EventLog {
         headers,
       }),
     );
-    this.#tails.hand(partition.topic, placed);
-    const records = toBeStored(partition.topic, placed);
+    this.#followers.publish(partition.topic, appended);
+    const records = toBeStored(partition.topic, appended);
     if (records.length === 0) return;
     const bytes = bytesOf(records);
     const tenantId = tenantContext()?.organizationId;
@@ -218,35 +224,57 @@ export class InProcessLog implements EventLog {
     await new Promise<void>((done, failed) => {
       partition.waitingEvents += records.length;
       partition.queue.push({ tenantId, records, rows: records.length, bytes, done, failed });
-      // The loop works for all organisations, not for the one whose request started it.
-      partition.running ??= runForRunlake(() => this.#run(partition));
+      this.#startSoon(partition);
     });
   }
 
-  async #run(partition: Partition): Promise<void> {
-    // Requests that arrive in the same turn of the event loop join the first batch.
-    await new Promise((resolve) => setImmediate(resolve));
-    while (partition.queue.length > 0) {
+  /** Requests that arrive in the same turn of the event loop join one batch. */
+  #startSoon(partition: Partition): void {
+    if (partition.isStarting) return;
+    partition.isStarting = true;
+    setImmediate(() => {
+      partition.isStarting = false;
+      // The batch may hold requests of several organisations, so it runs outside the context of the one that started it.
+      runForRunlake(() => this.#startBatches(partition));
+    });
+  }
+
+  /** Step 2. */
+  #startBatches(partition: Partition): void {
+    while (partition.inFlight.size < maxBatches) {
       const waiting = this.#take(partition);
-      partition.underWay = waiting;
-      try {
-        await this.#handle(partition, waiting);
-        for (const request of waiting) request.done();
-      } catch (error) {
-        const refusal = this.#refusal(partition, error);
-        for (const request of waiting) request.failed(refusal);
-      }
-      for (const request of waiting) partition.waitingEvents -= request.records.length;
-      partition.underWay = [];
+      if (waiting.length === 0) return;
+      partition.inFlight.set(waiting, this.#run(partition, waiting));
     }
-    partition.running = undefined;
+  }
+
+  /** Steps 3 and 4. */
+  async #run(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
+    const startedAtMs = performance.now();
+    try {
+      await this.#handle(partition, waiting);
+      for (const request of waiting) request.done();
+    } catch (error) {
+      const refusal = this.#refusal(partition, error);
+      for (const request of waiting) request.failed(refusal);
+    }
+    for (const request of waiting) partition.waitingEvents -= request.records.length;
+    const tookMs = performance.now() - startedAtMs;
+    if (this.#isShared && holdsLargePart(waiting)) await pause(tookMs);
+    partition.inFlight.delete(waiting);
+    this.#startBatches(partition);
   }
 
   #take(partition: Partition): Waiting[] {
     const subscriptions = this.#subscriptions.get(partition.topic.name) ?? [];
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
-    return takeBatch(partition.queue, { rows, bytes }, performance.now() < this.#sharedUntilMs);
+    const sharing = { isShared: this.#isShared, exceptFor: tenantsOf(partition.inFlight.keys()) };
+    return takeBatch(partition.queue, { rows, bytes }, sharing);
+  }
+
+  get #isShared(): boolean {
+    return performance.now() < this.#sharedUntilMs && !this.#closed;
   }
 
   async #handle(partition: Partition, waiting: readonly Waiting[]): Promise<void> {
@@ -254,7 +282,7 @@ export class InProcessLog implements EventLog {
       topic: partition.topic,
       partition: partition.number,
       records: waiting.flatMap((request) => request.records),
-      writeDownCut: (cut) => this.#writeDownCut(partition, cut),
+      beginInsert: (insertBatch) => this.#beginInsert(partition, insertBatch),
     };
     for (const subscription of this.#subscriptions.get(partition.topic.name) ?? []) await subscription.handle(batch);
   }
@@ -265,38 +293,40 @@ export class InProcessLog implements EventLog {
     return fault('EVENT_LOG_UNAVAILABLE', {}, { cause: error, retryAfterSeconds });
   }
 
-  async #writeDownCut(partition: Partition, cut: Cut): Promise<void> {
+  async #beginInsert(partition: Partition, { token, hours }: InsertBatch): Promise<void> {
     await this.#options.database.query(
       `INSERT INTO pending_cuts (topic, partition, token, cut) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-      [partition.topic.name, partition.number, cut.token, { hours: cut.hours }],
+      [partition.topic.name, partition.number, token, { hours }],
     );
   }
 
-  async unfinishedCuts(): Promise<Cut[]> {
+  async unfinishedInserts(): Promise<InsertBatch[]> {
     const rows = await this.#options.database.query<{ token: string; cut: { hours: TouchedHour[] } }>(
       'SELECT token, cut FROM pending_cuts ORDER BY written_at',
     );
     return rows.map(({ token, cut }) => ({ token, hours: cut.hours }));
   }
 
-  async finishCut(cut: Cut, transaction: Sql): Promise<void> {
-    await transaction.query('DELETE FROM pending_cuts WHERE token = $1', [cut.token]);
+  async completeInsert({ token }: InsertBatch, transaction: Sql): Promise<void> {
+    await transaction.query('DELETE FROM pending_cuts WHERE token = $1', [token]);
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
     await insertDeadLetter(transaction ?? this.#options.database, { topic: topic.name, record, reason, step });
   }
 
-  /** Nothing: what is published is stored before its publisher is answered. */
+  /** Always empty: events are stored before their publisher is answered. */
   async position(): Promise<LogPosition> {
     return {};
   }
 
-  /** Offsets come from {@link InProcessLog.tail}; what an earlier process published was stored by it. */
+  /** Positions come from {@link InProcessLog.follow}. An earlier process has stored everything that it published. */
   async stored(topic: Topic, position: LogPosition): Promise<boolean> {
-    return (this.#partitions.get(topic.name) ?? []).every(({ number, underWay, queue }) => {
+    return (this.#partitions.get(topic.name) ?? []).every(({ number, inFlight, queue }) => {
       const before = position[number] ?? 0;
-      return [...underWay, ...queue].every(({ records: [oldest] }) => oldest === undefined || oldest.offset >= before);
+      return [...[...inFlight.keys()].flat(), ...queue].every(
+        ({ records: [oldest] }) => oldest === undefined || oldest.offset >= before,
+      );
     });
   }
 
@@ -307,15 +337,24 @@ export class InProcessLog implements EventLog {
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const partitions of this.#partitions.values()) {
-      for (const partition of partitions) await partition.running;
+    for (const { queue, inFlight } of [...this.#partitions.values()].flat()) {
+      while (queue.length > 0 || inFlight.size > 0) {
+        await Promise.all(inFlight.values());
+        await new Promise((resolve) => setImmediate(resolve));
+      }
     }
-    this.#tails.clear();
+    this.#followers.clear();
     for (const hide of this.#hideMetrics) hide();
   }
 }
 
-/** FNV-1a: spreads keys evenly; it guards nothing. */
+function tenantsOf(batches: Iterable<readonly WaitingShare[]>): Set<string | undefined> {
+  const tenants = new Set<string | undefined>();
+  for (const batch of batches) for (const { tenantId } of batch) tenants.add(tenantId);
+  return tenants;
+}
+
+/** FNV-1a, to spread keys over partitions. It is not a cryptographic hash. */
 function hashOf(key: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < key.length; index++) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193);

@@ -1,5 +1,5 @@
 import type { Database } from '../../postgres/pool.ts';
-import { type DeadLetter, type DeadLetterHead, type DeadLetters, mostCounted } from '../dead-letters.ts';
+import { type DeadLetter, type DeadLetterHead, type DeadLetters, maxCounted } from '../dead-letters.ts';
 
 interface HeadRow {
   readonly id: number;
@@ -18,7 +18,7 @@ const headColumns = `id, topic, partition, log_offset, key, octet_length(value) 
 
 const idPattern = /^([\w.-]+)\/(\d{1,15})$/;
 
-/** The dead letters of the in-process log, which are rows of `dead_letters`. Ids are `<topic>/<number of the row>`. */
+/** The dead-letter queue of the in-process log: the table `dead_letters`. Ids are `<topic>/<id of the row>`. */
 export function storedDeadLetters(database: Database): DeadLetters {
   return {
     async list({ topics, step, sinceMs, untilMs }, limit) {
@@ -33,11 +33,11 @@ export function storedDeadLetters(database: Database): DeadLetters {
       return rows.map(toHead);
     },
     async count({ name }) {
-      const [row] = await database.query<{ letters: number }>(
-        'SELECT count(*) AS letters FROM (SELECT FROM dead_letters WHERE topic = $1 LIMIT $2) AS counted',
-        [name, mostCounted],
+      const [row] = await database.query<{ records: number }>(
+        'SELECT count(*) AS records FROM (SELECT FROM dead_letters WHERE topic = $1 LIMIT $2) AS counted',
+        [name, maxCounted],
       );
-      return row?.letters ?? 0;
+      return row?.records ?? 0;
     },
     async find(id) {
       const [, topic, number] = idPattern.exec(id) ?? [];

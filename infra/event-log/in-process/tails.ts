@@ -2,36 +2,38 @@ import type { Topic } from '../../../schemas/topics.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { LogRecord } from '../event-log.ts';
 
-type Take = (records: readonly LogRecord[]) => void;
+type OnRecords = (records: readonly LogRecord[]) => void;
 
-/** Those who read topics of the in-process log as they are published. */
-export class Tails {
+/** Followers of the topics of the in-process log. */
+export class Followers {
   readonly #logger: Logger;
-  readonly #byTopic = new Map<string, Set<Take>>();
+  readonly #byTopic = new Map<string, Set<OnRecords>>();
 
   constructor(logger: Logger) {
     this.#logger = logger;
   }
 
-  /** @returns ends that. */
-  add(topic: Topic, take: Take): () => void {
-    const own: Take = (records) => take(records);
-    const takers = this.#byTopic.get(topic.name) ?? new Set();
-    this.#byTopic.set(topic.name, takers.add(own));
-    return () => void takers.delete(own);
+  /** @returns a function that removes the follower. */
+  add(topic: Topic, onRecords: OnRecords): () => void {
+    // Wrapped, so that the same function can be added twice.
+    const follower: OnRecords = (records) => onRecords(records);
+    const followers = this.#byTopic.get(topic.name) ?? new Set();
+    this.#byTopic.set(topic.name, followers.add(follower));
+    return () => void followers.delete(follower);
   }
 
-  hand(topic: Topic, records: readonly LogRecord[]): void {
-    for (const take of this.#byTopic.get(topic.name) ?? []) {
+  /** Passes records to all followers of `topic`. Logs what a follower throws. */
+  publish(topic: Topic, records: readonly LogRecord[]): void {
+    for (const follower of this.#byTopic.get(topic.name) ?? []) {
       try {
-        take(records);
+        follower(records);
       } catch (error) {
-        this.#logger.error({ err: error, topic: topic.name }, 'a tail of the event log failed on records');
+        this.#logger.error({ err: error, topic: topic.name }, 'a follower of the event log failed on records');
       }
     }
   }
 
   clear(): void {
-    for (const takers of this.#byTopic.values()) takers.clear();
+    for (const followers of this.#byTopic.values()) followers.clear();
   }
 }

@@ -1,6 +1,6 @@
-/** Part of a request that waits for a partition. */
+/** The part of a request that waits for one partition. */
 export interface WaitingShare {
-  /** The organisation; for work of Runlake itself undefined. */
+  /** The organisation; undefined for Runlake's own work. */
   readonly tenantId: string | undefined;
   readonly rows: number;
   readonly bytes: number;
@@ -11,22 +11,35 @@ export interface BatchLimits {
   readonly bytes: number;
 }
 
-/** ClickHouse stores so much in a fraction of a second, also while it is busy. */
+/** Maximum bytes of a shared batch. ClickHouse stores this much in a fraction of a second, even under load. */
 const sharedBatchBytes = 1024 * 1024;
 
+export interface Sharing {
+  /** Whether several organisations publish at present. */
+  readonly isShared: boolean;
+  /** Organisations that already have a batch in flight; the batch takes nothing of them. */
+  readonly exceptFor: ReadonlySet<string | undefined>;
+}
+
 /**
- * Takes the next batch from a queue. The first one is always taken, whatever its size.
+ * Takes the next batch from a queue. The first candidate is always taken, whatever its size.
  *
- * While one organisation uses the log it takes the first of the queue, up to the limits. While several do (`isShared`), batches are small,
- * as each request waits for the batch before its own, and are filled in turn: the organisation with the fewest bytes in the batch is
- * next, so that none waits for the queue of another. Requests of one organisation keep their order, and so do events of a key.
+ * While one organisation publishes, the batch is the head of the queue, up to the limits. While several publish, batches are small,
+ * because each request waits for the batch before its own, and are filled in turn: the organisation with the fewest bytes in the batch
+ * comes next, so that no organisation waits for the queue of another. Requests of one organisation keep their order, and so do events of
+ * a key.
  */
-export function takeBatch<Share extends WaitingShare>(queue: Share[], limits: BatchLimits, isShared: boolean): Share[] {
+export function takeBatch<Share extends WaitingShare>(
+  queue: Share[],
+  limits: BatchLimits,
+  { isShared, exceptFor }: Sharing,
+): Share[] {
   const maxBytes = isShared ? Math.min(limits.bytes, sharedBatchBytes) : limits.bytes;
+  const candidates = exceptFor.size === 0 ? queue : queue.filter(({ tenantId }) => !exceptFor.has(tenantId));
   const taken = new Set<Share>();
   let rows = 0;
   let bytes = 0;
-  for (const share of isShared ? inTurn(queue) : queue) {
+  for (const share of isShared ? inTurn(candidates) : candidates) {
     rows += share.rows;
     bytes += share.bytes;
     if (taken.size > 0 && (rows > limits.rows || bytes > maxBytes)) break;
@@ -45,13 +58,20 @@ export function takeBatch<Share extends WaitingShare>(queue: Share[], limits: Ba
   return batch;
 }
 
+/** Whether one organisation has at least a quarter of the maximum bytes of a shared batch. */
+export function holdsLargePart(batch: readonly WaitingShare[]): boolean {
+  const bytesOf = new Map<string | undefined, number>();
+  for (const { tenantId, bytes } of batch) bytesOf.set(tenantId, (bytesOf.get(tenantId) ?? 0) + bytes);
+  return Math.max(...bytesOf.values()) >= sharedBatchBytes / 4;
+}
+
 interface Tenant<Share> {
   bytes: number;
   next: number;
   readonly shares: Share[];
 }
 
-/** In the order in which organisations with the fewest bytes so far are served; of equal ones, the one that waits longest. */
+/** Yields shares of the organisation with the fewest bytes so far; of equal ones, the organisation that has waited longest. */
 function* inTurn<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
   const byId = new Map<string | undefined, Tenant<Share>>();
   for (const share of queue) {

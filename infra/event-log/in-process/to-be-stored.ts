@@ -1,11 +1,11 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { LogRecord } from '../event-log.ts';
-import { placeOf } from '../fixed-fields.ts';
+import { fieldOffset } from '../fixed-fields.ts';
 
-/** Those that a group may store: of a topic with `storedIf` without the records whose flag says no. */
+/** Drops the records whose `storedIf` flag is false, if the topic has one. */
 export function toBeStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
   if (topic.storedIf === undefined) return records;
-  const at = placeOf(topic, topic.storedIf);
-  // A record that is too short to have a flag is for the sink to judge.
+  const at = fieldOffset(topic, topic.storedIf);
+  // Keep records that are too short to have the flag: the sink sends them to the dead-letter queue.
   return records.filter(({ value }) => value[at] !== 0);
 }

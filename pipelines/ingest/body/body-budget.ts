@@ -1,14 +1,15 @@
 /**
- * The memory for request bodies of one process, shared fairly between organisations while it is short.
+ * The memory for request bodies of one process, shared fairly between organisations when it is scarce.
  *
- * Invariant: at most `maxBytes` and a quarter of that are held; an organisation that holds no more than its share (`maxBytes` divided
- * by the organisations that hold any) is refused only if that quarter is used up, too.
+ * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided by the number of
+ * organisations that hold any) is refused only if the additional quarter is used up as well.
  *
- *   1. As long as there is room everybody gets it: an organisation alone may hold all of it.
- *   2. Without room, who holds more than its share is refused.
- *   3. Who holds less gets its bytes from the others: their bodies that still arrive end with OVERLOADED, those of the organisation
- *      that holds most first, while it holds more than its share.
- *   4. Bodies that have arrived are not ended: their work is short. For the time until it is done there is a further quarter.
+ *   1. While there is room, every request gets it: an organisation alone may use all of it. While an organisation holds more than half,
+ *      its arriving bodies are read slowly. This applies backpressure before requests are refused and leaves time for others.
+ *   2. Without room, an organisation that would exceed its share is refused.
+ *   3. An organisation below its share gets room from the others: their arriving bodies end with OVERLOADED, largest first, starting
+ *      with the organisation that holds most, while it holds more than its share.
+ *   4. Bodies that have arrived are not ended, because they are processed quickly. Until then the additional quarter is used.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { counter } from '../../../infra/telemetry/metrics.ts';
@@ -16,44 +17,52 @@ import { scrapedGauge } from '../../../infra/telemetry/scraped-gauge.ts';
 
 export const endedBodies = counter(
   'runlake_ingest_bodies_ended_total',
-  'Bodies that were not read to their end, by cause: no-room (all is in use), over-share (the organisation uses more than its share), displaced (while it arrived, by another organisation), slow.',
+  'Request bodies that were not read completely, by cause: no-room (the whole budget is in use), over-share (the organisation exceeds its share), displaced (ended in favour of another organisation), slow.',
   ['cause'],
 );
-const heldBytes = scrapedGauge('runlake_ingest_body_bytes', 'Bytes of the bodies that are being taken in.', []);
+const heldBytes = scrapedGauge('runlake_ingest_body_bytes', 'Bytes of request bodies in memory.', []);
+
+/** Read rate of each body while its organisation holds much memory; a body of 50 MB then takes 25 s. */
+const slowBytesPerSecond = 2 * 1024 * 1024;
 
 interface Tenant {
   bytes: number;
   readonly bodies: Set<BodyShare>;
 }
 
-/** What one body holds. */
+/** The memory that one body holds. */
 export class BodyShare {
   readonly #budget: BodyBudget;
   readonly #tenantId: string;
   readonly #onDisplaced: (error: Error) => void;
   bytes = 0;
-  /** Whether its client still decides how long it is held. */
+  /** True while the client is sending, and so decides how long the memory is held. */
   isArriving = true;
   #closed = false;
 
-  /** For {@link BodyBudget.open}. */
+  /** Use {@link BodyBudget.open}. */
   constructor(budget: BodyBudget, tenantId: string, onDisplaced: (error: Error) => void) {
     this.#budget = budget;
     this.#tenantId = tenantId;
     this.#onDisplaced = onDisplaced;
   }
 
-  /** @throws OVERLOADED */
+  /** Reserves `bytes` more. @throws OVERLOADED */
   take(bytes: number): void {
     if (this.#closed) throw overloaded();
     this.#budget.take(this, this.#tenantId, bytes);
+  }
+
+  /** Time to pause reading after the client has sent `bytes`, in milliseconds. */
+  pauseMs(bytes: number): number {
+    return this.#budget.holdsMuch(this.#tenantId) ? (bytes / slowBytesPerSecond) * 1_000 : 0;
   }
 
   giveBack(bytes: number): void {
     if (!this.#closed) this.#budget.giveBack(this, this.#tenantId, bytes);
   }
 
-  /** Gives everything back. Calling it again changes nothing. */
+  /** Releases everything. Idempotent. */
   close(): void {
     this.giveBack(this.bytes);
     this.#closed = true;
@@ -75,7 +84,7 @@ export class BodyBudget {
     heldBytes.showing(() => this.#bytes, 0);
   }
 
-  /** @param onDisplaced called at most once, while the body is arriving; its bytes have been given back then. */
+  /** @param onDisplaced called at most once, while the body is arriving, after its bytes were released. */
   open(tenantId: string, onDisplaced: (error: Error) => void): BodyShare {
     return new BodyShare(this, tenantId, onDisplaced);
   }
@@ -88,6 +97,10 @@ export class BodyBudget {
     body.bytes += bytes;
     tenant.bytes += bytes;
     this.#bytes += bytes;
+  }
+
+  holdsMuch(tenantId: string): boolean {
+    return (this.#tenants.get(tenantId)?.bytes ?? 0) > this.#maxBytes / 2;
   }
 
   giveBack(body: BodyShare, tenantId: string, bytes: number): void {

@@ -6,17 +6,17 @@ import { createDecoder, type Decoder, encodingsOf } from './decoders.ts';
 export interface CollectOptions {
   /** The header Content-Encoding. */
   readonly contentEncoding: string | undefined;
-  /** Bounds the bytes on the wire, and those after each decoder. */
+  /** Limits the bytes on the wire, and the bytes after each decoder. */
   readonly maxBytes: number;
-  /** Name of the setting behind `maxBytes`, for the fault. */
+  /** Name of the setting behind `maxBytes`, for the error. */
   readonly limitName: string;
-  /** Longest time until the body is there, decompressed. */
+  /** Maximum time until the body is received and decompressed. */
   readonly timeoutMs: number;
-  /** Name of the setting behind `timeoutMs`, for the fault. */
+  /** Name of the setting behind `timeoutMs`, for the error. */
   readonly timeoutName: string;
-  /** Its bytes are taken from the budget before they are kept. */
+  /** Budget from which bytes are reserved before they are kept. */
   readonly share?: BodyShare;
-  /** Aborted when the body is not wanted any more; the collecting ends with its reason. */
+  /** When it is aborted, reading ends with its reason. */
   readonly signal?: AbortSignal;
   /** Default: {@link minProgress}. */
   readonly progress?: Progress;
@@ -28,24 +28,23 @@ export interface Progress {
   readonly windowMs: number;
 }
 
-/** A kilobyte a second, over a window that lets a connection recover from a loss. */
+/** One kilobyte per second, over a window that lets a connection recover from packet loss. */
 export const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
 
 /**
- * Reads a request's body whole, decompressed.
+ * Reads the whole body of a request and decompresses it.
  *
- *   1. The bytes on the wire are kept as they arrive. A client that holds back the end of its body holds no more than it has sent. One
- *      that is slower than `progress` is ended with BODY_TOO_SLOW.
- *   2. When all are there they are decompressed, chunk by chunk, each given back when it has been decoded. From here on no client
- *      decides how long it takes. The limit holds while bytes flow: a body that swells is stopped there, with no more memory taken
- *      than the limit.
+ *   1. Keep the bytes on the wire as they arrive, so that a client that withholds the end of its body holds no more memory than it has
+ *      sent. A client slower than `progress` gets BODY_TOO_SLOW. While its organisation holds much memory, reading pauses in between.
+ *   2. When all bytes have arrived, decompress them chunk by chunk and release each chunk after decoding. From here on the duration does
+ *      not depend on the client. The limit applies to every chunk, so a decompression bomb stops at the limit.
  *
- * After a fault what still arrives is read and dropped, so that the sender gets the answer; whoever answers closes the connection.
+ * After an error the rest of the body is read and discarded, so that the client receives the answer; the caller closes the connection.
  *
- * The promise settles once; from then on no listener but one that swallows errors is left on `stream`, and no decoder works.
+ * The promise settles once. After that, the only listener left on `stream` swallows errors, and no decoder is running.
  *
  * @throws UNSUPPORTED_ENCODING, BODY_TOO_LARGE, BODY_TOO_SLOW, INVALID_COMPRESSION (also for a stream that ends early),
- *   REQUEST_TIMEOUT; what `share` throws; the reason of `signal`; BAD_REQUEST where the client went away.
+ *   REQUEST_TIMEOUT; what `share` throws; the reason of `signal`; BAD_REQUEST if the client disconnected.
  */
 export async function collectBody(stream: Readable, options: CollectOptions): Promise<Buffer> {
   const { timeoutMs, timeoutName, signal } = options;
@@ -87,6 +86,7 @@ async function readWire(
     const chunks: Buffer[] = [];
     let bytes = 0;
     let bytesBefore = 0;
+    let resuming: NodeJS.Timeout | undefined;
     const watch = setInterval(() => {
       if (bytes - bytesBefore < progress.bytes) {
         endedBodies.inc({ cause: 'slow' });
@@ -100,23 +100,29 @@ async function readWire(
         if (bytes > maxBytes) throw fault('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
         share?.take(chunk.length);
         chunks.push(chunk);
+        const pauseMs = share?.pauseMs(chunk.length) ?? 0;
+        if (pauseMs > 0) {
+          stream.pause();
+          resuming = setTimeout(() => stream.resume(), pauseMs);
+        }
       } catch (error) {
         stream.pause();
         reject(error);
       }
     };
     const onEnd = () => resolve(chunks);
-    const cutOff = () => reject(fault('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
+    const disconnected = () => reject(fault('BAD_REQUEST', { reason: 'The body ended before it was complete.' }));
     const onClose = () => {
-      if (!stream.readableEnded) cutOff();
+      if (!stream.readableEnded) disconnected();
     };
     release.push(() => {
       clearInterval(watch);
-      stream.off('data', onData).off('end', onEnd).off('error', cutOff).off('close', onClose);
+      clearTimeout(resuming);
+      stream.off('data', onData).off('end', onEnd).off('error', disconnected).off('close', onClose);
       chunks.length = 0;
     });
-    stream.on('data', onData).on('end', onEnd).on('error', cutOff).on('close', onClose);
-    if (stream.destroyed || stream.readableEnded) cutOff();
+    stream.on('data', onData).on('end', onEnd).on('error', disconnected).on('close', onClose);
+    if (stream.destroyed || stream.readableEnded) disconnected();
   });
 }
 
@@ -129,7 +135,7 @@ async function decode(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
 
-    /** What takes the bytes that come out of the decoder before `step`; the last step keeps them. */
+    /** Receives the output of the decoder before `step`; the last step collects the result. */
     const stepAt = (step: number) => {
       const decoder = decoders[step];
       let bytes = 0;

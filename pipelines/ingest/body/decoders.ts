@@ -7,30 +7,30 @@ export type Encoding = 'gzip' | 'deflate' | 'zstd';
 export interface DecoderOutput {
   data(chunk: Buffer): void;
   end(): void;
-  /** Called once at most, and last. */
+  /** Called at most once, and last. */
   error(fault: RunlakeError): void;
 }
 
-/** Decompresses a stream chunk by chunk. */
+/** Decompresses a stream, chunk by chunk. */
 export interface Decoder {
   start(output: DecoderOutput): void;
-  /** False where the decoder is behind: wait for {@link Decoder.onDrain}. */
+  /** Returns false if the decoder cannot keep up: wait for {@link Decoder.onDrain} before the next write. */
   write(chunk: Buffer): boolean;
   onDrain(next: () => void): void;
   end(): void;
-  /** Ends it; nothing is put out any more. */
+  /** Stops the decoder; it emits nothing afterwards. */
   destroy(): void;
 }
 
-/** More than one is legal and useless; a long chain is an attack. */
+/** More than one encoding is legal but useless; a long chain is an attack. */
 const maxEncodings = 2;
 
-/** Each chunk is a trip to the thread pool. */
+/** Output chunk size of zlib; each chunk is a round trip to the thread pool. */
 const chunkBytes = 128 * 1024;
 
 const accepted = 'plain, with gzip or with zstd';
 
-/** What a Content-Encoding names, in the order in which it has to be undone. @throws UNSUPPORTED_ENCODING */
+/** The encodings that a Content-Encoding names, in decoding order. @throws UNSUPPORTED_ENCODING */
 export function encodingsOf(header: string | undefined): Encoding[] {
   const names = (header ?? '')
     .split(',')

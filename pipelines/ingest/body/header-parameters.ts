@@ -1,6 +1,6 @@
 const parameterForm = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
 
-/** Parameters of a header's value; names in lower case, quotes and their escapes taken off. Source: RFC 9110, 5.6.6. */
+/** Parameters of a header's value: names in lower case, quotes and escapes removed. Source: RFC 9110, 5.6.6. */
 export function parametersOf(value: string): Map<string, string> {
   const parameters = new Map<string, string>();
   for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterForm)) {
@@ -9,7 +9,7 @@ export function parametersOf(value: string): Map<string, string> {
   return parameters;
 }
 
-/** Browsers and fetch write `%22`, `%0D` and `%0A` for what must not stand in quotes; others use a backslash. */
+/** Browsers and fetch write `%22`, `%0D` and `%0A` for characters that are not allowed in quotes; other clients use a backslash. */
 function unescapeQuoted(text: string): string {
   return text.replace(/\\(["\\])/g, '$1').replace(/%22|%0D|%0A/gi, (code) => decodeURIComponent(code));
 }

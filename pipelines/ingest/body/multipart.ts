@@ -3,7 +3,7 @@ import type { StepwiseWork } from '../in-slices.ts';
 import { parametersOf } from './header-parameters.ts';
 import { type PartHeaders, readPartHeaders } from './part-headers.ts';
 
-/** A part of a multipart body: what its headers say, and where it lies. */
+/** A part of a multipart body: its headers and position. */
 export interface Part extends PartHeaders {
   readonly headersStart: number;
   /** Its content is `body[start, end)`. */
@@ -21,11 +21,11 @@ const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
 
 /**
- * Finds the parts of a `multipart/form-data` body, in order, without copying. What stands before the first boundary and after
- * the closing one is left out. Source: RFC 7578, RFC 2046.
+ * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores what stands before the first boundary and after the
+ * closing one. Source: RFC 7578, RFC 2046.
  *
- * @throws INVALID_MULTIPART with the offset of the fault, also where a name comes twice; TOO_MANY_PARTS before the work
- *   for all of them is done; UNSUPPORTED_MEDIA_TYPE where `contentType` is another.
+ * @throws INVALID_MULTIPART with the offset of the error, also if a name is repeated; TOO_MANY_PARTS before reading the parts beyond the
+ *   limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
  */
 export function* parseMultipart(body: Buffer, contentType: string, maxParts: number): StepwiseWork<Part[]> {
   const delimiter = Buffer.from(`\r\n--${boundaryOf(contentType)}`, 'latin1');
@@ -38,14 +38,14 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
     if (parts.length >= maxParts) throw fault('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'RUNLAKE_MAX_PARTS' });
     const headersEnd = findHeadersEnd(body, headersStart);
     const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
-    // A part without content may lend the line end of its headers to the boundary.
+    // The boundary of an empty part may begin with the line end of its headers.
     const found = body.indexOf(delimiter, start - 2);
     if (found < 0) throw broken(body.length, 'the body ends before the closing boundary');
     const end = Math.max(start, found);
     const { name, contentType: type, filename } = readPartHeaders(body, headersStart, headersEnd, end - start);
     names.add(name);
     parts.push({ name, contentType: type, filename, headersStart, start, end });
-    if (names.size < parts.length) throw broken(headersStart, `the part '${name}' comes twice`);
+    if (names.size < parts.length) throw broken(headersStart, `the part '${name}' is repeated`);
     position = found + delimiter.length;
     yield;
   }
@@ -69,7 +69,7 @@ function afterFirstDelimiter(body: Buffer, delimiter: Buffer): number {
   return at + delimiter.length;
 }
 
-/** The position after the line end at `at`, which spaces may precede. */
+/** The position after the line end at `at`; spaces and tabs may precede it. */
 function afterLineEnd(body: Buffer, at: number): number {
   let position = at;
   while (body[position] === 0x20 || body[position] === 0x09) position++;
@@ -78,7 +78,7 @@ function afterLineEnd(body: Buffer, at: number): number {
   throw broken(position, 'a line end is expected after the boundary');
 }
 
-/** Where the headers that begin at `start` end, before the empty line. */
+/** The end of the headers that begin at `start`, before the empty line. */
 function findHeadersEnd(body: Buffer, start: number): number {
   if (body[start] === carriageReturn && body[start + 1] === lineFeed) return start;
   const head = body.subarray(start, start + maxHeaderBytes + endOfHeaders.length);

@@ -4,7 +4,7 @@ import { parametersOf } from './header-parameters.ts';
 
 export interface PartHeaders {
   readonly name: string;
-  /** In lower case, with the parameters that are the type's own; empty where the part has none. */
+  /** In lower case, with the type's own parameters; empty if the part has no Content-Type. */
   readonly contentType: string;
   readonly filename: string | undefined;
 }
@@ -12,7 +12,7 @@ export interface PartHeaders {
 const maxHeaders = 16;
 const maxNameCharacters = 1_024;
 
-/** What stock SDKs write, which is nearly every part there is: name, type and length in one look. */
+/** The form that stock SDKs write: matches name, type and length at once, for nearly every part. */
 const stockForm =
   /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
 
@@ -21,8 +21,8 @@ const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
 const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
 
 /**
- * Reads the headers of a part at `start` to `end`, without the line end that closes them. Where they say how long the
- * content is, `contentBytes` has to be what they say. Source: RFC 7578; `length` as a parameter is the SDKs' own.
+ * Reads the headers of a part at `start` to `end`, without the empty line that ends them. If they state the length of the content, it must
+ * equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the SDKs.
  *
  * @throws INVALID_MULTIPART
  */
@@ -75,10 +75,10 @@ function headersOf(body: Buffer, start: number, end: number): Map<string, string
   return headers;
 }
 
-/** Senders give the length of a part as a header or as a parameter of its type; where they do, it has to be right. */
-function requireLength(at: number, name: string, bytes: number, said: string | undefined): void {
-  if (said === undefined || (/^\d{1,15}$/.test(said) && Number(said) === bytes)) return;
-  throw broken(at, `the part '${name}' has ${bytes} bytes, but its headers say ${said.slice(0, 20)}`);
+/** Checks the length of a part, which senders may state as a header or as a parameter of the type. */
+function requireLength(at: number, name: string, bytes: number, stated: string | undefined): void {
+  if (stated === undefined || (/^\d{1,15}$/.test(stated) && Number(stated) === bytes)) return;
+  throw broken(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);
 }
 
 function nameTooLong(at: number): Error {

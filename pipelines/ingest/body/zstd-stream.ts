@@ -2,19 +2,19 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Decoder, DecoderOutput } from './decoders.ts';
 import { ZstdDecoder } from './zstd/decoder.ts';
 
-/** Time after which others get their turn. A block takes about a millisecond. */
+/** Maximum time per time slice. A block takes about a millisecond. */
 const sliceMs = 5;
 
-/** Input that waits before the source is asked to pause. */
+/** Maximum pending input before `write` returns false. */
 const maxWaitingBytes = 1024 * 1024;
 
 /**
- * Zstandard as a step of a body's way.
+ * A Zstandard decoder for one stage of a body's decoding.
  *
- * Only one slice is ever under way or scheduled, and it alone touches the decoder:
- * 1. `write` and `end` note what came and schedule a slice if there is none;
- * 2. a slice decodes block by block until its time is over, input runs out or the stream was destroyed;
- * 3. out of time, it schedules the next one; out of input, it lets the source go on or, after the end, finishes.
+ * Invariant: at most one time slice is running or scheduled, and only it uses the decoder.
+ *   1. `write` and `end` store the input and schedule a time slice unless one is scheduled.
+ *   2. A time slice decodes block by block until its time is over, the input is used up, or the stream was destroyed.
+ *   3. When its time is over it schedules the next one. When the input is used up it calls the drain callback or, after `end`, finishes.
  */
 export class ZstdStream implements Decoder {
   readonly #decoder = new ZstdDecoder();

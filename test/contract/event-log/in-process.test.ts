@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
@@ -89,7 +90,7 @@ test('what is not to be stored waits for no store, reaches tails alone and keeps
     limits,
     handle: ({ records }) => released.then(() => void stored.push(...records.map(({ offset }) => offset))),
   });
-  const tail = await under.log.tail(streamEvents, {
+  const tail = await under.log.follow(streamEvents, {
     onRecords: (records) => seen.push(...records.map(({ offset }) => offset)),
   });
   const event = (seq: number, kept: boolean) => streamMessage(streamEvent({ seq, kept }), under.log);
@@ -142,32 +143,73 @@ test('offsets go on after those that are stored, also where the clock was set ba
   await under.close();
 });
 
-test('a request does not wait for the queue of another organisation, and none is handled as work of one', async () => {
+/** A log whose groups keep each batch until its gate is opened; `batches` has the texts of the messages. */
+async function openGated(gates: readonly ReturnType<typeof gate>[]) {
   const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
-  const gates = [gate(), gate()];
   const batches: string[][] = [];
-  const handledFor: unknown[] = [];
+  const handledFor = new Set<unknown>();
   await under.log.subscribe({
     topic: runEvents,
     group: 'a',
     limits: { rows: 1_000, bytes: 2 ** 26 },
     handle: async ({ records }) => {
-      handledFor.push(tenantContext());
+      handledFor.add(tenantContext());
       const number = batches.push(records.map(({ value }) => value.toString('latin1', 5, 10)));
       await gates[number - 1]?.open;
     },
   });
   const publish = (organizationId: string, text: string) =>
     runForTenant({ organizationId }, () => under.log.publish(runEvents, [message(text)]));
+  return { under, batches, handledFor, publish };
+}
+
+test('a request waits neither for a batch of another organisation nor for its queue, and none is handled as work of one', async () => {
+  const gates = [gate(), gate(), gate()];
+  const { under, batches, handledFor, publish } = await openGated(gates);
   const first = publish('flooding', 'first');
   await until('the first batch', () => batches.length === 1);
   const flood = Array.from({ length: 8 }, () => publish('flooding', `flood${'x'.repeat(2 ** 18)}`));
-  const quiet = publish('quiet', 'quiet');
-  gates[0]?.release();
-  await until('the second batch', () => batches.length === 2);
-  expect(batches[1]).toEqual(['flood', 'flood', 'flood', 'quiet']);
   gates[1]?.release();
-  await Promise.all([first, quiet, ...flood]);
-  expect(new Set(handledFor)).toEqual(new Set([undefined]));
+  await publish('quiet', 'quiet');
+  // Two are under way, both of which last.
+  const second = publish('quiet', 'again');
+  const third = publish('third', 'third');
+  await until('the third batch', () => batches.length === 3);
+  expect(batches).toEqual([['first'], ['quiet'], ['again', 'third']]);
+  gates[2]?.release();
+  await Promise.all([second, third]);
+  expect(batches).toHaveLength(3);
+  gates[0]?.release();
+  await Promise.all([first, ...flood]);
+  expect(batches.slice(3).map(({ length }) => length)).toEqual([3, 3, 2]);
+  expect(handledFor).toEqual(new Set([undefined]));
+  await under.close();
+});
+
+test('while others publish an organisation rests after a large batch for as long as that took', async () => {
+  const gates = [gate(), gate()];
+  const { under, batches, publish } = await openGated(gates);
+  const large = 'x'.repeat(2 ** 18);
+  gates[0]?.release();
+  await publish('quiet', 'quiet');
+  const first = publish('flooding', `first${large}`);
+  await until('the first batch', () => batches.length === 2);
+  const startedAtMs = performance.now();
+  await delay(50);
+  gates[1]?.release();
+  await first;
+  const tookMs = performance.now() - startedAtMs;
+  await publish('flooding', `after${large}`);
+  expect(performance.now() - startedAtMs).toBeGreaterThan(1.8 * tookMs);
+  await under.close();
+});
+
+test('organisations that publish again as soon as they are answered are never forgotten', async () => {
+  const { under, batches, publish } = await openGated([]);
+  const again = async (organizationId: string) => {
+    for (let time = 0; time < 300; time += 1) await publish(organizationId, 'again');
+  };
+  await Promise.all(['a', 'b', 'c'].map(again));
+  expect(batches.flat()).toHaveLength(900);
   await under.close();
 });

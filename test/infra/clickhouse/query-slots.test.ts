@@ -15,7 +15,7 @@ beforeAll(async () => {
     url: stores.clickhouseUrl,
     logger: createLogger('silent', 'test'),
     timeoutMs: 60_000,
-    maxConnections: 4,
+    querySlots: 4,
   });
 });
 afterAll(async () => {
@@ -60,6 +60,31 @@ it('an organisation whose queries fill all slots holds up neither another one no
     await warehouse.ping();
   } finally {
     await end();
+  }
+});
+
+it('by default the slots follow the threads that ClickHouse gives a query', async () => {
+  const [{ threads }] = (await stores.warehouse.query<{ threads: number }>({
+    name: 'test',
+    sql: `SELECT toUInt32(getSetting('max_threads')) AS threads`,
+  })) as [{ threads: number }];
+  const before = warehouse;
+  warehouse = openWarehouse({
+    url: stores.clickhouseUrl,
+    logger: createLogger('silent', 'test'),
+    timeoutMs: 60_000,
+  });
+  const expected = Math.max(4, 2 * threads);
+  const end = flood('flooding', 'default-slots', expected + 3);
+  try {
+    await until('the slots to be full', async () => (await running('default-slots')).length === expected);
+    // A query that begins after the others had the time to.
+    await warehouse.ping();
+    expect(await running('default-slots')).toHaveLength(expected);
+  } finally {
+    await end();
+    await warehouse.close();
+    warehouse = before;
   }
 });
 

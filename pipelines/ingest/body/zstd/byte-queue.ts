@@ -1,7 +1,7 @@
-/** Bytes that came in chunks, taken out in pieces of other sizes. */
+/** A queue of bytes that arrive in chunks and are read in other sizes. */
 export class ByteQueue {
   readonly #chunks: Buffer[] = [];
-  /** Bytes of the first chunk that are taken already. */
+  /** Number of consumed bytes of the first chunk. */
   #taken = 0;
   length = 0;
 
@@ -11,7 +11,7 @@ export class ByteQueue {
     this.length += chunk.length;
   }
 
-  /** Copies the first `count` bytes, which have to be there, to `target` at `at`. */
+  /** Copies the first `count` bytes to `target` at `at`. The queue must hold that many. */
   peek(target: Buffer, at: number, count: number): void {
     let from = this.#taken;
     let copied = 0;
@@ -21,7 +21,7 @@ export class ByteQueue {
     }
   }
 
-  /** Drops the first `count` bytes, which have to be there. */
+  /** Drops the first `count` bytes. The queue must hold that many. */
   drop(count: number): void {
     this.length -= count;
     let left = count + this.#taken;

@@ -1,31 +1,32 @@
 import { ByteQueue } from './byte-queue.ts';
 import { corrupt } from './corrupt.ts';
-import { type FrameHeader, longestHeaderBytes, readFrameHeader, skippableFrameBytes } from './frame-header.ts';
+import { type FrameHeader, maxHeaderBytes, readFrameHeader, skippableFrameBytes } from './frame-header.ts';
 import { History } from './history.ts';
 import type { HuffmanTable } from './huffman.ts';
 import { readLiterals } from './literals.ts';
 import type { SequenceTables } from './sequence-tables.ts';
 import { type RecentOffsets, runSequences } from './sequences.ts';
 
-/** The most that a block may hold, encoded or decoded. Source: RFC 8878, section 3.1.1.2.3. */
+/** Maximum size of a block, encoded or decoded. Source: RFC 8878, section 3.1.1.2.3. */
 const maxBlockBytes = 128 * 1024;
 
-/** Bit readers load four bytes at once: room for that before and after a block. */
+/** Padding before and after a block: bit readers load four bytes at once. */
 const paddingBytes = 8;
 
 type State = 'frame' | 'skip' | 'block header' | 'block';
 
 /**
- * Decodes Zstandard frames, one after the other, a block at a time. Work and memory are bounded by the bytes that go in and
- * come out: a block never yields more than 128 KiB, and a frame never keeps more than the window that it may have. Checksums
- * are not compared. Written here because what Node has built in takes a truncated stream for a whole one and drops every
- * frame after the first, and because the decoders on the registry do not bound what a block makes them do.
+ * Decodes consecutive Zstandard frames, one block at a time. Work and memory are bounded by the input and the output: a block yields at
+ * most 128 KiB, and a frame keeps at most its window. Does not verify checksums.
+ *
+ * This is own code because Node's decoder accepts a truncated stream as complete and drops every frame after the first, and the decoders
+ * on the registry do not bound the work per block.
  *
  * Source: RFC 8878.
  */
 export class ZstdDecoder {
   readonly #input = new ByteQueue();
-  readonly #header = Buffer.alloc(longestHeaderBytes);
+  readonly #header = Buffer.alloc(maxHeaderBytes);
   readonly #block = Buffer.alloc(paddingBytes + maxBlockBytes + paddingBytes);
   readonly #literals = Buffer.alloc(maxBlockBytes);
   readonly #history = new History();
@@ -46,7 +47,7 @@ export class ZstdDecoder {
   }
 
   /**
-   * What the next block yields, as a buffer of its own, possibly empty; `undefined` where more input is needed.
+   * Decodes the next block into a buffer of its own, possibly empty; returns `undefined` if it needs more input.
    * @throws INVALID_COMPRESSION
    */
   next(): Buffer | undefined {
@@ -73,20 +74,20 @@ export class ZstdDecoder {
     }
   }
 
-  /** @throws INVALID_COMPRESSION where the input did not end with a whole frame, or was empty. */
+  /** Ends the input. @throws INVALID_COMPRESSION if it did not end with a complete frame, or was empty. */
   finish(): void {
     if (this.#state !== 'frame' || this.#input.length > 0) throw corrupt('the stream ends early');
     if (this.#frames === 0) throw corrupt('the stream is empty');
   }
 
   #beginFrame(): boolean {
-    const known = Math.min(this.#input.length, longestHeaderBytes);
-    if (known < 8) {
-      // The shortest whole frame has nine bytes, the header of a skippable one eight.
+    const available = Math.min(this.#input.length, maxHeaderBytes);
+    if (available < 8) {
+      // The shortest complete frame has nine bytes, the header of a skippable frame eight.
       return false;
     }
-    const bytes = this.#header.subarray(0, known);
-    this.#input.peek(bytes, 0, known);
+    const bytes = this.#header.subarray(0, available);
+    this.#input.peek(bytes, 0, available);
     const skipBytes = skippableFrameBytes(bytes);
     if (skipBytes !== undefined) {
       this.#skipBytes = skipBytes;
@@ -116,8 +117,8 @@ export class ZstdDecoder {
     this.#isLast = (header & 1) === 1;
     this.#blockType = (header >>> 1) & 3;
     this.#blockBytes = header >>> 3;
-    if (this.#blockType === 3) throw corrupt('a block is of a type that there is not');
-    if (this.#blockBytes > this.#maxBlockBytes) throw corrupt('a block is larger than it may be');
+    if (this.#blockType === 3) throw corrupt('a block has a reserved type');
+    if (this.#blockBytes > this.#maxBlockBytes) throw corrupt('a block is larger than allowed');
     this.#state = 'block';
     return true;
   }

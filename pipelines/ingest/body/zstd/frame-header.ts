@@ -1,34 +1,34 @@
 import { corrupt } from './corrupt.ts';
 
 export interface FrameHeader {
-  /** Bytes of the header, magic number included. */
+  /** Size of the header, including the magic number. */
   readonly headerBytes: number;
-  /** How far back a match may reach. */
+  /** Maximum distance of a match. */
   readonly windowBytes: number;
-  /** Absent where the writer did not know. */
+  /** Decoded size of the frame; undefined if the encoder did not state it. */
   readonly contentBytes: number | undefined;
-  /** Whether four bytes of checksum follow the last block. */
+  /** Whether a checksum of four bytes follows the last block. */
   readonly hasChecksum: boolean;
 }
 
-/** The most that RFC 8878 asks decoders to support; encoders go beyond only when told to. */
+/** Maximum window that RFC 8878 recommends decoders to support; encoders exceed it only on request. */
 export const maxWindowBytes = 8 * 1024 * 1024;
 
 const magic = 0xfd2fb528;
-/** Sixteen magic numbers; the low four bits are free. */
+/** Upper 28 bits of the sixteen magic numbers of skippable frames. */
 const skippableMagic = 0x184d2a5;
 
-/** Length of the skippable frame that begins with `bytes`, its header included; `undefined` for any other frame. */
+/** Size of the skippable frame that begins with `bytes`, including its header; `undefined` for other frames. */
 export function skippableFrameBytes(bytes: Buffer): number | undefined {
   return bytes.readUInt32LE(0) >>> 4 === skippableMagic ? 8 + bytes.readUInt32LE(4) : undefined;
 }
 
-/** Bytes from the start of a frame after which its header can be read whatever it says; a whole frame may be shorter. */
-export const longestHeaderBytes = 18;
+/** Maximum size of a frame header. A complete frame may be shorter. */
+export const maxHeaderBytes = 18;
 
 /**
- * The header at the start of `bytes`; `undefined` where it is not whole yet. Source: RFC 8878, section 3.1.1.1.
- * @throws INVALID_COMPRESSION, also for a window above {@link maxWindowBytes} and for a dictionary.
+ * Reads the header at the start of `bytes`; returns `undefined` if it is incomplete. Source: RFC 8878, section 3.1.1.1.
+ * @throws INVALID_COMPRESSION, also for a window larger than {@link maxWindowBytes} and for a dictionary.
  */
 export function readFrameHeader(bytes: Buffer): FrameHeader | undefined {
   if (bytes.length < 5) return undefined;

@@ -1,18 +1,18 @@
 import { corrupt } from './corrupt.ts';
 
 /**
- * A decoding table of finite state entropy: each state stands for a symbol, and tells how many bits to read and what to add
- * to them to get the next state. Source: RFC 8878, section 4.1.
+ * A decoding table for finite state entropy (FSE). Each state gives a symbol, a number of bits to read, and a base: base plus those bits
+ * is the next state. Source: RFC 8878, section 4.1.
  */
 export interface FseTable {
-  /** Bits of a state. */
+  /** Number of bits of a state. */
   readonly accuracyLog: number;
   readonly symbols: Uint8Array;
   readonly bits: Uint8Array;
   readonly bases: Uint16Array;
 }
 
-/** The table of a distribution; -1 stands for a probability below one. */
+/** Builds the table of a distribution; -1 means a probability below one. */
 export function buildFseTable(accuracyLog: number, distribution: ArrayLike<number>, symbolCount: number): FseTable {
   const size = 1 << accuracyLog;
   const symbols = new Uint8Array(size);
@@ -43,17 +43,17 @@ export function buildFseTable(accuracyLog: number, distribution: ArrayLike<numbe
   return { accuracyLog, symbols, bits, bases };
 }
 
-/** A table of one state, which stands for `symbol` always. */
+/** A table with a single state, which always gives `symbol`. */
 export function singleSymbolTable(symbol: number): FseTable {
   return { accuracyLog: 0, symbols: Uint8Array.of(symbol), bits: new Uint8Array(1), bases: new Uint16Array(1) };
 }
 
-/** Shared: a block is decoded without a pause. */
+/** Shared between calls: decoding a table is synchronous. */
 const probabilities = new Int16Array(256);
 
 /**
- * Reads the description of a table at `start`, which ends before `end`.
- * @throws INVALID_COMPRESSION where it is damaged, finer than `maxAccuracyLog`, or has a symbol above `maxSymbol`.
+ * Reads the table description at `start`, which ends before `end`.
+ * @throws INVALID_COMPRESSION if it is damaged, its accuracy exceeds `maxAccuracyLog`, or it has a symbol above `maxSymbol`.
  */
 export function readFseTable(
   bytes: Buffer,
@@ -72,13 +72,13 @@ export function readFseTable(
   };
   if (start >= end) throw corrupt('a table is missing');
   const accuracyLog = read(4) + 5;
-  if (accuracyLog > maxAccuracyLog) throw corrupt('a table is finer than it may be');
+  if (accuracyLog > maxAccuracyLog) throw corrupt('the accuracy of a table is higher than allowed');
   let remaining = 1 << accuracyLog;
   let symbolCount = 0;
   while (remaining > 0) {
-    if (symbolCount > maxSymbol) throw corrupt('a table has more symbols than it may have');
+    if (symbolCount > maxSymbol) throw corrupt('a table has more symbols than allowed');
     const count = 32 - Math.clz32(remaining + 1);
-    // Values that are too large for `remaining` make room for short forms of the small ones.
+    // A width of `count` bits has values that `remaining` rules out; as many small values are encoded with one bit less.
     const lowMask = (1 << (count - 1)) - 1;
     const shortForms = (1 << count) - 2 - remaining;
     let value = read(count - 1);
@@ -92,7 +92,7 @@ export function readFseTable(
     if (probability !== 0) continue;
     for (let repeat = 3; repeat === 3; ) {
       repeat = read(2);
-      if (symbolCount + repeat > maxSymbol + 1) throw corrupt('a table has more symbols than it may have');
+      if (symbolCount + repeat > maxSymbol + 1) throw corrupt('a table has more symbols than allowed');
       for (let zero = 0; zero < repeat; zero++) probabilities[symbolCount++] = 0;
     }
   }

@@ -1,32 +1,30 @@
 import { corrupt } from './corrupt.ts';
 import { maxWindowBytes } from './frame-header.ts';
 
-const smallestBytes = 256 * 1024;
-const largestBytes = 2 * maxWindowBytes + 1024 * 1024;
+const minBytes = 256 * 1024;
+const maxBytes = 2 * maxWindowBytes + 1024 * 1024;
 
 /**
- * What a frame has yielded so far, as far back as a match may reach. Grows with what is really there, not with what a header
- * announces, and never beyond 17 MiB.
+ * The decoded bytes of a frame, as far back as a match may reach. Grows with the decoded bytes, not with the sizes that a header states,
+ * up to 17 MiB.
  */
 export class History {
   bytes: Buffer = Buffer.alloc(0);
-  /** Where the next byte goes. */
+  /** Position of the next byte. */
   position = 0;
 
-  /** Forgets everything: a frame begins. */
+  /** Clears the history at the start of a frame. */
   clear(): void {
     this.position = 0;
   }
 
-  /** Makes room for `count` bytes more; what is moved out is further back than `windowBytes`. */
+  /** Makes room for `count` more bytes; drops bytes that are further back than `windowBytes`. */
   reserve(count: number, windowBytes: number): void {
     const needed = this.position + count;
     if (needed <= this.bytes.length) return;
-    if (this.bytes.length < largestBytes) {
-      // Not cleared: nothing reads beyond `position`.
-      const grown = Buffer.allocUnsafeSlow(
-        Math.min(largestBytes, Math.max(smallestBytes, needed, this.bytes.length * 2)),
-      );
+    if (this.bytes.length < maxBytes) {
+      // Uninitialised memory is safe: nothing reads beyond `position`.
+      const grown = Buffer.allocUnsafeSlow(Math.min(maxBytes, Math.max(minBytes, needed, this.bytes.length * 2)));
       this.bytes.copy(grown, 0, 0, this.position);
       this.bytes = grown;
       if (needed <= grown.length) return;
@@ -49,7 +47,7 @@ export class History {
     this.position += count;
   }
 
-  /** Repeats `count` bytes from `offset` bytes back, which may overlap what it writes. @throws INVALID_COMPRESSION */
+  /** Copies `count` bytes from `offset` bytes back; source and target may overlap. @throws INVALID_COMPRESSION */
   repeat(offset: number, count: number): void {
     const { bytes, position } = this;
     const from = position - offset;

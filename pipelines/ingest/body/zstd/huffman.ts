@@ -2,16 +2,16 @@ import { bitsAt, lastBit } from './bits.ts';
 import { corrupt } from './corrupt.ts';
 import { readFseTable } from './fse-table.ts';
 
-/** A Huffman decoding table: for each next `maxBits` bits, the symbol in the low byte and its number of bits above. */
+/** A Huffman decoding table: for each value of the next `maxBits` bits, the symbol in the low byte and its code length above it. */
 export interface HuffmanTable {
   readonly maxBits: number;
   readonly entries: Uint16Array;
 }
 
-const longestCode = 11;
+const maxCodeBits = 11;
 const weights = new Uint8Array(256);
 
-/** Reads a tree description at `start`. Source: RFC 8878, section 4.2.1. @throws INVALID_COMPRESSION */
+/** Reads the tree description at `start`. Source: RFC 8878, section 4.2.1. @throws INVALID_COMPRESSION */
 export function readHuffmanTable(
   bytes: Buffer,
   start: number,
@@ -36,7 +36,7 @@ export function readHuffmanTable(
   return { table: buildTable(count), end: after };
 }
 
-/** Weights written with finite state entropy, by two states in turn. Gives their number. */
+/** Reads weights that are FSE-compressed with two alternating states; returns their number. */
 function readWeights(bytes: Buffer, start: number, end: number): number {
   const { table, end: streamStart } = readFseTable(bytes, start, end, 6, 255);
   const { accuracyLog, symbols, bits, bases } = table;
@@ -44,9 +44,9 @@ function readWeights(bytes: Buffer, start: number, end: number): number {
   const read = (wanted: number): number => {
     position -= wanted;
     if (position >= 0) return bitsAt(bytes, streamStart, position, wanted);
-    // Beyond the start of the stream stand zeros.
-    const there = Math.max(0, wanted + position);
-    return bitsAt(bytes, streamStart, 0, there) << (wanted - there);
+    // Bits before the start of the stream read as zeros.
+    const available = Math.max(0, wanted + position);
+    return bitsAt(bytes, streamStart, 0, available) << (wanted - available);
   };
   let state = read(accuracyLog);
   let other = read(accuracyLog);
@@ -64,22 +64,22 @@ function readWeights(bytes: Buffer, start: number, end: number): number {
   throw corrupt('a Huffman tree has too many weights');
 }
 
-/** The table of the first `count` weights and of the last one, which follows from them. */
+/** Builds the table from the first `count` weights and the last one, which follows from them. */
 function buildTable(count: number): HuffmanTable {
   let sum = 0;
   for (let index = 0; index < count; index++) {
     const weight = weights[index]!;
-    if (weight > longestCode) throw corrupt('a Huffman code is too long');
+    if (weight > maxCodeBits) throw corrupt('a Huffman code is too long');
     if (weight > 0) sum += 1 << (weight - 1);
   }
   if (sum === 0) throw corrupt('a Huffman tree is empty');
   const maxBits = 32 - Math.clz32(sum);
   const rest = (1 << maxBits) - sum;
-  if (maxBits > longestCode || (rest & (rest - 1)) !== 0) throw corrupt('a Huffman tree is not complete');
+  if (maxBits > maxCodeBits || (rest & (rest - 1)) !== 0) throw corrupt('a Huffman tree is not complete');
   weights[count] = 32 - Math.clz32(rest);
 
-  // Codes are given out from the longest, of weight 1, to the shortest, within a length by symbol.
-  const nextEntry = new Uint16Array(longestCode + 2);
+  // Assign codes from the longest (weight 1) to the shortest; codes of equal length are ordered by symbol.
+  const nextEntry = new Uint16Array(maxCodeBits + 2);
   for (let symbol = 0; symbol <= count; symbol++) {
     const weight = weights[symbol]!;
     if (weight > 0) nextEntry[weight + 1]! += 1 << (weight - 1);
@@ -99,7 +99,7 @@ function buildTable(count: number): HuffmanTable {
 
 /**
  * Decodes the stream at `start` to `end` into exactly `count` bytes of `out` at `at`.
- * @throws INVALID_COMPRESSION where the stream has more or fewer.
+ * @throws INVALID_COMPRESSION if the stream holds more or fewer.
  */
 export function decodeHuffman(
   { maxBits, entries }: HuffmanTable,
@@ -114,7 +114,7 @@ export function decodeHuffman(
   let index = at;
   const last = at + count;
   const mask = (1 << maxBits) - 1;
-  // Two symbols, of 22 bits at most, from one load of 24.
+  // Decode two symbols, at most 22 bits, from one load of 24 bits.
   while (position >= 24 && index + 1 < last) {
     const low = position - 24;
     const byte = start + (low >> 3);
@@ -128,8 +128,8 @@ export function decodeHuffman(
     position -= used + (second >> 8);
   }
   while (index < last) {
-    const there = Math.min(maxBits, position);
-    const code = (bitsAt(bytes, start, position - there, there) << (maxBits - there)) & mask;
+    const available = Math.min(maxBits, position);
+    const code = (bitsAt(bytes, start, position - available, available) << (maxBits - available)) & mask;
     const entry = entries[code]!;
     position -= entry >> 8;
     if (position < 0) break;

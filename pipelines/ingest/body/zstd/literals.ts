@@ -1,18 +1,18 @@
 import { corrupt } from './corrupt.ts';
 import { decodeHuffman, type HuffmanTable, readHuffmanTable } from './huffman.ts';
 
-/** The literals of a block, and where its sequences begin. */
+/** The literals of a block: `bytes` from `start` to `end`. The sequences begin at `sectionEnd`. */
 export interface Literals {
   readonly bytes: Buffer;
   readonly start: number;
   readonly end: number;
   readonly sectionEnd: number;
-  /** For the next block, which may use it again. */
+  /** The Huffman table, which the next block may reuse. */
   readonly table: HuffmanTable | undefined;
 }
 
 /**
- * Reads the literals section at `start`. Literals that had to be decoded are in `scratch`, others where they stand.
+ * Reads the literals section at `start`. Compressed and run-length literals are decoded into `scratch`; raw literals stay in `bytes`.
  * Source: RFC 8878, section 3.1.1.3.1. @throws INVALID_COMPRESSION
  */
 export function readLiterals(
@@ -53,13 +53,13 @@ export function readLiterals(
     streams = tree.end;
     table = tree.table;
   }
-  if (table === undefined) throw corrupt('a block uses a Huffman tree that never came');
+  if (table === undefined) throw corrupt('a block reuses a Huffman tree, but none precedes it');
   if (format === 0) decodeHuffman(table, bytes, streams, sectionEnd, scratch, 0, count);
   else decodeFour(table, bytes, streams, sectionEnd, scratch, count);
   return { bytes: scratch, start: 0, end: count, sectionEnd, table };
 }
 
-/** Four streams after a table of the sizes of the first three. */
+/** Decodes four streams; a table of the sizes of the first three precedes them. */
 function decodeFour(table: HuffmanTable, bytes: Buffer, start: number, end: number, out: Buffer, count: number): void {
   const share = (count + 3) >> 2;
   if (start + 6 > end || share * 3 > count) throw corrupt('the streams of a block do not fit it');

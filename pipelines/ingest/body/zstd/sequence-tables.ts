@@ -1,14 +1,14 @@
 import { corrupt } from './corrupt.ts';
 import { buildFseTable, type FseTable, readFseTable, singleSymbolTable } from './fse-table.ts';
 
-/** Tables by which the sequences of a block are decoded; the next block may use them again. */
+/** Decoding tables for the sequences of a block, which the next block may reuse. */
 export interface SequenceTables {
   literalLengths: FseTable | undefined;
   offsets: FseTable | undefined;
   matchLengths: FseTable | undefined;
 }
 
-/** Bits that follow a code, and the value to which they are added. Source: RFC 8878, section 3.1.1.3.2.1.1. */
+/** For each length code, the number of extra bits and the base that they are added to. Source: RFC 8878, section 3.1.1.3.2.1.1. */
 export interface LengthCodes {
   readonly bits: Uint8Array;
   readonly bases: Int32Array;
@@ -34,14 +34,14 @@ export const matchLengthCodes = lengthCodes(
   3,
   [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
 );
-/** Offsets of a window of 8 MiB need no higher code; the format knows more. */
+/** Maximum offset code for a window of 8 MiB; the format allows higher ones. */
 export const maxOffsetCode = 24;
 
 const repeated = (value: number, times: number) => new Array<number>(times).fill(value);
 const table = (accuracyLog: number, distribution: number[]) =>
   buildFseTable(accuracyLog, distribution, distribution.length);
 
-/** The tables that need no description. Source: RFC 8878, section 3.1.1.3.2.2. */
+/** The predefined tables. Source: RFC 8878, section 3.1.1.3.2.2. */
 const predefined = {
   literalLengths: table(6, [
     ...[4, 3],
@@ -63,7 +63,7 @@ const limits = {
 };
 
 /**
- * Reads what a block says of its three tables, at `start`, into `tables`; gives the index after it.
+ * Reads the three table descriptions of a block, at `start`, into `tables`; returns the index after them.
  * @throws INVALID_COMPRESSION
  */
 export function readSequenceTables(bytes: Buffer, start: number, end: number, tables: SequenceTables): number {
@@ -90,7 +90,7 @@ function readTable(
     return at;
   }
   if (mode === 1) {
-    if (at >= end || bytes[at]! > maxSymbol) throw corrupt('a table names a symbol that there is not');
+    if (at >= end || bytes[at]! > maxSymbol) throw corrupt('a table has an invalid symbol');
     tables[name] = singleSymbolTable(bytes[at]!);
     return at + 1;
   }
@@ -99,6 +99,6 @@ function readTable(
     tables[name] = described.table;
     return described.end;
   }
-  if (tables[name] === undefined) throw corrupt('a block uses a table that never came');
+  if (tables[name] === undefined) throw corrupt('a block reuses a table, but none precedes it');
   return at;
 }

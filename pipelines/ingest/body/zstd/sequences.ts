@@ -10,12 +10,12 @@ import {
   type SequenceTables,
 } from './sequence-tables.ts';
 
-/** The three offsets used last, which have short codes. */
+/** The three most recent offsets, which have short codes. */
 export type RecentOffsets = [number, number, number];
 
 /**
- * Runs the sequences section at `start`: each sequence copies literals, then repeats what came before. Literals that are
- * left over come last. No block yields more than `maxBytes`, whatever its sequences say, which bounds the work of it.
+ * Executes the sequences section at `start`: each sequence copies literals, then a match from the history. The remaining literals come
+ * last. A block yields at most `maxBytes`, whatever its sequences state, which bounds the work.
  *
  * Source: RFC 8878, sections 3.1.1.3.2, 3.1.1.4 and 3.1.1.5. @throws INVALID_COMPRESSION
  */
@@ -32,7 +32,7 @@ export function runSequences(
   const limit = history.position + maxBytes;
   const { count, end: headerEnd } = readCount(bytes, start, end);
   let literal = literals.start;
-  if (count === 0 && headerEnd !== end) throw corrupt('a block without sequences goes on after its literals');
+  if (count === 0 && headerEnd !== end) throw corrupt('a block without sequences has data after its literals');
   if (count > 0) {
     const streamStart = readSequenceTables(bytes, headerEnd, end, tables);
     const lengths = tables.literalLengths!;
@@ -51,7 +51,7 @@ export function runSequences(
       const offsetCode = offsets.symbols[offsetState]!;
       const matchCode = matches.symbols[matchState]!;
       const lengthCode = lengths.symbols[lengthState]!;
-      if (offsetCode > maxOffsetCode) throw corrupt('a match reaches back beyond every window');
+      if (offsetCode > maxOffsetCode) throw corrupt('a match reaches back further than the largest window');
       const offsetValue = (1 << offsetCode) + read(offsetCode);
       const matchBytes = matchLengthCodes.bases[matchCode]! + read(matchLengthCodes.bits[matchCode]!);
       const literalBytes = literalLengthCodes.bases[lengthCode]! + read(literalLengthCodes.bits[lengthCode]!);
@@ -60,15 +60,15 @@ export function runSequences(
         matchState = matches.bases[matchState]! + read(matches.bits[matchState]!);
         offsetState = offsets.bases[offsetState]! + read(offsets.bits[offsetState]!);
       }
-      if (literal + literalBytes > literals.end) throw corrupt('a sequence takes more literals than there are');
-      if (history.position + literalBytes + matchBytes > limit) throw corrupt('a block yields more than it may');
+      if (literal + literalBytes > literals.end) throw corrupt('a sequence uses more literals than the block has');
+      if (history.position + literalBytes + matchBytes > limit) throw corrupt('a block yields more than allowed');
       history.append(literals.bytes, literal, literal + literalBytes);
       literal += literalBytes;
-      history.repeat(offsetOf(offsetValue, literalBytes, recent), matchBytes);
+      history.repeat(resolveOffset(offsetValue, literalBytes, recent), matchBytes);
     }
     if (position !== 0) throw corrupt('the sequences of a block do not fit it');
   }
-  if (history.position + literals.end - literal > limit) throw corrupt('a block yields more than it may');
+  if (history.position + literals.end - literal > limit) throw corrupt('a block yields more than allowed');
   history.append(literals.bytes, literal, literals.end);
 }
 
@@ -81,15 +81,15 @@ function readCount(bytes: Buffer, start: number, end: number): { count: number; 
   return { count: bytes[start + 1]! + (bytes[start + 2]! << 8) + 0x7f00, end: start + 3 };
 }
 
-/** The offset that a value means, with `recent` brought up to date. Values 1 to 3 mean a recent one. */
-function offsetOf(value: number, literalBytes: number, recent: RecentOffsets): number {
+/** Resolves an offset value and updates `recent`. Values 1 to 3 refer to recent offsets. */
+function resolveOffset(value: number, literalBytes: number, recent: RecentOffsets): number {
   if (value > 3) {
     recent[2] = recent[1];
     recent[1] = recent[0];
     recent[0] = value - 3;
     return recent[0];
   }
-  // Right after a match the most recent offset would be pointless: values shift by one.
+  // Directly after a match the most recent offset would be useless, so the values shift by one.
   const index = literalBytes === 0 ? value : value - 1;
   const offset = index === 3 ? recent[0] - 1 : recent[index]!;
   if (index > 1) recent[2] = recent[1];

@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
-import { endLeftover, noteProcess } from '../../../../infra/embedded/leftover.ts';
+import { endLeftover, recordProcess } from '../../../../infra/embedded/leftover.ts';
 import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second; on a machine with much else to do, in many.
@@ -105,7 +105,7 @@ it('says in the words of the engine why it cannot start', async () => {
 
 it('a process that has the number of a former server is left alone, a damaged note is nobody', async () => {
   const path = join(temporaryFolder(), 'process.json');
-  noteProcess(path, process.pid);
+  recordProcess(path, process.pid);
   const [pid, identity] = JSON.parse(readFileSync(path, 'utf8')) as [number, string];
   writeFileSync(path, JSON.stringify([pid, `${identity}0`]));
   await endLeftover(path);

@@ -46,6 +46,18 @@ it('bodies that have arrived stay; a quarter more is there for organisations bel
   quiet.share.take(75);
 });
 
+it('an organisation that holds more than half is slowed down, also where it is alone, and others are not', () => {
+  const budget = new BodyBudget(100);
+  const first = openBody(budget, 'a', 50);
+  const second = openBody(budget, 'a');
+  expect(second.share.pauseMs(2 ** 21)).toBe(0);
+  second.share.take(1);
+  expect(second.share.pauseMs(2 ** 21)).toBe(1_000);
+  expect(openBody(budget, 'b', 1).share.pauseMs(2 ** 21)).toBe(0);
+  first.share.close();
+  expect(second.share.pauseMs(2 ** 21)).toBe(0);
+});
+
 const step = fc.oneof(
   fc.record({ do: fc.constant('open' as const), tenant: fc.constantFrom('a', 'b', 'c') }),
   fc.record({ do: fc.constant('take' as const), which: fc.nat(), bytes: fc.integer({ min: 1, max: 60 }) }),

@@ -53,6 +53,21 @@ describe('bodies', () => {
     }
   });
 
+  it('arrive slowly while their organisation holds much of the memory', async () => {
+    const budget = new BodyBudget(1_000_000);
+    budget.open('a', () => undefined).take(600_000);
+    const share = budget.open('a', () => undefined);
+    const startedAtMs = performance.now();
+    const body = await collectBody(Readable.from(pieces(zeros, 50_000), { objectMode: false }), {
+      ...options,
+      contentEncoding: undefined,
+      share,
+    });
+    expect(body).toHaveLength(300_000);
+    // Two megabytes a second.
+    expect(performance.now() - startedAtMs).toBeGreaterThan(100);
+  });
+
   it('are taken up to the limit and not beyond, before and after decompression', async () => {
     const limit = { code: 'BODY_TOO_LARGE', message: 'The body is larger than 300000 bytes (RUNLAKE_MAX_BODY_BYTES).' };
     expect(await collect([zeros], undefined, 300_000)).toHaveLength(300_000);

@@ -180,7 +180,7 @@ describe('bodies that are refused', () => {
       9,
       'a part has no Content-Disposition: form-data with a name',
     ],
-    ['a name twice', `${named('a')}${named('b')}${named('a')}--b0und--`, 123, "the part 'a' comes twice"],
+    ['a name twice', `${named('a')}${named('b')}${named('a')}--b0und--`, 123, "the part 'a' is repeated"],
     ['a header without colon', `${part('Content-Disposition', 'x')}--b0und--`, 9, 'a header of a part is malformed'],
     [
       'a folded header',
@@ -241,31 +241,31 @@ describe('bodies that are refused', () => {
       'a length that is too small',
       `${named('a', 'xyz', '\r\nContent-Type: application/json; length=2')}--b0und--`,
       9,
-      "the part 'a' has 3 bytes, but its headers say 2",
+      "the part 'a' has 3 bytes, but its headers state 2",
     ],
     [
       'a length that is too large',
       `${named('a', 'xyz', '\r\nContent-Type: application/json\r\nContent-Length: 4')}--b0und--`,
       9,
-      "the part 'a' has 3 bytes, but its headers say 4",
+      "the part 'a' has 3 bytes, but its headers state 4",
     ],
     [
       'two lengths, one of them wrong',
       `${named('a', 'xyz', '\r\nContent-Type: a/b; length=3\r\nContent-Length: 4')}--b0und--`,
       9,
-      "the part 'a' has 3 bytes, but its headers say 4",
+      "the part 'a' has 3 bytes, but its headers state 4",
     ],
     [
       'a length that is no number',
       `${named('a', 'xyz', '\r\nContent-Length: 3 bytes')}--b0und--`,
       9,
-      "the part 'a' has 3 bytes, but its headers say 3 bytes",
+      "the part 'a' has 3 bytes, but its headers state 3 bytes",
     ],
     [
       'a negative length',
       `${named('a', 'xyz', '\r\nContent-Type: a/b; length=-3')}--b0und--`,
       9,
-      "the part 'a' has 3 bytes, but its headers say -3",
+      "the part 'a' has 3 bytes, but its headers state -3",
     ],
   ])('%s', (_, text, offset, reason) => {
     expect(() => parse(text)).toThrow(`Invalid multipart body at byte ${offset}: ${reason}.`);

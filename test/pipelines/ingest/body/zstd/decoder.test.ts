@@ -102,8 +102,8 @@ describe('damage', () => {
       Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0, 0, 0, 0, 0, 0, 0, 0x10]),
       'its window of 1152921504606847000 bytes is above 8388608',
     ],
-    ['a block of an unknown type', frame(block(3, 1, [0])), 'a block is of a type that there is not'],
-    ['a block above 128 KiB', frame(block(1, 131_073, [0])), 'a block is larger than it may be'],
+    ['a block of an unknown type', frame(block(3, 1, [0])), 'a block has a reserved type'],
+    ['a block above 128 KiB', frame(block(1, 131_073, [0])), 'a block is larger than allowed'],
     [
       'fewer bytes than announced',
       Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x20, 5]), block(1, 4, [0x61])]),
@@ -116,15 +116,15 @@ describe('damage', () => {
     ],
     ['an empty compressed block', compressed(), 'a block has no literals section'],
     ['literals beyond the block', compressed(0x50, 1), 'the literals of a block do not fit it'],
-    ['a tree that never came', compressed(0x03, 0, 0, 0), 'a block uses a Huffman tree that never came'],
+    ['a tree that never came', compressed(0x03, 0, 0, 0), 'a block reuses a Huffman tree, but none precedes it'],
     ['no sequences section', compressed(0x08, 0x61), 'a block has no sequences section'],
-    ['bytes after the last section', compressed(0x08, 0x61, 0, 0), 'a block without sequences goes on'],
-    ['tables that never came', compressed(0x08, 0x61, 1, 0xfc, 1), 'a block uses a table that never came'],
+    ['bytes after the last section', compressed(0x08, 0x61, 0, 0), 'a block without sequences has data'],
+    ['tables that never came', compressed(0x08, 0x61, 1, 0xfc, 1), 'a block reuses a table, but none precedes it'],
     ['a reserved bit in a block', compressed(0x08, 0x61, 1, 0x01, 1), 'a reserved bit is set in a block'],
     ['a stream without end mark', compressed(0x08, 0x61, 1, 0x54, 0, 0, 0, 0), 'a bit stream has no end mark'],
     ['a match before the start', compressed(0x08, 0x61, 1, 0x54, 1, 3, 0, 0x08), 'reaches back before the start'],
     ['sequences that go on', compressed(0x08, 0x61, 1, 0x54, 1, 0, 0, 0x02), 'do not fit it'],
-    ['a symbol that there is not', compressed(0x08, 0x61, 1, 0x54, 36, 0, 0, 1), 'a symbol that there is not'],
+    ['a symbol that there is not', compressed(0x08, 0x61, 1, 0x54, 36, 0, 0, 1), 'a table has an invalid symbol'],
   ])('is named: %s', (_, bytes, reason) => {
     expect(() => decode(bytes)).toThrow(reason);
   });
