@@ -25,7 +25,7 @@ module.exports = {
       severity: 'error',
       comment: 'what runs in production must be a dependency',
       // Programs of the build are no part of what is built.
-      from: { path: '^(schemas|infra|pipelines|api)/', pathNot: '^infra/native/[^/]+\\.mjs$' },
+      from: { path: '^(schemas|infra|pipelines|api)/', pathNot: '^infra/build/[^/]+\\.mjs$' },
       to: {
         dependencyTypes: ['npm-dev'],
         dependencyTypesNot: ['type-only'],

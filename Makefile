@@ -1,9 +1,9 @@
 # The front door. `make` or `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo start test chaos stack stack-down stack-status check build install format bench docs clean
+.PHONY: help demo start test test-fast chaos stack stack-down stack-status check build install format bench docs clean
 
 NODE_MODULES := node_modules/.package-lock.json
-STACK := node --import tsx infra/native/stack-command.ts
+STACK := node --import tsx test/stack/stack-command.ts
 MINUTES ?= 10
 SEED ?=
 SOURCES := $(shell find api infra pipelines schemas -type f 2>/dev/null)
@@ -19,6 +19,9 @@ start: dist/.built ## Run everything in the foreground, with the environment as 
 
 test: check dist/.built ## Run every check and every suite, on embedded engines and on the stack, which is taken down again
 	@node test/house/in-memory.mjs $(STACK) during npm test --silent
+
+test-fast: check dist/.built ## Run every check and the suites that need no stack and no process of their own
+	@RUNLAKE_TEST_BUILT=true RUNLAKE_TEST_SHARING=true node test/house/in-memory.mjs node node_modules/vitest/vitest.mjs run --project embedded-sharing
 
 chaos: dist/.built ## Servers killed and random faults under load, for longer: MINUTES=10, and SEED=... to repeat a run
 	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
@@ -53,7 +56,7 @@ clean: ## Remove what was built
 	rm -rf dist
 
 $(NODE_MODULES): package.json package-lock.json
-	@node infra/native/check-node.mjs
+	@node infra/build/check-node.mjs
 	@echo "Installing packages, once (about 1 GB, most of it ClickHouse) ..."
 	@npm ci --include=dev --include=optional --prefer-offline --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -1,0 +1,84 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../infra/embedded/processes.ts';
+import { fetchPinned, type PinnedDownload } from './fetch-pinned.ts';
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
+const pin = { version: '1.0', files: { 'a.jar': sha256('a'), 'b.jar': sha256('b') } };
+
+/** A download that brings these files, and counts how often it was asked to. */
+function bringing(files: Record<string, string>, options: Partial<PinnedDownload> = {}) {
+  let downloads = 0;
+  const cacheFolder = options.cacheFolder ?? join(temporaryFolder(), 'cache');
+  const download = async (folder: string) => {
+    downloads += 1;
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, 'files', name), text);
+  };
+  const fetch = () => fetchPinned({ part: 'part', pin, cacheFolder, download, ...options });
+  return { cacheFolder, fetch, downloads: () => downloads };
+}
+
+const whole = { 'a.jar': 'a', 'b.jar': 'b' };
+
+describe('a download', () => {
+  it('happens once, is checked, unpacked, and there as a whole', async () => {
+    const source = bringing(whole, { unpack: async (folder) => writeFileSync(join(folder, 'unpacked'), 'yes') });
+    const folder = await source.fetch();
+    expect(readdirSync(folder).sort()).toEqual(['files', 'unpacked']);
+    expect(readFileSync(join(folder, 'files', 'b.jar'), 'utf8')).toBe('b');
+    expect(await source.fetch()).toBe(folder);
+    expect(source.downloads()).toBe(1);
+    expect(readdirSync(source.cacheFolder)).toHaveLength(1);
+  });
+
+  it('by several at once gives all of them the same folder', async () => {
+    const source = bringing(whole);
+    const folders = await Promise.all([source.fetch(), source.fetch(), source.fetch()]);
+    expect(new Set(folders).size).toBe(1);
+    expect(readdirSync(source.cacheFolder)).toHaveLength(1);
+  });
+
+  it.each([
+    [
+      'of other contents',
+      { ...whole, 'b.jar': 'B' },
+      /files\/b\.jar is not the pinned file of part.*expected [0-9a-f]{64}/,
+    ],
+    ['that lacks a file', { 'a.jar': 'a' }, /b\.jar is missing/],
+    ['with a file that has no pin', { ...whole, 'c.jar': 'c' }, /files\/c\.jar is not the pinned file.*expected none/],
+  ])('%s fails, names the file, and leaves nothing', async (_what, files, reason) => {
+    const source = bringing(files);
+    await expect(source.fetch()).rejects.toThrow(reason);
+    expect(readdirSync(source.cacheFolder)).toEqual([]);
+  });
+
+  it('that was changed in the cache fails with its path', async () => {
+    const source = bringing(whole);
+    const file = join(await source.fetch(), 'files', 'a.jar');
+    writeFileSync(file, 'changed');
+    await expect(source.fetch()).rejects.toThrow(`${file} is not the pinned file`);
+    expect(existsSync(file)).toBe(true);
+  });
+
+  it('takes files without a pin, and lacks some, where its source checks signatures itself', async () => {
+    const folder = await bringing({ 'a.jar': 'a', 'b2.jar': 'b' }, { allowsUnpinned: true }).fetch();
+    expect(readdirSync(join(folder, 'files')).sort()).toEqual(['a.jar', 'b2.jar']);
+    await expect(bringing({ 'a.jar': 'A' }, { allowsUnpinned: true }).fetch()).rejects.toThrow(
+      /a\.jar is not the pinned file/,
+    );
+  });
+
+  it('removes what one that was killed left, a day later', async () => {
+    const source = bringing(whole);
+    const [old, young] = ['part.1.draft', 'part.2.draft'].map((name) => join(source.cacheFolder, name)) as [
+      string,
+      string,
+    ];
+    for (const path of [old, young]) mkdirSync(path, { recursive: true });
+    utimesSync(old, new Date(0), new Date(0));
+    await source.fetch();
+    expect([existsSync(old), existsSync(young)]).toEqual([false, true]);
+  });
+});

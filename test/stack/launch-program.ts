@@ -1,0 +1,67 @@
+import { spawn } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { untilReady } from '../../infra/embedded/engine-child.ts';
+import { LastLines } from '../../infra/embedded/last-lines.ts';
+import { endLeftover, recordProcess } from '../../infra/embedded/leftover.ts';
+import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
+import { markOf } from './marked-processes.ts';
+
+export interface ProgramLaunch {
+  readonly title: string;
+  /** The stack's folder for parts, and the part's own folder in it. */
+  readonly folder: string;
+  readonly workFolder: string;
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly ask: () => Promise<string>;
+  /** Matches output lines that explain why the program exited. */
+  readonly explains: RegExp;
+  readonly log: (line: string) => void;
+}
+
+/** A JVM starts slowly on a busy machine. */
+const readyWithinMs = 180_000;
+const stopWithinMs = 8_000;
+
+/**
+ * Starts one server process and waits until it is ready. It inherits no environment and gets a marker variable, by which it can be found
+ * if its supervisor was killed.
+ *
+ * @throws ENGINE_START_FAILED with the server's error message; the process has exited then.
+ */
+export async function launchProgram(launch: ProgramLaunch): Promise<EngineProcess> {
+  const { title, folder, workFolder, log } = launch;
+  mkdirSync(workFolder, { recursive: true, mode: 0o700 });
+  const note = processNote(workFolder);
+  await endLeftover(note);
+  const child = spawn(launch.program, [...launch.args], {
+    cwd: workFolder,
+    env: {
+      LC_ALL: 'C.UTF-8',
+      TZ: 'UTC',
+      PATH: '/usr/bin:/bin',
+      HOME: workFolder,
+      ...markOf(folder),
+      ...launch.environment,
+    },
+    // Runs in its own process group, because only the supervisor handles Ctrl-C.
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  if (child.pid !== undefined) recordProcess(note, child.pid);
+  const output = [new LastLines(child.stdout, log), new LastLines(child.stderr, log)];
+  return untilReady({
+    engine: title,
+    child,
+    ask: launch.ask,
+    explain: () => output.map((lines) => lines.last(launch.explains)).find((line) => line !== undefined),
+    endGently: () => child.kill('SIGTERM'),
+    readyWithinMs,
+    stopWithinMs,
+  });
+}
+
+/** Path of the file with the process id of a part. */
+export const processNote = (workFolder: string): string => join(workFolder, 'process.json');

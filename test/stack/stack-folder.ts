@@ -1,0 +1,49 @@
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { endLeftover } from '../../infra/embedded/leftover.ts';
+import { endLeftovers as endPostgres } from '../../infra/embedded/postgres/leftovers.ts';
+import { readFileIfThere } from '../../infra/embedded/private-file.ts';
+import { untilGone } from '../../infra/embedded/until-gone.ts';
+import { processNote } from './launch-program.ts';
+import { markedProcesses } from './marked-processes.ts';
+import { stackParts } from './stack-settings.ts';
+
+const goneWithinMs = 5_000;
+
+/** Paths in the folder of a stack. Other files in it are never deleted. */
+export function stackFiles(folder: string) {
+  return {
+    parts: join(folder, 'parts'),
+    state: join(folder, 'state.json'),
+    exports: join(folder, 'environment.sh'),
+    log: join(folder, 'supervisor.log'),
+  };
+}
+
+/** Other users get search permission, because Postgres runs as another user if this process runs as root. */
+export function makeStackFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o711 });
+}
+
+/** Kills the processes that a killed supervisor left, and deletes all data. The caller holds the lock of the folder. */
+export async function clearStack(folder: string): Promise<void> {
+  const { parts, state, exports } = stackFiles(folder);
+  await Promise.all(stackParts.map((name) => endLeftover(processNote(join(parts, name)))));
+  const elsewhere = readFileIfThere(join(parts, 'postgres.place'))?.trim();
+  await endPostgres(join(elsewhere ?? join(parts, 'postgres'), 'data'));
+  await untilGone(() => killAll(markedProcesses(parts)), goneWithinMs);
+  if (elsewhere !== undefined) rmSync(elsewhere, { recursive: true, force: true });
+  for (const path of [state, exports, parts]) rmSync(path, { recursive: true, force: true, maxRetries: 5 });
+}
+
+/** @returns whether `pids` is empty. */
+function killAll(pids: readonly number[]): boolean {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // The process has just exited.
+    }
+  }
+  return pids.length === 0;
+}

@@ -1,0 +1,40 @@
+import { execFile, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { temporaryFolder } from '../infra/embedded/processes.ts';
+import { readStackState } from './stack-state.ts';
+import { takeDown } from './take-down.ts';
+
+const program = fileURLToPath(new URL('./stack-command.ts', import.meta.url));
+
+export interface Said {
+  readonly code: number;
+  /** Standard output and error. */
+  readonly text: string;
+}
+
+/** A stack of the test's own: its command, on a folder that goes with the test. */
+export function stackOfTest(environment: Record<string, string>) {
+  const folder = join(temporaryFolder(), 'stack');
+  onTestFinished(() => takeDown(folder));
+  const env = { ...process.env, CI: '', RUNLAKE_STACK_DIR: folder, ...environment };
+  const argsOf = (args: readonly string[]) => ['--import', 'tsx', program, ...args];
+  return {
+    folder,
+    run: (...args: string[]) =>
+      new Promise<Said>((resolve) => {
+        const child = execFile(process.execPath, argsOf(args), { env }, (_error, stdout, stderr) =>
+          resolve({ code: child.exitCode ?? -1, text: `${stdout}${stderr}` }),
+        );
+      }),
+    start: (...args: string[]) => spawn(process.execPath, argsOf(args), { env, stdio: 'ignore' }),
+    state: () => readStackState(folder),
+    /** What clients have to know of a part that is up. */
+    values(name: string): Readonly<Record<string, string>> {
+      const part = readStackState(folder)?.parts[name];
+      if (part?.status !== 'up') throw new Error(`${name} is not up: ${JSON.stringify(part)}`);
+      return part.values;
+    },
+  };
+}

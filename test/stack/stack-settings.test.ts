@@ -1,0 +1,41 @@
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { loadStackSettings, stackParts } from './stack-settings.ts';
+
+it('says where the stack lives, and takes free ports, unless told otherwise', () => {
+  const usual = loadStackSettings({ HOME: '/home/ann' });
+  expect(usual.folder).toBe(join(process.cwd(), '.runlake-stack'));
+  expect(usual.parts).toEqual(stackParts);
+  expect(new Set(Object.values(usual.ports))).toEqual(new Set([0]));
+  expect(usual.isCi).toBe(false);
+
+  const told = loadStackSettings({
+    RUNLAKE_STACK_DIR: '/tmp/stack',
+    RUNLAKE_STACK_CACHE_DIR: '/tmp/cache',
+    RUNLAKE_STACK_PARTS: 'redis, kafka',
+    RUNLAKE_STACK_KAFKA_PORT: '9092',
+    CI: 'true',
+  });
+  expect(told).toMatchObject({
+    folder: '/tmp/stack',
+    cacheFolder: '/tmp/cache',
+    parts: ['kafka', 'redis'],
+    isCi: true,
+  });
+  expect(told.ports).toMatchObject({ kafka: 9092, redis: 0 });
+});
+
+it.each([
+  [{ XDG_CACHE_HOME: '/x' }, '/x/runlake/stack'],
+  [{ XDG_CACHE_HOME: '/x', RUNLAKE_STACK_CACHE_DIR: '/y' }, '/y'],
+])('keeps downloads in the cache folder of the user: %j', (environment, folder) => {
+  expect(loadStackSettings(environment).cacheFolder).toBe(folder);
+});
+
+it('names all faults together', () => {
+  const read = () =>
+    loadStackSettings({ RUNLAKE_STACK_S3_PORT: '70000', RUNLAKE_STACK_REDIS_PORT: '-1', RUNLAKE_STACK_PARTS: 'x' });
+  expect(read).toThrow(
+    /3 error.*RUNLAKE_STACK_REDIS_PORT='-1'.*RUNLAKE_STACK_S3_PORT='70000'.*'x' is not one of kafka/s,
+  );
+});

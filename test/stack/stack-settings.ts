@@ -1,0 +1,57 @@
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fault } from '../../infra/errors/runlake-error.ts';
+
+/** Servers of the native stack, in display order. */
+export const stackParts = ['kafka', 'registry', 'redis', 's3', 'clickhouse', 'postgres'] as const;
+export type StackPartName = (typeof stackParts)[number];
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Settings of the native stack for development and tests. Runlake itself does not read them. */
+export interface StackSettings {
+  /** `RUNLAKE_STACK_DIR`: data, logs and addresses of the running stack. Default: `.runlake-stack` in the working directory. */
+  readonly folder: string;
+  /** `RUNLAKE_STACK_CACHE_DIR`: downloads. Default: `runlake/stack` in the user's cache directory. */
+  readonly cacheFolder: string;
+  /** `RUNLAKE_STACK_PARTS`: names of the servers to start, separated by commas. Default: all. */
+  readonly parts: readonly StackPartName[];
+  /** `RUNLAKE_STACK_KAFKA_PORT` and so on, one for each server. Default and 0: a free port. */
+  readonly ports: Readonly<Record<StackPartName, number>>;
+  /** `CI`: a server that cannot be installed is an error instead of being skipped. */
+  readonly isCi: boolean;
+  /** The unchanged environment, passed on to the programs that download. */
+  readonly environment: Environment;
+}
+
+export const portVariable = (part: StackPartName): string => `RUNLAKE_STACK_${part.toUpperCase()}_PORT`;
+
+/** @throws INVALID_CONFIG with all errors at once. */
+export function loadStackSettings(environment: Environment = process.env): StackSettings {
+  const faults: string[] = [];
+  const read = (variable: string) => environment[variable]?.trim() || undefined;
+  const ports = stackParts.map((part) => {
+    const text = read(portVariable(part)) ?? '0';
+    const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(port <= 65_535)) faults.push(`${portVariable(part)}='${text}': must be a port from 0 to 65535`);
+    return [part, port] as const;
+  });
+  const names = read('RUNLAKE_STACK_PARTS')?.split(/[\s,]+/) ?? stackParts;
+  for (const name of names) {
+    if (!stackParts.some((part) => part === name)) {
+      faults.push(`RUNLAKE_STACK_PARTS: '${name}' is not one of ${stackParts.join(', ')}`);
+    }
+  }
+  if (faults.length > 0) {
+    throw fault('INVALID_CONFIG', { count: faults.length, faults: faults.map((line) => `  - ${line}`).join('\n') });
+  }
+  const userCache = read('XDG_CACHE_HOME') ?? join(homedir(), '.cache');
+  return {
+    folder: resolve(read('RUNLAKE_STACK_DIR') ?? '.runlake-stack'),
+    cacheFolder: resolve(read('RUNLAKE_STACK_CACHE_DIR') ?? join(userCache, 'runlake', 'stack')),
+    parts: stackParts.filter((part) => names.includes(part)),
+    ports: Object.fromEntries(ports) as Record<StackPartName, number>,
+    isCi: /^(true|1|yes|on)$/i.test(read('CI') ?? ''),
+    environment,
+  };
+}

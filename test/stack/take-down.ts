@@ -1,0 +1,42 @@
+import { existsSync } from 'node:fs';
+import { lockFolder } from '../../infra/embedded/folder-lock.ts';
+import { processIdentity } from '../../infra/embedded/process-identity.ts';
+import { untilGone } from '../../infra/embedded/until-gone.ts';
+import { clearStack } from './stack-folder.ts';
+
+const stopWithinMs = 30_000;
+const killWithinMs = 5_000;
+
+/**
+ * Stops the stack of a folder and deletes its data, even if it is just starting or its supervisor was killed. Idempotent; does nothing
+ * without a stack. Only processes that are proven to belong to the stack get a signal.
+ */
+export async function takeDown(folder: string): Promise<void> {
+  if (!existsSync(folder)) return;
+  for (;;) {
+    const lock = lockFolder(folder);
+    if (typeof lock !== 'number') {
+      await clearStack(folder);
+      return lock();
+    }
+    await endSupervisor(lock);
+  }
+}
+
+async function endSupervisor(pid: number): Promise<void> {
+  // The lock has just verified that this process is its holder.
+  const identity = processIdentity(pid);
+  const isGone = () => identity === undefined || processIdentity(pid) !== identity;
+  signal(pid, 'SIGTERM');
+  if (await untilGone(isGone, stopWithinMs)) return;
+  signal(pid, 'SIGKILL');
+  await untilGone(isGone, killWithinMs);
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // The process has just exited.
+  }
+}
