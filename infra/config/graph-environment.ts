@@ -1,4 +1,4 @@
-/** What a program needs of the machine it is on, and nothing that may be a secret of ours. */
+/** Variables that describe the machine. The list must not contain variables that may hold secrets of Runlake. */
 const allowed = [
   'PATH',
   'HOME',
@@ -15,7 +15,7 @@ const allowed = [
   'no_proxy',
 ];
 
-/** The variables of this process that processes with code of others get. */
+/** The environment for processes that run user code: the allowed variables of this process. */
 export function graphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
   return Object.fromEntries(
     allowed.flatMap((name) => {

@@ -1,12 +1,12 @@
-/** What the variables of a project's own tracing say, `LANGSMITH_*` or `LANGCHAIN_*` as stock clients read them. */
+/** A project's own tracing configuration, from `LANGSMITH_*` or `LANGCHAIN_*` variables as stock clients read them. */
 export interface GraphTracing {
-  /** `own`: the project sends its runs itself, to where it says; `off`: nothing is to be traced. */
+  /** `own`: the project sends its runs itself, to its own endpoint; `off`: the project disables tracing. */
   readonly state: 'own' | 'off' | 'unsaid';
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;
 }
 
-/** Of the process that asks, as its variables are now: a project may set them when it is imported. */
+/** Reads the variables of the calling process at the time of the call, because a project may set them when it is imported. */
 export function graphTracing(environment: Readonly<Record<string, string | undefined>> = process.env): GraphTracing {
   const says = (name: string, value: string) =>
     environment[`LANGSMITH_${name}`] === value || environment[`LANGCHAIN_${name}`] === value;

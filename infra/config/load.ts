@@ -4,7 +4,9 @@ import Format from 'typebox/format';
 import { fault } from '../errors/runlake-error.ts';
 import { sslModes, unknownSslMode } from '../postgres/address.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
-import { isStackVariable } from './stack-settings.ts';
+
+/** Variables of the tests, and those that Kubernetes adds for a service named `runlake`. */
+const foreign = /^RUNLAKE_(STACK|TEST)_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
 
 export type SettingSource = 'environment' | 'default' | 'not set';
 
@@ -12,15 +14,13 @@ export interface LoadedConfig {
   readonly config: Config;
   /** Where each value comes from, for `runlake config`. */
   readonly sources: Readonly<Record<SettingName, SettingSource>>;
-  /** Variables that begin with `RUNLAKE_` and are no setting; reported as warnings. */
-  readonly unknownVariables: readonly string[];
 }
 
 /**
- * Reads every setting out of `environment`, once, and freezes the result.
- * An empty variable counts as absent. Unknown variables that begin with `RUNLAKE_` are listed: mostly they are typing errors.
+ * Reads all settings from `environment` and freezes the result.
+ * An empty variable counts as absent. A variable that starts with `RUNLAKE_` and is not a setting is an error, because it is most likely misspelt.
  *
- * @throws INVALID_CONFIG that lists all faults together.
+ * @throws INVALID_CONFIG with all errors at once.
  */
 export function loadConfig(environment: Readonly<Record<string, string | undefined>> = process.env): LoadedConfig {
   const faults: string[] = [];
@@ -34,7 +34,7 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
       continue;
     }
     const value = convert(raw.trim(), setting);
-    const reason = value === undefined ? 'does not have the right form' : firstFault(setting, value);
+    const reason = value === undefined ? 'is not a valid value' : firstFault(setting, value);
     if (reason !== undefined)
       faults.push(
         `${setting.variable}${setting.secret ? '' : `='${withoutSignIn(raw)}'`}: ${reason}. ${setting.about}`,
@@ -42,18 +42,17 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     values[name] = value;
     sources[name] = 'environment';
   }
-  faults.push(...contradictions(values));
+  faults.push(...contradictions(values), ...unknownVariables(environment));
   if (faults.length > 0) {
     throw fault('INVALID_CONFIG', { count: faults.length, faults: faults.map((line) => `  - ${line}`).join('\n') });
   }
   return Object.freeze({
     config: Object.freeze(values) as Config,
     sources: Object.freeze(sources) as LoadedConfig['sources'],
-    unknownVariables: unknownVariables(environment),
   });
 }
 
-/** Somebody may have put a user and password where none belong. */
+/** Hides user and password, in case the operator put them into a setting that is not secret. */
 function withoutSignIn(raw: string): string {
   return raw.replace(/[^\s,/]+@/g, '***@');
 }
@@ -73,7 +72,7 @@ function firstFault(setting: Setting, value: unknown): string | undefined {
   if (format && !Format.Test(format, String(value))) return `must be a valid ${format}`;
   const check = Compile(schema);
   if (check.Check(value)) return undefined;
-  if (schemes) return `must begin with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
+  if (schemes) return `must start with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
   if (Type.IsUnion(schema)) {
     const choices = schema.anyOf.map((choice) => ('const' in choice ? String(choice.const) : '')).join(', ');
     return `must be one of ${choices}`;
@@ -81,21 +80,21 @@ function firstFault(setting: Setting, value: unknown): string | undefined {
   return check.Errors(value)[0]?.message ?? 'is not valid';
 }
 
-/** Faults between settings, which no single schema can see. */
+/** Checks that involve more than one setting, or that a schema cannot express. */
 function contradictions(values: Readonly<Record<string, unknown>>): string[] {
   const found: string[] = [];
   if (values.kafkaBrokers !== undefined && values.schemaRegistryUrl === undefined) {
-    found.push('RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL');
+    found.push('RUNLAKE_KAFKA_BROKERS requires RUNLAKE_SCHEMA_REGISTRY_URL');
   }
   if ((values.kafkaSaslMechanism === undefined) !== (values.kafkaUser === undefined)) {
-    found.push('RUNLAKE_KAFKA_SASL_MECHANISM and RUNLAKE_KAFKA_USER go together');
+    found.push('RUNLAKE_KAFKA_SASL_MECHANISM and RUNLAKE_KAFKA_USER must be set together');
   }
   if ((values.kafkaUser === undefined) !== (values.kafkaPassword === undefined)) {
-    found.push('RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD go together');
+    found.push('RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD must be set together');
   }
   const sslMode = unknownSslMode(String(values.databaseUrl));
   if (sslMode !== undefined) {
-    found.push(`RUNLAKE_DATABASE_URL: sslmode is '${sslMode}', and must be one of ${sslModes.join(', ')}`);
+    found.push(`RUNLAKE_DATABASE_URL: sslmode is '${sslMode}' but must be one of ${sslModes.join(', ')}`);
   }
   if (Number(values.maxRunBytes) > Number(values.maxBodyBytes)) {
     found.push('RUNLAKE_MAX_RUN_BYTES must not be larger than RUNLAKE_MAX_BODY_BYTES');
@@ -110,8 +109,28 @@ function contradictions(values: Readonly<Record<string, unknown>>): string[] {
 }
 
 function unknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
-  const known = new Set(Object.values<Setting>(settings).map((setting) => setting.variable));
-  return Object.keys(environment).filter(
-    (variable) => variable.startsWith('RUNLAKE_') && !known.has(variable) && !isStackVariable(variable),
-  );
+  const known = Object.values<Setting>(settings).map(({ variable }) => variable);
+  return Object.entries(environment)
+    .filter(([variable, value]) => variable.startsWith('RUNLAKE_') && value?.trim() && !foreign.test(variable))
+    .filter(([variable]) => !known.includes(variable))
+    .map(([variable]) => `${variable} is not a setting; did you mean ${nearest(variable, known)}?`);
+}
+
+function nearest(word: string, candidates: readonly string[]): string {
+  const distances = candidates.map((candidate) => editDistance(word, candidate));
+  return candidates[distances.indexOf(Math.min(...distances))] as string;
+}
+
+/** Levenshtein distance. */
+function editDistance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= one.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j += 1) {
+      const replaced = (row[j - 1] as number) + (one[i - 1] === other[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j] as number) + 1, (next[j - 1] as number) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) as number;
 }

@@ -1,7 +1,7 @@
 import type { LoadedConfig } from './load.ts';
 import { type Setting, settings } from './settings.ts';
 
-/** Every setting as lines `VARIABLE=value  (source)`, secrets as `***`: what `runlake config` prints. */
+/** Output of `runlake config`: one line `VARIABLE=value  (source)` for each setting, secrets as `***`. */
 export function printConfig({ config, sources }: LoadedConfig): string {
   return Object.entries<Setting>(settings)
     .map(([name, setting]) => {
@@ -11,7 +11,7 @@ export function printConfig({ config, sources }: LoadedConfig): string {
     .join('\n');
 }
 
-/** A secret address keeps what tells it apart (scheme, host, path) and loses user and password; other secrets vanish. */
+/** Of a secret URL, scheme, host and path stay visible so that operators can identify it; other secrets are hidden completely. */
 function redact(setting: Setting, value: unknown): string {
   if (!setting.secret) return String(value);
   const address = URL.canParse(String(value)) ? new URL(String(value)) : undefined;

@@ -1,13 +1,13 @@
 import { type Static, type TSchema, Type } from 'typebox';
 
-/** One setting: the variable it is read from, its type and bounds, its default, and what it is for. */
+/** One setting: its environment variable, type and bounds, default and description. */
 export interface Setting<S extends TSchema = TSchema> {
   readonly variable: string;
   readonly schema: S;
-  /** The value where the variable is absent or empty; `undefined` means: not set. */
+  /** Value if the variable is absent or empty; `undefined` leaves the setting unset. */
   readonly fallback: Static<S> | undefined;
   readonly about: string;
-  /** Printed as `***`, also inside addresses. */
+  /** `runlake config` prints secrets as `***`; of a URL it hides the user and password. */
   readonly secret: boolean;
 }
 
@@ -20,7 +20,7 @@ export function optional<S extends TSchema>(variable: string, schema: S, about: 
 }
 
 export const text = Type.String({ minLength: 1 });
-/** An address with one of `schemes`. */
+/** A URL with one of `schemes`. */
 export const url = (...schemes: string[]) =>
   Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
 export const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });

@@ -8,34 +8,34 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Everything that Runlake can be told; nothing else reads the environment. */
+/** Every setting of Runlake. Only `infra/config` reads the environment. */
 export const settings = {
-  // Where
-  dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder of the embedded engines and work files.'),
-  host: required('RUNLAKE_HOST', text, '127.0.0.1', 'Address on which the main API listens.'),
-  port: required('RUNLAKE_PORT', count(0, 65535), 1984, 'Port of the main API; 0 takes a free one.'),
+  // Addresses and folders
+  dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
+  host: required('RUNLAKE_HOST', text, '127.0.0.1', 'Listen address of the main API.'),
+  port: required('RUNLAKE_PORT', count(0, 65535), 1984, 'Port of the main API; 0 picks a free port.'),
   metricsHost: required(
     'RUNLAKE_METRICS_HOST',
     text,
     '127.0.0.1',
-    'Address on which a role without an API of its own (ingest, exports) tells metrics and readiness.',
+    'Listen address for metrics and readiness of roles without their own API (ingest, exports).',
   ),
   metricsPort: required(
     'RUNLAKE_METRICS_PORT',
     count(0, 65535),
     9464,
-    'Port on which a role without an API of its own (ingest, exports) tells metrics and readiness; 0 takes a free one.',
+    'Port for metrics and readiness of roles without their own API (ingest, exports); 0 picks a free port.',
   ),
   serveMetrics: required(
     'RUNLAKE_SERVE_METRICS',
     Type.Boolean(),
     false,
-    'Serve /metrics on the ports of the main API and of the agent server, without a key, to everybody who reaches them.',
+    'Serve /metrics on the ports of the main API and the agent server. The endpoint needs no API key: anyone who can reach the port can read it.',
   ),
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
     web,
-    'Address under which clients reach the main API, for links in answers. Unset: the host that a request names.',
+    'URL under which clients reach the main API; used for links in responses. Unset: the host of each request.',
     true,
   ),
   logLevel: required(
@@ -48,26 +48,26 @@ export const settings = {
       Type.Literal('silent'),
     ]),
     'info',
-    'Least level that is logged.',
+    'Minimum log level.',
   ),
 
   // Engines
   clickhouseUrl: optional(
     'RUNLAKE_CLICKHOUSE_URL',
     web,
-    'ClickHouse, as http(s)://user:password@host:port/database. Unset: the embedded one.',
+    'ClickHouse, as http(s)://user:password@host:port/database. Unset: the embedded ClickHouse.',
     true,
   ),
   databaseUrl: optional(
     'RUNLAKE_DATABASE_URL',
     url('postgres', 'postgresql'),
-    'Postgres, as postgres://user:password@host:port/database. Unset: the embedded one.',
+    'Postgres, as postgres://user:password@host:port/database. Unset: the embedded Postgres.',
     true,
   ),
   redisUrl: optional(
     'RUNLAKE_REDIS_URL',
     url('redis', 'rediss'),
-    'Redis for job queues. Unset: queues on Postgres.',
+    'Redis for the job queues. Unset: the queues are kept in Postgres.',
     true,
   ),
   kafkaBrokers: optional(
@@ -78,181 +78,181 @@ export const settings = {
   schemaRegistryUrl: optional(
     'RUNLAKE_SCHEMA_REGISTRY_URL',
     web,
-    'Schema registry with the Confluent API; needed with Kafka.',
+    'Schema registry with the Confluent API; required with Kafka.',
     true,
   ),
   kafkaTopicPrefix: required(
     'RUNLAKE_KAFKA_TOPIC_PREFIX',
     Type.String({ maxLength: 100, pattern: '^[A-Za-z0-9._-]*$' }),
     '',
-    'Begins the names of topics and consumer groups, so that several installations can share one Kafka.',
+    'Prefix of topic and consumer group names, so that several installations can share one Kafka cluster.',
   ),
   kafkaPartitions: required(
     'RUNLAKE_KAFKA_PARTITIONS',
     count(1, 1_024),
     4,
-    'Partitions of a Kafka topic that is created; one that exists is left as it is.',
+    'Number of partitions of the Kafka topics that Runlake creates; existing topics are not changed.',
   ),
   kafkaReplication: optional(
     'RUNLAKE_KAFKA_REPLICATION',
     count(1, 100),
-    "Replicas of a Kafka topic that is created. Unset: the broker's default.",
+    "Replication factor of the Kafka topics that Runlake creates. Unset: the broker's default.",
   ),
   kafkaSessionTimeoutMs: required(
     'RUNLAKE_KAFKA_SESSION_TIMEOUT_MS',
     count(6_000, 60_000),
     15_000,
-    'How long a process that stores events may give Kafka no sign of life before others take over its partitions, in milliseconds; brokers have limits of their own.',
+    'Kafka consumer session timeout, in milliseconds: without heartbeats for this long, a consumer loses its partitions to others. Brokers enforce their own bounds.',
   ),
-  kafkaTls: required('RUNLAKE_KAFKA_TLS', Type.Boolean(), false, 'Speak TLS with the Kafka brokers.'),
+  kafkaTls: required('RUNLAKE_KAFKA_TLS', Type.Boolean(), false, 'Connect to the Kafka brokers with TLS.'),
   kafkaSaslMechanism: optional(
     'RUNLAKE_KAFKA_SASL_MECHANISM',
     Type.Union([Type.Literal('plain'), Type.Literal('scram-sha-256'), Type.Literal('scram-sha-512')]),
-    'How to sign in to the Kafka brokers. Unset: without.',
+    'SASL mechanism for the Kafka brokers. Unset: no authentication.',
   ),
-  kafkaUser: optional('RUNLAKE_KAFKA_USER', text, 'User that signs in to the Kafka brokers.'),
+  kafkaUser: optional('RUNLAKE_KAFKA_USER', text, 'SASL user name for the Kafka brokers.'),
   kafkaPassword: optional('RUNLAKE_KAFKA_PASSWORD', text, 'Password of RUNLAKE_KAFKA_USER.', true),
   tlsCaFile: optional(
     'RUNLAKE_TLS_CA_FILE',
     text,
-    'PEM file of further certificate authorities that connections to all servers trust, beside those of Node.',
+    'PEM file with additional certificate authorities, trusted for connections to all servers besides the authorities built into Node.',
   ),
   secretKey: optional(
     'RUNLAKE_SECRET_KEY',
-    // It has to fit into the list of former keys one day.
+    // A former key is listed in RUNLAKE_FORMER_SECRET_KEYS, which separates keys by commas.
     Type.String({ minLength: 16, maxLength: 1024, pattern: '^[^\\s,][^,]*[^\\s,]$' }),
-    'Seals stored credentials; 16 characters or more, no commas. Unset: made and kept in the data folder while engines are embedded.',
+    'Key that encrypts stored credentials; at least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
     true,
   ),
   formerSecretKeys: optional(
     'RUNLAKE_FORMER_SECRET_KEYS',
     text,
-    'Earlier values of RUNLAKE_SECRET_KEY, separated by commas, under which credentials may still be sealed.',
+    'Earlier values of RUNLAKE_SECRET_KEY, separated by commas; credentials that were encrypted with them stay readable.',
     true,
   ),
   localExportRoot: optional(
     'RUNLAKE_LOCAL_EXPORT_ROOT',
     text,
-    'Root folder for export destinations of type local. Unset: that type is refused.',
+    'Root folder for export destinations of type local. Unset: destinations of that type are refused.',
   ),
   allowPrivateEndpoints: required(
     'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS',
     Type.Boolean(),
     false,
-    'Allow export endpoints on loopback and private addresses; those that are link-local or hand out credentials never are.',
+    'Allow export endpoints on loopback and private addresses. Link-local addresses and credential (metadata) endpoints are always refused.',
   ),
   allowDefaultCredentials: required(
     'RUNLAKE_ALLOW_DEFAULT_CREDENTIALS',
     Type.Boolean(),
     true,
-    'Let export destinations that name no credentials use those that the S3 client finds: variables, profile, role of this machine. Set false to forbid it.',
+    'Let export destinations without credentials use those that the S3 client finds on this machine: environment variables, profile, instance role. Set to false to forbid it.',
   ),
 
   // First start
   bootstrapApiKey: optional(
     'RUNLAKE_BOOTSTRAP_API_KEY',
     Type.String({ minLength: 16, maxLength: 255, pattern: '^[A-Za-z0-9_.-]+$' }),
-    'Admin key that the first start makes instead of a random one.',
+    'Admin API key that the first start creates. Unset: a random key.',
     true,
   ),
   bootstrapOrganization: required(
     'RUNLAKE_BOOTSTRAP_ORGANIZATION',
     text,
     'Default',
-    'Name of the organisation that the first start makes.',
+    'Name of the organisation that the first start creates.',
   ),
   bootstrapWorkspace: required(
     'RUNLAKE_BOOTSTRAP_WORKSPACE',
     text,
     'Default',
-    'Name of the workspace that the first start makes.',
+    'Name of the workspace that the first start creates.',
   ),
   bootstrapEmail: required(
     'RUNLAKE_BOOTSTRAP_EMAIL',
     Type.String({ format: 'email' }),
     'admin@runlake.local',
-    'Email of the user that the first start makes.',
+    'Email address of the user that the first start creates.',
   ),
 
   // Limits on requests
-  maxBodyBytes: required('RUNLAKE_MAX_BODY_BYTES', bytes(), 100 * MIB, 'Largest request body, after decompression.'),
+  maxBodyBytes: required('RUNLAKE_MAX_BODY_BYTES', bytes(), 100 * MIB, 'Maximum size of a decompressed request body.'),
   maxJsonBodyBytes: required(
     'RUNLAKE_MAX_JSON_BODY_BYTES',
     bytes(64 * MIB),
     MIB,
-    'Largest body of a request that sends no runs or feedback, such as a query or a project.',
+    'Maximum body size of requests that carry no runs or feedback, such as a query or a new project.',
   ),
   maxCollectingBytes: required(
     'RUNLAKE_MAX_COLLECTING_BYTES',
     bytes(64 * 1024 ** 3),
     512 * MIB,
-    'Bytes of all ingest bodies that arrive or are taken in at the same time; beyond, organisations that hold more than their share get 503, and up to a quarter more is there for the others.',
+    'Maximum size of all ingest bodies that are being received or processed at once. Beyond it, organisations above their fair share get 503; the others may use up to a quarter more.',
   ),
   maxRunBytes: required(
     'RUNLAKE_MAX_RUN_BYTES',
     bytes(512 * MIB),
     25 * MIB,
-    'Largest run event; topic and fetch sizes follow it.',
+    'Maximum size of one run event; the Kafka message and fetch sizes are derived from it.',
   ),
   maxParts: required(
     'RUNLAKE_MAX_PARTS',
     count(1, 10_000_000),
     100_000,
-    'Most parts of a multipart body, runs of a JSON batch, spans of an OTLP request, and members of an object of its JSON.',
+    'Maximum number of parts of a multipart body, runs of a JSON batch, spans of an OTLP request, and members of one JSON object in an ingest body.',
   ),
-  maxJsonDepth: required('RUNLAKE_MAX_JSON_DEPTH', count(8, 1_000_000), 5_000, 'Deepest nesting of accepted JSON.'),
-  maxUrlBytes: required('RUNLAKE_MAX_URL_BYTES', count(1024, 1_000_000), 64 * KIB, 'Longest request line.'),
+  maxJsonDepth: required('RUNLAKE_MAX_JSON_DEPTH', count(8, 1_000_000), 5_000, 'Maximum nesting depth of JSON bodies.'),
+  maxUrlBytes: required('RUNLAKE_MAX_URL_BYTES', count(1024, 1_000_000), 64 * KIB, 'Maximum size of the request line.'),
   maxPageBytes: required(
     'RUNLAKE_MAX_PAGE_BYTES',
     bytes(),
     64 * MIB,
-    'Most bytes of a page: one of traced runs ends early, with a cursor; one of the agent server is refused, unless it is a row alone.',
+    'Maximum size of a page. A page of traced runs ends early, with a cursor; the agent server refuses a larger page, except one with a single row.',
   ),
   requestTimeoutMs: required(
     'RUNLAKE_REQUEST_TIMEOUT_MS',
     count(100, 3_600_000),
     60_000,
-    'Longest time in which a request has to arrive, in milliseconds.',
+    'Maximum time for a request to arrive completely, in milliseconds.',
   ),
   queryTimeoutMs: required(
     'RUNLAKE_QUERY_TIMEOUT_MS',
     count(100, 3_600_000),
     30_000,
-    'Longest time of one query of a read request, in milliseconds.',
+    'Timeout of each query of a read request, in milliseconds.',
   ),
   rateLimitPerKey: optional(
     'RUNLAKE_RATE_LIMIT_PER_KEY',
     count(1, 1_000_000),
-    'Requests per second that one API key may send, to all processes together; beyond, they get 429. Unset: no limit.',
+    'Maximum requests per second of one API key, over all processes; further requests get 429. Unset: no limit.',
   ),
   rateLimitPerOrganization: optional(
     'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION',
     count(1, 1_000_000),
-    'Requests per second that one organisation may send, to all processes together; beyond, they get 429. Unset: no limit.',
+    'Maximum requests per second of one organisation, over all processes; further requests get 429. Unset: no limit.',
   ),
   maxRunAgeDays: required(
     'RUNLAKE_MAX_RUN_AGE_DAYS',
     count(1, 36_500),
     1_096,
-    'How far back start times are accepted, in days.',
+    'Maximum age of an accepted start time, in days.',
   ),
   maxRunAheadHours: required(
     'RUNLAKE_MAX_RUN_AHEAD_HOURS',
     count(0, 8_760),
     24,
-    'How far ahead start times are accepted, in hours.',
+    'How far in the future an accepted start time may lie, in hours.',
   ),
   patchWaitMs: required(
     'RUNLAKE_PATCH_WAIT_MS',
     count(0, 60_000),
     5_000,
-    'How long a patch by id alone waits for its run, in milliseconds.',
+    'How long a patch that carries only the run id waits for its run to appear, in milliseconds.',
   ),
   drainTimeoutMs: required(
     'RUNLAKE_DRAIN_TIMEOUT_MS',
     count(100, 600_000),
     30_000,
-    'Longest time that accepted work gets at shutdown, in milliseconds.',
+    'Maximum time for accepted work to finish at shutdown, in milliseconds.',
   ),
 
   // Ingest
@@ -260,45 +260,45 @@ export const settings = {
     'RUNLAKE_MAX_PENDING_BYTES',
     bytes(64 * 1024 ** 3),
     256 * MIB,
-    'Bytes of accepted events that may wait for the event log; beyond, requests get 503.',
+    'Maximum size of accepted events that wait for the event log; beyond it, requests get 503.',
   ),
   publishTimeoutMs: required(
     'RUNLAKE_PUBLISH_TIMEOUT_MS',
     count(100, 600_000),
     10_000,
-    'Longest time in which Kafka has to take the events of a request, in milliseconds for each 16 MiB begun; beyond, it gets 503.',
+    'Maximum time for Kafka to acknowledge the events of a request, in milliseconds for each started 16 MiB; after that the request gets 503.',
   ),
   maxFetchedBytes: required(
     'RUNLAKE_MAX_FETCHED_BYTES',
     bytes(64 * 1024 ** 3),
     256 * MIB,
-    'Bytes of events fetched from Kafka that may wait in memory to be stored; beyond, fetching pauses.',
+    'Maximum size of events that are fetched from Kafka and not stored yet; beyond it, fetching pauses.',
   ),
   logPartitions: required(
     'RUNLAKE_LOG_PARTITIONS',
     count(1, 1_024),
     1,
-    'Partitions of a topic of the in-process event log.',
+    'Number of partitions of each topic of the in-process event log.',
   ),
-  cutRows: required('RUNLAKE_CUT_ROWS', count(1, 1_000_000), 20_000, 'Rows at which the sink cuts a batch.'),
-  cutBytes: required('RUNLAKE_CUT_BYTES', bytes(), 64 * MIB, 'Bytes at which the sink cuts a batch.'),
+  cutRows: required('RUNLAKE_CUT_ROWS', count(1, 1_000_000), 20_000, 'Row count at which an insert batch is complete.'),
+  cutBytes: required('RUNLAKE_CUT_BYTES', bytes(), 64 * MIB, 'Size at which an insert batch is complete.'),
   cutMs: required(
     'RUNLAKE_CUT_MS',
     count(10, 60_000),
     500,
-    'How long the sink lets events gather in Kafka before it takes a small batch, in milliseconds.',
+    'How long a Kafka fetch waits for more events before it returns a small batch, in milliseconds.',
   ),
   knownTraces: required(
     'RUNLAKE_KNOWN_TRACES',
     count(1_000, 100_000_000),
     1_000_000,
-    'Traces whose project and time the sink keeps in memory.',
+    'Number of traces whose location (project and time) the sink caches in memory.',
   ),
   parkedEventHours: required(
     'RUNLAKE_PARKED_EVENT_HOURS',
     count(1, 8_760),
     24,
-    'How long an event without project waits for its trace before it goes to the dead letters, in hours.',
+    'How long an event is deferred while its trace is unknown before it goes to the dead-letter queue, in hours.',
   ),
 
   // Usage
@@ -306,19 +306,19 @@ export const settings = {
     'RUNLAKE_ROLLUP_INTERVAL_MS',
     count(50, 60_000),
     1_000,
-    'Longest pause between two passes of the usage roll-up, in milliseconds.',
+    'Maximum pause between two roll-up runs of the usage counts, in milliseconds.',
   ),
   maxUsageWorkspaces: required(
     'RUNLAKE_MAX_USAGE_WORKSPACES',
     count(1, 10_000),
     200,
-    'Most workspace ids of one usage request.',
+    'Maximum number of workspace ids in one usage request.',
   ),
   usageCacheBytes: required(
     'RUNLAKE_USAGE_CACHE_BYTES',
     count(0, 16 * 1024 ** 3),
     32 * MIB,
-    'Bytes of usage counts that are kept in memory for as long as nothing of them changes; 0 keeps none.',
+    'Maximum size of the in-memory cache of usage counts, which is invalidated when the counts change; 0 disables it.',
   ),
 
   // Bulk export
@@ -327,29 +327,29 @@ export const settings = {
   // Agent server
   ...agentSettings,
 
-  // What one organisation may have
+  // Limits per organisation
   ...limitSettings,
 
-  // Traces of Runlake itself: the variables of OpenTelemetry
+  // Traces of Runlake itself, with the standard variables of OpenTelemetry
   otlpTracesEndpoint: optional(
     'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     web,
-    'Where traces of Runlake itself go, as OTLP over HTTP, taken as it stands. Neither this nor the next set: nothing is traced.',
+    'OTLP/HTTP endpoint for traces of Runlake itself, used as given. If neither this variable nor OTEL_EXPORTER_OTLP_ENDPOINT is set, tracing is off.',
     true,
   ),
   otlpEndpoint: optional(
     'OTEL_EXPORTER_OTLP_ENDPOINT',
     web,
-    'Where traces of Runlake itself go, as OTLP over HTTP, without the path `/v1/traces`.',
+    'Base URL of the OTLP/HTTP endpoint for traces of Runlake itself; `/v1/traces` is appended.',
     true,
   ),
   otlpHeaders: optional(
     'OTEL_EXPORTER_OTLP_HEADERS',
     Type.String({ pattern: '^[^=,]+=[^,]*(?:,[^=,]+=[^,]*)*$' }),
-    'Headers that go with exported traces, as name=value,name=value with values percent-encoded.',
+    'Headers of trace export requests, as name=value,name=value with percent-encoded values.',
     true,
   ),
-  serviceName: required('OTEL_SERVICE_NAME', text, 'runlake', 'Name of this service in exported traces.'),
+  serviceName: required('OTEL_SERVICE_NAME', text, 'runlake', 'Service name in exported traces.'),
   tracesSampler: required(
     'OTEL_TRACES_SAMPLER',
     Type.Union([
@@ -361,13 +361,13 @@ export const settings = {
       Type.Literal('always_off'),
     ]),
     'parentbased_always_on',
-    'Which requests are traced; parentbased: those whose sender traces them, and of the others as the rest of the name says.',
+    'Sampler of request traces. The `parentbased_` samplers follow the sampling decision of the caller and apply the rest of their name to requests without one.',
   ),
   tracesSamplerArg: required(
     'OTEL_TRACES_SAMPLER_ARG',
     Type.String({ pattern: '^(?:0(?:\\.\\d+)?|1(?:\\.0+)?)$' }),
     '1',
-    'Share of requests that a sampler with traceidratio traces, from 0 to 1.',
+    'Share of requests that the `traceidratio` samplers trace, from 0 to 1.',
   ),
 } as const satisfies Record<string, Setting>;
 
