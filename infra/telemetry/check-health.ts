@@ -1,7 +1,7 @@
 import { fault, isRunlakeError } from '../errors/runlake-error.ts';
 import type { HealthCheck } from './health-check.ts';
 
-/** How a part is. `code`, `reason` and `remedy` come from the catalogue where it is down. */
+/** Health of a part. `code`, `reason` and `remedy` come from the catalogue if it is down. */
 export interface PartHealth {
   readonly up: boolean;
   readonly latency_ms: number;
@@ -10,7 +10,7 @@ export interface PartHealth {
   readonly remedy?: string;
 }
 
-/** Asks all parts at once. One that does not answer within `timeoutMs` counts as down. */
+/** Checks all parts concurrently. A part that does not respond within `timeoutMs` counts as down. */
 export async function checkHealth(
   checks: readonly HealthCheck[],
   timeoutMs = 2_000,

@@ -1,7 +1,7 @@
-/** A part that a process depends on, and a way to ask whether it works. */
+/** Health check of a part that the process depends on. */
 export interface HealthCheck {
-  /** As it appears in `/ready`: `clickhouse`, `postgres`, `event_log`, … */
+  /** Name in `/ready`: `clickhouse`, `postgres`, `event_log`, … */
   readonly name: string;
-  /** Resolves where the part works now; rejects with an error of the catalogue where it does not. */
+  /** Resolves if the part works; rejects with an error of the catalogue if it does not. */
   check(): Promise<void>;
 }

@@ -1,4 +1,6 @@
-import { type Logger as PinoLogger, pino } from 'pino';
+import { createRequire } from 'node:module';
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
+import type * as PinoPretty from 'pino-pretty';
 import type { Config } from '../config/settings.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { withoutSecrets } from './redact.ts';
@@ -6,8 +8,8 @@ import { withoutSecrets } from './redact.ts';
 export type Logger = Pick<PinoLogger, 'debug' | 'info' | 'warn' | 'error'> & { child(bindings: object): Logger };
 
 /**
- * One line of JSON an event on standard error. Standard output stays free for what a command answers.
- * Secrets are replaced in every field, in errors with their causes, and in the message (`redact.ts`).
+ * Creates a logger that writes to stderr: one JSON line per event, or readable text if stderr is a terminal. Stdout is reserved for the
+ * output of commands. The logger redacts secrets in every field, in errors with their causes, and in the message (`redact.ts`).
  */
 export function createLogger(level: Config['logLevel'], role: string): Logger {
   const logger = pino(
@@ -15,7 +17,7 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
       level,
       base: { role },
       timestamp: pino.stdTimeFunctions.isoTime,
-      // Done below, for errors wherever they stand.
+      // Serialised in `clean`, which handles errors at any depth.
       serializers: { err: (error: unknown) => error },
       hooks: {
         logMethod(given, method) {
@@ -23,19 +25,33 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
         },
       },
     },
-    pino.destination({ dest: 2, sync: false }),
+    process.stderr.isTTY ? terminal() : pino.destination({ dest: 2, sync: false }),
   );
   const makeChild = logger.child;
-  // What a child is bound to goes into its lines as it is.
+  // pino writes the bindings of a child unchanged, so they are redacted here.
   logger.child = function child(this: typeof logger, bindings: object, options?: object) {
     return makeChild.call(this, withoutSecrets(bindings, serializeError) as object, options);
   } as typeof logger.child;
   return logger;
 }
 
+/** Loaded only for a terminal: a server needs none of it. */
+function terminal(): DestinationStream {
+  const { default: pretty, isColorSupported } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty;
+  return pretty({
+    destination: 2,
+    sync: true,
+    colorize: isColorSupported,
+    translateTime: 'SYS:HH:MM:ss.l',
+    ignore: 'role',
+    messageFormat: '{role}: {msg}',
+    singleLine: true,
+  });
+}
+
 type Call = [obj: unknown, msg?: string, ...args: unknown[]];
 
-/** The arguments of one call of the log. An error alone gives its own message, which may quote what customers sent, to none. */
+/** Redacts the arguments of one log call. An error without a message gets a fixed one, because its own may quote customer data. */
 function clean(given: readonly unknown[]): Call {
   const [first, ...rest] = given;
   const values = rest.map((value) => withoutSecrets(value, serializeError));
@@ -48,17 +64,16 @@ function clean(given: readonly unknown[]): Call {
   return [{ ...(withoutSecrets(fields, serializeError) as object), err: serialized(err) }, ...values] as Call;
 }
 
-/** What is thrown need not be an error. */
+/** Any value can be thrown, not only errors. */
 function serialized(thrown: unknown): unknown {
   return withoutSecrets(thrown instanceof Error ? thrown : { message: withoutQuoted(String(thrown)) }, serializeError);
 }
 
-const longestForeignText = 200;
+const maxForeignTextLength = 200;
 
 /**
- * Keeps name, code, text and the lines of the stack that say where; drops every other property. Text of the catalogue stays
- * as it is. Other text, and that of every cause, may quote what customers sent: what is in quotes is cut out, and of the
- * rest the first 200 characters are kept.
+ * Keeps name, code, message and stack frames; drops all other properties. Messages of the catalogue are kept unchanged. Other messages,
+ * and those of all causes, may quote customer data: quoted text is removed, and the rest is truncated to 200 characters.
  */
 function serializeError(error: Error): object {
   const causes: string[] = [];
@@ -81,8 +96,8 @@ function serializeError(error: Error): object {
   };
 }
 
-/** A quote that nothing closes reaches to the end. */
+/** Replaces quoted text by `…`; an unclosed quote extends to the end. */
 function withoutQuoted(text: string): string {
   const bounded = text.slice(0, 10_000);
-  return bounded.replace(/(['"`])(?:\\.|(?!\1)[^\\])*(?:\1|\\?$)/gs, '$1…$1').slice(0, longestForeignText);
+  return bounded.replace(/(['"`])(?:\\.|(?!\1)[^\\])*(?:\1|\\?$)/gs, '$1…$1').slice(0, maxForeignTextLength);
 }

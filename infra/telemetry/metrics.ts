@@ -1,16 +1,16 @@
 import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
 
 /**
- * The metrics of this process, as `/metrics` shows them. A module makes its own with the functions below, once, at its top.
- * Names begin with `runlake_` and end with their unit, or with `_total` for counters (Prometheus: "Metric and label naming").
- * Gauges are looked up when they are scraped: `scraped-gauge.ts`.
+ * The metrics of this process, which `/metrics` serves. Modules create their metrics at the top level, with the functions below.
+ * Names start with `runlake_` and end with their unit, or with `_total` for counters (Prometheus: "Metric and label naming").
+ * Gauges are computed at each scrape: `scraped-gauge.ts`.
  */
 export const registry = new Registry();
 
 type Name = `runlake_${string}`;
 type CounterName = `${Name}_total`;
 type HistogramName = `${Name}_${'seconds' | 'bytes' | 'rows'}`;
-/** A number of things has the name of the things and no unit. */
+/** A gauge that counts things is named after the things, without a unit. */
 export type GaugeName = Name;
 
 export function counter<Label extends string>(
@@ -30,7 +30,7 @@ export function histogram<Label extends string>(
   return new Histogram({ name, help, labelNames: [...labelNames], buckets: [...buckets], registers: [registry] });
 }
 
-/** Adds memory, CPU, event loop and garbage collection of the process; calling it again changes nothing. */
+/** Adds the process metrics: memory, CPU, event loop and garbage collection. Idempotent. */
 export function collectProcessMetrics(): void {
   if (registry.getSingleMetric('runlake_process_cpu_seconds_total') !== undefined) return;
   collectDefaultMetrics({ register: registry, prefix: 'runlake_' });

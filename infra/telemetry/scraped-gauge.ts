@@ -1,13 +1,13 @@
 /**
- * Gauges whose values are looked up when somebody scrapes them, which may mean asking a store.
+ * Gauges whose values are read at each scrape, possibly from a store.
  *
- * Invariant: whatever its source does, a scrape ends within {@link patienceMs}, at most one look of a gauge is under way, and a
- * look is repeated no sooner than `everyMs` after the last one began, however many scrape.
+ * Invariant: a scrape waits at most {@link maxWaitMs} for a gauge, at most one read of a gauge runs at a time, and a new read starts
+ * no sooner than `everyMs` after the start of the last one, however many scrapers there are.
  *
- *   1. A scrape within `everyMs` of the last look shows what that look found.
- *   2. Otherwise it begins a look, or joins the one under way, and waits for it at most {@link patienceMs}.
- *   3. Nothing found in time, or the look failed: the gauge is absent from this scrape (not zero, not the old value) and
- *      `runlake_scrape_failures_total` counts it. A look that came too late serves the next scrape.
+ *   1. A scrape within `everyMs` of the last read returns the result of that read.
+ *   2. Otherwise it starts a read, or joins the running one, and waits for it at most {@link maxWaitMs}.
+ *   3. If the read fails or times out, the gauge is absent from this scrape (neither zero nor the old value) and
+ *      `runlake_scrape_failures_total` counts it. The result of a late read is used by the next scrape.
  */
 import { Gauge } from 'prom-client';
 import { counter, type GaugeName, registry } from './metrics.ts';
@@ -17,24 +17,24 @@ export interface Sample<Label extends string> {
   readonly value: number;
 }
 
-/** Finds the present values; `undefined` where there is none. */
+/** Reads the current values; `undefined` if there is none. */
 export type Look<Label extends string> = () => Samples<Label> | Promise<Samples<Label>>;
 type Samples<Label extends string> = readonly Sample<Label>[] | number | undefined;
 
 export interface ScrapedGauge<Label extends string> {
   /**
-   * From now on the values come from `look`, which replaces an earlier one.
+   * Sets the function that reads the values; replaces an earlier one.
    *
-   * @param everyMs shortest time between two looks, in milliseconds. 0 for values in memory; for those in a store the default
-   *   of 5 seconds, so that scraping costs the store the same however often it happens.
-   * @returns ends that; the gauge is absent then.
+   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store use the default of
+   *   5 seconds, so that frequent scrapes cost the store no more.
+   * @returns a function that removes it; the gauge is then absent.
    */
   showing(look: Look<Label>, everyMs?: number): () => void;
 }
 
-export const patienceMs = 1_000;
+export const maxWaitMs = 1_000;
 
-const failures = counter('runlake_scrape_failures_total', 'Gauges that could not be looked up in time for a scrape.', [
+const failures = counter('runlake_scrape_failures_total', 'Gauges that could not be read in time for a scrape.', [
   'metric',
 ]);
 
@@ -55,7 +55,7 @@ export function scrapedGauge<Label extends string>(
       for (const { labels, value } of samples ?? []) gauge.set(labels, value);
     },
   });
-  /** Without labels prom-client shows 0 from the beginning; unknown is not zero. */
+  /** prom-client initialises a gauge without labels to 0, but an unknown value must not be shown as zero. */
   function clear(): void {
     gauge.reset();
     if (labelNames.length === 0) gauge.remove();
@@ -96,7 +96,7 @@ class Looking<Label extends string> {
     }
     let timer: NodeJS.Timeout | undefined;
     const tooLate = new Promise<'too late'>((resolve) => {
-      timer = setTimeout(resolve, patienceMs, 'too late');
+      timer = setTimeout(resolve, maxWaitMs, 'too late');
     });
     const found = await Promise.race([this.#underWay, tooLate]);
     clearTimeout(timer);
@@ -111,7 +111,7 @@ class Looking<Label extends string> {
       this.#found =
         typeof found === 'number' ? [{ labels: {} as Record<Label, string | number>, value: found }] : found;
     } catch {
-      // What is wrong with the store is told by readiness and by the log of those who need it.
+      // Readiness and the logs of other components report the error of the store.
       this.#found = undefined;
       failures.inc({ metric: this.#name });
     }

@@ -7,30 +7,30 @@ import type { Logger } from './logger.ts';
 import { collectProcessMetrics, registry } from './metrics.ts';
 
 export interface TelemetryServerOptions {
-  /** `metricsHost` and `metricsPort` of the configuration; port 0 takes a free one. */
+  /** `metricsHost` and `metricsPort` of the configuration; port 0 picks a free port. */
   readonly host: string;
   readonly port: number;
-  /** Parts that have to be up for this process to do its work, read at each request: they change when the role has started. */
+  /** Checks for readiness; called at each request, because the checks change when the role has started. */
   readonly healthChecks: () => readonly HealthCheck[];
   readonly logger: Logger;
 }
 
 export interface TelemetryServer {
-  /** Such as `http://127.0.0.1:9464`. */
+  /** For example `http://127.0.0.1:9464`. */
   readonly url: string;
-  /** From now on `/ready` says `draining`, with 503. */
+  /** Makes `/ready` return `draining`, with 503. */
   startDraining(): void;
-  /** Ends the listener and its connections. */
+  /** Closes the listener and its connections. */
   close(): Promise<void>;
 }
 
-/** Scrapers are few; whoever holds more connections than this open is none. */
-const mostConnections = 100;
+/** Scrapers need only a few connections. */
+const maxConnections = 100;
 const requestTimeoutMs = 10_000;
 
 /**
- * Tells how a role without an API of its own is doing: `GET /metrics` for Prometheus, `GET /ok` while the process lives, and
- * `GET /ready` with 200 or 503 and the state of each part, all of them as on the main API and without a key.
+ * Starts the HTTP server for metrics and health of roles without their own API: `GET /metrics` for Prometheus, `GET /ok` for liveness,
+ * and `GET /ready` with 200 or 503 and the health of each part. The routes match those of the main API and need no API key.
  *
  * @throws METRICS_PORT_UNUSABLE
  */
@@ -65,16 +65,16 @@ export async function startTelemetryServer(options: TelemetryServerOptions): Pro
         return sendJson(response, 405, { detail: 'Method not allowed.' });
       }
       answer(response).catch((err: unknown) => {
-        logger.error({ err }, 'telemetry could not be told');
+        logger.error({ err }, 'a telemetry request failed');
         if (!response.headersSent) sendJson(response, 500, { detail: 'Internal error.' });
         else response.destroy();
       });
     },
   );
-  server.maxConnections = mostConnections;
+  server.maxConnections = maxConnections;
   await listen(server, host, port);
   const url = urlOf(server);
-  logger.info({ url }, 'metrics and readiness are told here');
+  logger.info({ url }, 'serving metrics and readiness');
   return {
     url,
     startDraining: () => {

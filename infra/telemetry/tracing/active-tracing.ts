@@ -1,20 +1,20 @@
 import type { ContextManager, Tracer } from '@opentelemetry/api';
 
-/** Where spans go while this process is traced. */
+/** Tracer and context manager while tracing is on. */
 export interface ActiveTracing {
   readonly tracer: Tracer;
-  /** Knows the span that the running code belongs to; our own, so that a tracer that is registered globally is left alone. */
+  /** Tracks the current span. Runlake uses its own context manager, so that a globally registered tracer is not affected. */
   readonly contexts: ContextManager;
 }
 
 let active: ActiveTracing | undefined;
 
-/** `undefined` where no exporter is configured, which is all that tracing then costs. */
+/** Returns `undefined` if no exporter is configured; this check is then the only cost of tracing. */
 export function activeTracing(): ActiveTracing | undefined {
   return active;
 }
 
-/** For `start-tracing.ts` alone. */
+/** Only `start-tracing.ts` calls this. */
 export function setActiveTracing(tracing: ActiveTracing | undefined): void {
   active = tracing;
 }

@@ -11,11 +11,11 @@ export interface TracedCut {
   readonly records: readonly { readonly record: LogRecord }[];
 }
 
-const mostLinks = 32;
+const maxLinks = 32;
 
 /**
- * Does `work`, which stores a cut, in a span of its own: in the trace of the first traced publish that the cut holds events of,
- * linked to that and further ones, at most 32. A cut without any is not traced.
+ * Runs `work`, which stores an insert batch, in a span. The span belongs to the trace of the first traced publish in the batch, and links
+ * to up to 32 traced publishes. A batch without traced publishes is not traced.
  */
 export function traceCut<Result>(cut: TracedCut, work: () => Promise<Result>): Promise<Result> {
   return activeTracing() === undefined ? work() : workTraced(cut, work);
@@ -53,7 +53,7 @@ async function workTraced<Result>(cut: TracedCut, work: () => Promise<Result>): 
   }
 }
 
-/** The contexts of traced publishes, each once. Events of one publish mostly stand together. */
+/** The distinct contexts of traced publishes. Events of one publish are usually adjacent. */
 function producersOf(records: TracedCut['records']): SpanContext[] {
   const producers = new Map<string, SpanContext>();
   let before: string | undefined;
@@ -63,7 +63,7 @@ function producersOf(records: TracedCut['records']): SpanContext[] {
     before = traceparent;
     const context = parseTraceparent(traceparent);
     if (context !== undefined) producers.set(traceparent, context);
-    if (producers.size === mostLinks) break;
+    if (producers.size === maxLinks) break;
   }
   return [...producers.values()];
 }

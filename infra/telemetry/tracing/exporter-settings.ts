@@ -1,12 +1,12 @@
 import type { Config } from '../../config/settings.ts';
 
-/** The address that traces go to; `undefined` where none is configured. */
+/** URL for trace exports; `undefined` if none is configured. */
 export function tracesUrl({ otlpTracesEndpoint, otlpEndpoint }: Config): string | undefined {
   if (otlpTracesEndpoint !== undefined) return otlpTracesEndpoint;
   return otlpEndpoint === undefined ? undefined : `${otlpEndpoint.replace(/\/+$/, '')}/v1/traces`;
 }
 
-/** `name=value,name=value`, values percent-encoded; one that is not decodes to itself. */
+/** Parses `name=value,name=value` with percent-encoded values; a value that is not valid percent-encoding is kept unchanged. */
 export function parseHeaders(text: string | undefined): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const pair of text?.split(',') ?? []) {

@@ -6,9 +6,9 @@ import { samplerOf } from './sampler.ts';
 import type { TracingOptions } from './start-tracing.ts';
 
 const exportEveryMs = 2_000;
-const mostWaitingSpans = 4_096;
+const maxQueuedSpans = 4_096;
 
-/** The SDK's provider: samples, batches and exports to `url`. Spans beyond those that may wait are dropped. */
+/** Creates the SDK's provider, which samples, batches and exports spans to `url`. If its queue is full, spans are dropped. */
 export function openProvider(url: string, { config, role, version, logger }: TracingOptions): BasicTracerProvider {
   const exporter = openExporter(url, parseHeaders(config.otlpHeaders), logger);
   return new BasicTracerProvider({
@@ -19,7 +19,7 @@ export function openProvider(url: string, { config, role, version, logger }: Tra
     }),
     sampler: samplerOf(config),
     spanProcessors: [
-      new BatchSpanProcessor(exporter, { scheduledDelayMillis: exportEveryMs, maxQueueSize: mostWaitingSpans }),
+      new BatchSpanProcessor(exporter, { scheduledDelayMillis: exportEveryMs, maxQueueSize: maxQueuedSpans }),
     ],
   });
 }

@@ -8,8 +8,8 @@ const exportsAtOnce = 4;
 const warnEveryMs = 60_000;
 
 /**
- * Exports spans to `url`. A batch that does not arrive is dropped and counted, and once a minute at most there is a warning:
- * whoever is traced hears nothing of it.
+ * Exports spans to `url`. A batch that cannot be delivered is dropped and counted, with at most one warning a minute, so that traced
+ * requests never fail because of it.
  */
 export function openExporter(url: string, headers: Record<string, string>, logger: Logger): SpanExporter {
   const exporter = new OTLPTraceExporter({
@@ -29,11 +29,11 @@ export function openExporter(url: string, headers: Record<string, string>, logge
           lost += batch.length;
           if (performance.now() - warnedAtMs >= warnEveryMs) {
             warnedAtMs = performance.now();
-            logger.warn({ err: result.error, spans: lost }, 'traces could not be exported');
+            logger.warn({ err: result.error, spans: lost }, 'cannot export traces');
             lost = 0;
           }
         }
-        // It is told above; the processor has nothing to do about it.
+        // Errors are handled above, so the processor always gets success.
         done({ code: 0 });
       });
     },

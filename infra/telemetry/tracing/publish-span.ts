@@ -7,8 +7,8 @@ import { formatTraceparent } from './traceparent.ts';
 type Send = (messages: readonly LogMessage[]) => Promise<void>;
 
 /**
- * Sends `messages` in a span of their own, whose context they carry as the header `traceparent`. Where nothing is traced, or
- * what runs belongs to no span that is recorded, `send` gets the very same messages.
+ * Sends `messages` in a new span, and sets its context as their header `traceparent`. If tracing is off, or the current span is not
+ * recorded, `send` gets the messages unchanged.
  */
 export function tracePublish(topic: string, messages: readonly LogMessage[], send: Send): Promise<void> {
   const tracing = activeTracing();
@@ -48,7 +48,7 @@ function carrying(messages: readonly LogMessage[], traceparent: string): LogMess
   }));
 }
 
-/** Codes only: texts may quote what customers sent. */
+/** Records only the error code, because messages may quote customer data. */
 export function markFailed(span: Span, error: unknown): void {
   span.setAttribute('error.type', isRunlakeError(error) ? error.code : 'INTERNAL');
   span.setStatus({ code: SpanStatusCode.ERROR });

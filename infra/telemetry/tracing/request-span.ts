@@ -4,19 +4,19 @@ import { parseTraceparent } from './traceparent.ts';
 
 export interface TracedRequest {
   readonly method: string;
-  /** With the names of its parameters, never their values. */
+  /** Route pattern with parameter names, never their values. */
   readonly route: string;
   readonly operation: string;
   readonly headers: Readonly<Record<string, unknown>>;
 }
 
-/** The span of a request, from its arrival to the end of its answer. */
+/** The span of a request, from its arrival to the end of the response. */
 export class RequestSpan {
   readonly #tracing: ActiveTracing;
   readonly #span: Span;
   readonly #context: Context;
 
-  /** For {@link startRequestSpan}, which knows whether there is one. */
+  /** Only {@link startRequestSpan} calls this. */
   constructor(tracing: ActiveTracing, span: Span, context: Context) {
     this.#tracing = tracing;
     this.#span = span;
@@ -32,12 +32,12 @@ export class RequestSpan {
     return this.#tracing.contexts.with(this.#context, work);
   }
 
-  /** Notes the code of the error that is answered. */
+  /** Records the code of the error that is returned. */
   failed(code: string): void {
     this.#span.setAttribute('error.type', code);
   }
 
-  /** `status` is `aborted` where the client left before the answer was complete. */
+  /** Ends the span. `status` is `aborted` if the client disconnected before the response was complete. */
   end(status: number | 'aborted', workspaceId: string | undefined): void {
     if (workspaceId !== undefined) this.#span.setAttribute('runlake.workspace.id', workspaceId);
     if (status === 'aborted') this.#span.setAttribute('error.type', 'aborted');
@@ -47,7 +47,7 @@ export class RequestSpan {
   }
 }
 
-/** Continues the trace that the request's `traceparent` names, or begins one. `undefined` where nothing is traced. */
+/** Continues the trace in the request's `traceparent`, or starts a new one. Returns `undefined` if tracing is off. */
 export function startRequestSpan({ method, route, operation, headers }: TracedRequest): RequestSpan | undefined {
   const tracing = activeTracing();
   if (tracing === undefined) return undefined;

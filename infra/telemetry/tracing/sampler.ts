@@ -7,7 +7,7 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import type { Config } from '../../config/settings.ts';
 
-/** The sampler that OTEL_TRACES_SAMPLER and its argument name (OpenTelemetry specification, SDK environment variables). */
+/** Creates the sampler for OTEL_TRACES_SAMPLER and its argument (OpenTelemetry specification, SDK environment variables). */
 export function samplerOf({ tracesSampler, tracesSamplerArg }: Config): Sampler {
   const name = tracesSampler.replace('parentbased_', '');
   const root =

@@ -6,22 +6,22 @@ import './tracing-metrics.ts';
 
 export interface TracingOptions {
   readonly config: Config;
-  /** Told as `runlake.role`. */
+  /** Value of the attribute `runlake.role`. */
   readonly role: string;
   readonly version: string;
   readonly logger: Logger;
 }
 
 export interface Tracing {
-  /** Sends what is left, for five seconds at most, and ends tracing. */
+  /** Flushes the remaining spans, for at most five seconds, and stops tracing. */
   stop(): Promise<void>;
 }
 
 const flushLimitMs = 5_000;
 
 /**
- * Traces requests, publishes and cuts of this process where an exporter is configured, and does nothing where none is: the
- * SDK is not even loaded then.
+ * Traces requests, publishes and insert batches of this process if an exporter is configured. Otherwise it does nothing and does not
+ * load the SDK.
  */
 export async function startTracing({ config, role, version, logger }: TracingOptions): Promise<Tracing> {
   const url = tracesUrl(config);
@@ -33,7 +33,7 @@ export async function startTracing({ config, role, version, logger }: TracingOpt
   const provider = openProvider(url, { config, role, version, logger });
   const contexts = new AsyncLocalStorageContextManager().enable();
   setActiveTracing({ tracer: provider.getTracer('runlake', version), contexts });
-  logger.info({ endpoint: new URL(url).host, sampler: config.tracesSampler }, 'requests are traced');
+  logger.info({ endpoint: new URL(url).host, sampler: config.tracesSampler }, 'tracing started');
   return {
     async stop() {
       setActiveTracing(undefined);

@@ -38,6 +38,21 @@ test('secrets are replaced wherever they are nested', () => {
   expect(line).toMatchObject({ b: { c: { 'x-api-key': '***' } } });
 });
 
+test('on a terminal the log is text that can be read', () => {
+  const code = `const { createLogger } = await import('./infra/telemetry/logger.ts');
+    createLogger('info', 'api').warn({ topic: 'run-events', password: 'hunter2' }, 'a record was refused');`;
+  // `script` gives the program a terminal; what it writes there comes back on standard output.
+  const program = `${process.execPath} --import tsx --input-type=module -e '${code.replaceAll("'", `'\\''`)}'`;
+  const ended = spawnSync('script', ['-qec', program, '/dev/null'], {
+    cwd: root,
+    env: { ...process.env, NO_COLOR: '1' },
+  });
+  const text = ended.stdout.toString().trim();
+  expect(text).toMatch(
+    /^\[\d\d:\d\d:\d\d\.\d{3}\] WARN: api: a record was refused \{"topic":"run-events","password":"\*\*\*"\}$/,
+  );
+});
+
 test.each([
   ['single quotes', `"Cannot parse 'hunter2' here"`, "Cannot parse '…' here"],
   ['double quotes', `'before: "hunter2", after'`, 'before: "…", after'],
@@ -52,7 +67,7 @@ test.each([
   expect(text).not.toContain('hunter2');
   expect(line.err).toMatchObject({
     code: 'WAREHOUSE_QUERY_FAILED',
-    message: 'ClickHouse refused a query of ours.',
+    message: 'ClickHouse rejected a query of Runlake.',
     causes: [`TypeError [27]: ${kept}`],
     stack: expect.stringMatching(/^ {4}at /),
   });
