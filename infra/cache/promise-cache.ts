@@ -2,11 +2,11 @@ import { LRUCache } from 'lru-cache';
 import { runDetached } from '../fairness/tenant-context.ts';
 
 /**
- * Remembers the answers of a slow function for a while, and asks once where many ask at the same moment.
+ * Caches the results of a slow function for a limited time, and coalesces concurrent calls.
  *
- * Invariant: after {@link PromiseCache.forget} or {@link PromiseCache.clear} nobody gets an answer that was asked for before.
- * It holds because the promise itself is what is kept: one under way is dropped with its entry. An answer's age counts from the
- * moment it was asked for. Failures and `undefined` are not kept.
+ * Invariant: after {@link PromiseCache.forget} or {@link PromiseCache.clear} no caller gets a result that was requested before.
+ * It holds because the cache stores the promise: a pending one is removed with its entry. The age of a result counts from its
+ * request. Errors and `undefined` are not cached.
  */
 export class PromiseCache<Value> {
   readonly #kept: LRUCache<string, Promise<Value | undefined>>;
@@ -18,7 +18,7 @@ export class PromiseCache<Value> {
   get(key: string, ask: () => Promise<Value | undefined>): Promise<Value | undefined> {
     const kept = this.#kept.get(key);
     if (kept !== undefined) return kept;
-    // Others may wait for the same answer: a client that disconnects must not abort it.
+    // Other callers may wait for the same result, so a client that disconnects must not abort it.
     const asked = runDetached(ask);
     this.#kept.set(key, asked);
     const drop = () => {

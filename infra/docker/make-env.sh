@@ -1,18 +1,18 @@
 #!/bin/sh
-# Writes .env, which `docker compose` reads, with a new secret for each variable that has to have one:
+# Writes .env for `docker compose`, with a new secret for each variable that requires one:
 #   sh infra/docker/make-env.sh [file]
-# A file that exists is left as it is: its passwords are in the volumes already.
+# An existing file is not changed, because its passwords are already stored in the volumes.
 set -eu
 umask 077
 file=${1:-.env}
 if [ -e "$file" ]; then
-  echo "$file exists already: nothing was changed. Its passwords belong to the volumes of this installation." >&2
+  echo "$file already exists and was not changed. Its passwords belong to the volumes of this installation." >&2
   exit 1
 fi
-# Hexadecimal, because passwords stand in addresses too.
+# Hexadecimal, because passwords are also used in URLs.
 secret() { od -An -v -tx1 -N24 /dev/urandom | tr -d ' \n'; }
 {
-  echo "# Secrets of this installation, made by infra/docker/make-env.sh. Keep them with the volumes that they open."
+  echo "# Secrets of this installation, created by infra/docker/make-env.sh. Keep them together with the volumes."
   echo "RUNLAKE_SECRET_KEY=$(secret)"
   echo "# The admin key of the first start."
   echo "RUNLAKE_BOOTSTRAP_API_KEY=rlk_$(secret)"

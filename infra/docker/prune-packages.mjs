@@ -1,17 +1,17 @@
 /**
- * Removes from the packages of `node_modules` below the folder given, or this one, what no role reads. The image runs it, and so
- * does the test of the image's size. Packages that graphs use are their own: they lie beside the graphs.
+ * Deletes files that no role reads from `node_modules` of the given folder (default: the working directory). The build of the image and
+ * the test of the image's size run it. It does not affect packages of graphs, which are installed next to the graphs.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Types, sources, maps and texts are for those who develop. */
+/** Types, sources, source maps and documentation are needed only for development. */
 const endings = ['.ts', '.mts', '.cts', '.map', '.md', '.tsbuildinfo'];
 
 /** Licences and notices stay: they must be passed on with the package. */
 const legal = /^(licen[cs]e|copying|notice|third.?party)/i;
 
-/** Folders at the top of a package: tests, and builds for bundlers and browsers, of which Node reads none. */
+/** Top-level folders of packages that Node does not read: tests, and builds for bundlers and browsers. */
 const folders = [
   '.github',
   'benchmark',
@@ -25,22 +25,22 @@ const folders = [
   'tests',
 ];
 
-/** By package. */
+/** Unused paths by package. */
 const places = {
-  // The program of its package for this platform is the one that runs.
+  // The platform package contains the program that runs.
   esbuild: ['bin'],
-  // Its build for `require`, which nothing here does.
+  // The CommonJS build, which is not used.
   '@modelcontextprotocol/sdk': ['dist/cjs'],
-  // Only `js-tiktoken/lite` is used: these are its tables, once as modules and once as one file.
+  // Only `js-tiktoken/lite` is used; these are token tables, as modules and as one file.
   'js-tiktoken': ['dist/ranks', 'dist/index.js', 'dist/index.cjs'],
 };
 
-/** Packages that are imported, never required. */
+/** Packages that are imported as ES modules only. */
 const importedOnly = ['@langchain/', 'langsmith'];
 
 prunePackages(join(process.argv[2] ?? '.', 'node_modules'));
 
-/** Packages of a folder `node_modules`, and those inside of them. */
+/** Prunes the packages of a `node_modules` folder and their nested packages. */
 function prunePackages(modules) {
   for (const name of namesIn(modules)) {
     const place = join(modules, name);

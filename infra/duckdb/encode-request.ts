@@ -1,72 +1,72 @@
-/** What a value of a source column becomes. */
+/** Conversion of the values of a source column. */
 export type ColumnForm =
-  /** As it is: VARCHAR. */
+  /** Unchanged, as VARCHAR. */
   | 'text'
   | 'integer'
   | 'boolean'
-  /** Microseconds since 1970 → TIMESTAMP, which is UTC by agreement. */
+  /** Microseconds since 1970 → TIMESTAMP, in UTC by convention. */
   | 'time'
   /** Microseconds since 1970 → TIMESTAMP WITH TIME ZONE. */
   | 'zoned-time'
-  /** A JSON string → the text that it stands for; half of a surrogate pair becomes U+FFFD. */
+  /** A JSON string → its decoded text; a lone surrogate becomes U+FFFD. */
   | 'json-text'
-  /** A JSON array → VARCHAR[]; elements that are no strings become their JSON, nulls stay. */
+  /** A JSON array → VARCHAR[]; elements other than strings become JSON text, nulls stay null. */
   | 'json-list';
 
 export interface EncodedColumn {
   readonly name: string;
   readonly form: ColumnForm;
-  /** Column of the source with the values; without one, and without `beside`, all are null. */
+  /** Column of the source file. Without it and without `beside`, all values are null. */
   readonly from?: string | undefined;
-  /** Column of the file beside it: what is not null there takes the place of the source's value. */
+  /** Column of the side file; its non-null values override those of the source. */
   readonly beside?: string | undefined;
 }
 
 export type ParquetCompression = 'none' | 'gzip' | 'snappy' | 'zstandard';
 
 export interface EncodeRequest {
-  /** Of the files below and of temporary ones. The encoder reaches nothing outside it. */
+  /** Folder of all files, including temporary ones. The encoder cannot access anything outside it. */
   readonly folder: string;
-  /** Names of files in `folder`. The source is Parquet; its order of rows is kept. */
+  /** Names of files in `folder`. The source is Parquet; its row order is preserved. */
   readonly source: string;
   readonly target: string;
-  /** A file of lines beside the source, one for each of its rows. */
+  /** A side file with one line for each row of the source. */
   readonly beside?: BesideFile | undefined;
   readonly columns: readonly EncodedColumn[];
   readonly compression: ParquetCompression;
-  /** At least 1. Groups may be larger by less than 2,048 rows. */
+  /** At least 1. A row group may be larger by up to 2,047 rows. */
   readonly rowGroupRows: number;
 }
 
-/** CSV as RFC 4180 has it, with `\n` at the end of each line; nothing between two commas is null. No line may be empty. */
+/** CSV as in RFC 4180, with `\n` line endings; an empty field is null. Lines must not be empty. */
 export interface BesideFile {
   readonly file: string;
   readonly columns: readonly string[];
   readonly longestLineBytes: number;
 }
 
-/** What the footer of a Parquet file says. */
+/** Contents of the footer of a Parquet file. */
 export interface ParquetFacts {
   readonly rows: number;
-  /** Types in DuckDB's words. */
+  /** Types are DuckDB type names. */
   readonly columns: readonly { readonly name: string; readonly type: string }[];
   readonly groups: readonly {
     readonly rows: number;
-    /** Of all columns, before and after compression. */
+    /** Size of all columns, before and after compression. */
     readonly plainBytes: number;
     readonly bytes: number;
   }[];
-  /** As Parquet calls them: `ZSTD`, `UNCOMPRESSED`, … */
+  /** Parquet names: `ZSTD`, `UNCOMPRESSED`, … */
   readonly compressions: readonly string[];
-  /** Nulls by column, where the footer counts them. */
+  /** Number of nulls by column, if the footer contains it. */
   readonly nulls: Readonly<Record<string, number>>;
 }
 
-/** Some columns of a file as CSV, in the order of its rows, for who has to look further things up. */
+/** Writes some columns of a Parquet file as CSV, in row order, for lookups of related data. */
 export interface ListRequest {
   readonly folder: string;
   readonly source: string;
   readonly target: string;
-  /** All text; null is nothing between two commas. */
+  /** Written as text; null is an empty field. */
   readonly columns: readonly string[];
 }

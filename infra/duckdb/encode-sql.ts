@@ -12,30 +12,30 @@ const text = (value: string) => `'${value.replaceAll("'", "''")}'`;
 const name = (value: string) => `"${value.replaceAll('"', '""')}"`;
 
 /**
- * JSON text in which every escape of half a surrogate pair is U+FFFD's: parsers refuse the others. First, doubled backslashes
- * are written in another way, so that each one that is left begins an escape; then pairs are set aside behind a sign that JSON
- * text cannot hold; what still looks like a surrogate is half of one.
+ * Replaces escapes of lone surrogates in JSON text by U+FFFD, because parsers reject them. First, double backslashes are rewritten, so
+ * that each remaining backslash starts an escape. Then pairs are masked with a character that cannot occur in JSON text. The remaining
+ * surrogate escapes are lone.
  */
-const mended = (json: string) => {
+const withoutLoneSurrogates = (json: string) => {
   const single = `replace(${json}, '\\\\', '\\u005c')`;
   const aside = `regexp_replace(${single}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
   const halves = `regexp_replace(${aside}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
   return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${halves}, chr(1), '\\u') ELSE ${json} END`;
 };
 
-/** What cannot be decoded at all, which valid JSON never is, stays as it came rather than failing or getting lost. */
+/** SQL of each conversion. A value that is not valid JSON is kept unchanged; it neither fails the file nor gets lost. */
 const forms: Readonly<Record<ColumnForm, (value: string) => string>> = {
   text: (value) => `CAST(${value} AS VARCHAR)`,
   integer: (value) => `CAST(${value} AS BIGINT)`,
   boolean: (value) => `CAST(${value} AS BOOLEAN)`,
   time: (value) => `make_timestamp(CAST(${value} AS BIGINT))`,
   'zoned-time': (value) => `CAST(make_timestamp(CAST(${value} AS BIGINT)) AS TIMESTAMP WITH TIME ZONE)`,
-  'json-text': (value) => `coalesce(TRY(json_extract_string(${mended(value)}, '$')), ${value})`,
+  'json-text': (value) => `coalesce(TRY(json_extract_string(${withoutLoneSurrogates(value)}, '$')), ${value})`,
   'json-list': (value) =>
-    `CASE WHEN ${value} IS NULL THEN NULL ELSE coalesce(TRY(from_json(${mended(value)}, '["VARCHAR"]')), [${value}]) END`,
+    `CASE WHEN ${value} IS NULL THEN NULL ELSE coalesce(TRY(from_json(${withoutLoneSurrogates(value)}, '["VARCHAR"]')), [${value}]) END`,
 };
 
-/** ZSTD of level 1: three quarters of the time for a few percent more bytes. */
+/** ZSTD level 1 takes three quarters of the time of the default level, for a few percent more bytes. */
 const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   none: 'uncompressed',
   gzip: 'gzip',
@@ -43,7 +43,7 @@ const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   zstandard: 'zstd, COMPRESSION_LEVEL 1',
 };
 
-/** As {@link ParquetFacts.compressions} names them. */
+/** The values of {@link ParquetFacts.compressions}. */
 export const compressionInFooter: Readonly<Record<ParquetCompression, string>> = {
   none: 'UNCOMPRESSED',
   gzip: 'GZIP',
@@ -51,7 +51,7 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
   zstandard: 'ZSTD',
 };
 
-/** The statement that does an {@link EncodeRequest}. Columns that are not asked for are not read. */
+/** The SQL of an {@link EncodeRequest}. It reads only the requested columns. */
 export function encodeSql(request: EncodeRequest): string {
   const { folder, source, target, beside, columns, compression, rowGroupRows } = request;
   const values = columns.map((column) => `${forms[column.form](sourceOf(column, beside))} AS ${name(column.name)}`);
@@ -66,7 +66,7 @@ function sourceOf({ form, from, beside }: EncodedColumn, file: BesideFile | unde
   ];
   if (values.length === 0) return 'NULL';
   if (values.length === 1) return values.join();
-  // The file beside holds text only.
+  // The side file has only text columns.
   return `coalesce(${form === 'integer' ? values.map(forms.integer).join(', ') : values.join(', ')})`;
 }
 
@@ -75,7 +75,7 @@ export function listSql({ folder, source, target, columns }: ListRequest): strin
     TO ${text(join(folder, target))} (FORMAT csv, HEADER false)`;
 }
 
-/** Both sides are read side by side and row by row: nothing is sorted, hashed or held. */
+/** Joins by row position: DuckDB streams both files, without sorting, hashing or buffering. */
 function besideSql(folder: string, beside: BesideFile | undefined): string {
   if (beside === undefined) return '';
   const columns = beside.columns.map((column) => `${text(column)}: 'VARCHAR'`).join(', ');
@@ -87,7 +87,7 @@ function besideSql(folder: string, beside: BesideFile | undefined): string {
 
 const parquet = (path: string) => `read_parquet(${text(path)})`;
 
-/** Three questions to a footer; see {@link ParquetFacts}. */
+/** Queries that read a footer; see {@link ParquetFacts}. */
 export function footerSql(path: string) {
   const metadata = `parquet_metadata(${text(path)})`;
   return {

@@ -1,9 +1,9 @@
 /**
- * The child process that encodes: does what its parent sends, one request after the other, each in an in-memory database of its
- * own that is gone afterwards. Argument: bytes of DuckDB's memory limit.
+ * The encoder child process. It runs the requests of its parent one by one, each in a new in-memory database.
+ * Argument: DuckDB's memory limit in bytes.
  *
- * It never outlives its parent: the IPC channel closes when the parent ends, whatever ended it. It kills itself, because an
- * orderly exit would wait for a statement that runs.
+ * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself, because a normal
+ * exit would wait for the running statement.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -60,7 +60,7 @@ async function handle(message: ChildRequest): Promise<ChildAnswer['facts']> {
   }
 }
 
-/** Order matters: the folders have to be said before access is taken away, and the lock comes last. */
+/** Order matters: the folders must be set before external access is disabled, and the configuration is locked last. */
 async function confine(connection: DuckDBConnection, folder: string, spill: string): Promise<void> {
   const quoted = (path: string) => `'${path.replaceAll("'", "''")}'`;
   for (const setting of [

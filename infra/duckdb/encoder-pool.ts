@@ -1,10 +1,10 @@
 import { type Encoder, type EncoderOptions, openEncoder } from './encoder.ts';
 
-/** Encoders that are used by one at a time; one that was given back serves the next, and ends when nobody wants it for a while. */
+/** Pool of encoders, each used by one caller at a time. Returned encoders are reused, and close after 30 s of idle time. */
 export interface EncoderPool {
   borrow(): Encoder;
   giveBack(encoder: Encoder): void;
-  /** Ends all; those that are borrowed fail. */
+  /** Closes all encoders; requests of borrowed ones fail. */
   close(): Promise<void>;
 }
 

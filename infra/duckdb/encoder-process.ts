@@ -5,19 +5,19 @@ import { fault, type RunlakeError } from '../errors/runlake-error.ts';
 import type { ParquetFacts } from './encode-request.ts';
 import type { ChildAnswer, ChildRequest, Work } from './messages.ts';
 
-/** One process that encodes, from its start to its end. */
+/** One encoder process, from its start to its end. */
 export interface EncoderProcess {
   readonly pid: number | undefined;
   readonly hasEnded: boolean;
   readonly isKilled: boolean;
-  /** Resolves when it has gone. */
+  /** Resolves when the process has exited. */
   readonly gone: Promise<void>;
-  /** One at a time. @throws PARQUET_ENCODER_FAILED with DuckDB's reason, or that of the end of the process. */
+  /** Runs one request; call it again only after that. @throws PARQUET_ENCODER_FAILED if DuckDB fails or the process exits. */
   ask(work: Work): Promise<ParquetFacts | undefined>;
   kill(): void;
 }
 
-/** DuckDB's text quotes paths and values: only what kind of error it was goes into the message, and how much memory was short. */
+/** DuckDB's messages quote paths and values, so the error contains only the kind, and for out of memory the first line. */
 function refusal(text: string): RunlakeError {
   const [, whole = '', kind = 'an error without a name'] =
     /^(?:Error: )?(([A-Z][A-Za-z ]+ Error)[^\n]*)/.exec(text) ?? [];
@@ -31,7 +31,7 @@ function refusal(text: string): RunlakeError {
   );
 }
 
-/** Starts it. It is asked at once: what is sent to a process that is starting waits for it. */
+/** Starts a process. It accepts requests immediately; they wait in the IPC channel until the process is up. */
 export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   const child = forkProgram({
     program: './encoder-child',
@@ -52,14 +52,14 @@ export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   };
   const gone = new Promise<void>((resolve) => {
     child.once('error', (error) => {
-      // Not started, or not to be reached: it is of no further use either way.
+      // The process did not start or cannot be reached, so it is unusable.
       child.kill('SIGKILL');
       end(error.message);
       if (child.pid === undefined) resolve();
     });
     child.once('exit', (code, signal) => {
       const lastWord = output.last(/./);
-      end(`its process ended with ${signal ?? `code ${code}`}${lastWord === undefined ? '' : ` (${lastWord})`}`);
+      end(`the process exited with ${signal ?? `code ${code}`}${lastWord === undefined ? '' : ` (${lastWord})`}`);
       resolve();
     });
   });
@@ -86,7 +86,7 @@ export function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
         const request: ChildRequest = { number, ...work };
         child.send(request, (error) => {
           if (error === null) return;
-          // Who cannot be asked is of no further use.
+          // A process that cannot receive requests is unusable.
           child.kill('SIGKILL');
           end(error.message);
         });

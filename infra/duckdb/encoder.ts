@@ -1,13 +1,13 @@
 /**
- * DuckDB in a child process of its own: the memory that it takes, and a crash, are not the worker's.
+ * Runs DuckDB in a child process, which isolates the worker from DuckDB's memory use and crashes.
  *
- * Invariant: at most one request is with the child, and once a call has failed nothing of it is still being written.
+ * Invariant: the child has at most one request, and after a call has failed nothing writes its files any more.
  *
- *   1. A call waits for those before it; its signal ends the wait at once.
- *   2. The first one starts the child, as does the first one behind a child that ended.
- *   3. The request goes to the child. Its answer, its end or the signal settles the call, whichever comes first.
- *   4. A signal kills the child, for a statement cannot be relied on to stop soon.
- *   5. A failed call waits until its child, if it was killed, has gone; then it removes what the request had begun.
+ *   1. A call waits for earlier calls; aborting its signal ends the wait immediately.
+ *   2. The first call starts the child, and so does the first call after a child has ended.
+ *   3. The request is sent to the child. Its response, its exit or the signal settles the call, whichever comes first.
+ *   4. An aborted signal kills the child, because DuckDB may take long to interrupt a statement.
+ *   5. A failed call waits until a killed child has exited; then it deletes the files that the request created.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,21 +17,21 @@ import { type EncoderProcess, startEncoderProcess } from './encoder-process.ts';
 import type { Work } from './messages.ts';
 
 /**
- * Requests are done one after the other, each in an empty database that can reach the request's folder and nothing else.
+ * Runs requests one by one, each in an empty database that can access only the request's folder.
  *
- * Every call throws PARQUET_ENCODER_FAILED where DuckDB refuses or its process ends, or the reason of the caller's signal; an
- * abort ends the process. Files that a failed request had begun are gone when it throws.
+ * Every call throws PARQUET_ENCODER_FAILED if DuckDB fails or its process exits, WORK_FILE_UNUSABLE if the disk is full, or the reason
+ * of the caller's signal; an abort kills the process. A failed request has deleted its files when it throws.
  */
 export interface Encoder {
-  /** Rewrites a Parquet file with other types, compression and row groups. @returns what the new file's footer says. */
+  /** Rewrites a Parquet file with other types, compression and row groups. @returns the footer of the new file. */
   encode(request: EncodeRequest, signal?: AbortSignal): Promise<ParquetFacts>;
   /** Writes some columns of a Parquet file as CSV. */
   list(request: ListRequest, signal?: AbortSignal): Promise<void>;
-  /** What the footer of a Parquet file says. */
+  /** Reads the footer of a Parquet file. */
   inspect(file: ParquetFile, signal?: AbortSignal): Promise<ParquetFacts>;
-  /** Of the process, where it runs. */
+  /** Process id, while the process runs. */
   readonly pid: number | undefined;
-  /** Ends the process; requests under way fail. Safe to call twice. */
+  /** Kills the process; running requests fail. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -41,11 +41,11 @@ export interface ParquetFile {
 }
 
 export interface EncoderOptions {
-  /** Of DuckDB's buffers. Its process takes some 200 MB more. */
+  /** Limit of DuckDB's buffers. The process needs about 200 MB on top. */
   readonly memoryLimitBytes: number;
 }
 
-/** The process starts with the first request. */
+/** Opens an encoder. Its process starts at the first request. */
 export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   let process: EncoderProcess | undefined;
   let before: Promise<unknown> = Promise.resolve();
@@ -70,7 +70,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
     }
   }
 
-  /** Behind the calls before it. */
+  /** Runs the request after all earlier ones. */
   async function inTurn(work: Work, signal: AbortSignal | undefined): Promise<ParquetFacts | undefined> {
     const turn = before;
     const mine = (async () => {
@@ -78,7 +78,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
       return run(work, signal);
     })();
     before = mine.catch(() => {});
-    // Whoever gives up need not wait for its turn; there it is found to have been aborted and nothing is begun.
+    // An aborted call rejects before its turn. When its turn comes, `run` sees the aborted signal and does nothing.
     return signal === undefined ? mine : Promise.race([mine, abortedBefore(turn, signal)]);
   }
 
@@ -102,7 +102,7 @@ async function settled(turn: Promise<unknown>): Promise<void> {
   await turn.catch(() => {});
 }
 
-/** Rejects where `signal` is aborted while `turn` has not come; else never settles. */
+/** Rejects if `signal` is aborted before `turn` settles; otherwise never settles. */
 function abortedBefore(turn: Promise<unknown>, signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const stop = () => reject(signal.reason);

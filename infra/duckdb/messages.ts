@@ -1,6 +1,6 @@
 import type { EncodeRequest, ListRequest, ParquetFacts } from './encode-request.ts';
 
-/** What the parent sends. */
+/** Message of the parent. */
 export type ChildRequest = { readonly number: number } & Work;
 
 export type Work =
@@ -8,10 +8,10 @@ export type Work =
   | { readonly kind: 'list'; readonly request: ListRequest }
   | { readonly kind: 'inspect'; readonly request: { readonly folder: string; readonly source: string } };
 
-/** What the child answers; number 0 without anything: it is up. */
+/** Response of the child. Number 0, without other fields, means that the child has started. */
 export interface ChildAnswer {
   readonly number: number;
   readonly facts?: ParquetFacts | undefined;
-  /** Why it failed, in DuckDB's words. */
+  /** DuckDB's error message. */
   readonly reason?: string;
 }

@@ -2,7 +2,7 @@ import type { DuckDBConnection } from '@duckdb/node-api';
 import type { ParquetFacts } from './encode-request.ts';
 import { footerSql } from './encode-sql.ts';
 
-/** What the footer of the Parquet file at `path` says. @throws DuckDB's error where it is none. */
+/** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if it is not a Parquet file. */
 export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFacts> {
   const sql = footerSql(path);
   const rowsOf = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();

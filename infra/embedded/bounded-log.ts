@@ -1,6 +1,6 @@
 import { appendFileSync, renameSync, statSync } from 'node:fs';
 
-/** Appends lines to a file of its owner (0600). At `limitBytes` the file becomes `<path>.1`, in place of the one before. */
+/** Appends lines to a private file (mode 0600). At `limitBytes` the file is renamed to `<path>.1`, which replaces an older one. */
 export class BoundedLog {
   readonly #path: string;
   readonly #limitBytes: number;
@@ -12,7 +12,7 @@ export class BoundedLog {
     this.#sizeBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** Never throws: an engine goes on where its log cannot be written, as on a full disk. */
+  /** Never throws: an engine continues even if its log cannot be written, for example on a full disk. */
   write(line: string): void {
     try {
       if (this.#sizeBytes >= this.#limitBytes) {

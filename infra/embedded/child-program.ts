@@ -3,18 +3,18 @@ import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 export interface ChildProgram {
-  /** Path of the program beside `base`, without ending, as `./server-child`. */
+  /** Path of the program relative to `base`, without extension, for example `./server-child`. */
   readonly program: string;
-  /** `import.meta.url` of the caller; its ending says whether TypeScript or built JavaScript runs. */
+  /** `import.meta.url` of the caller; its extension decides whether TypeScript or built JavaScript runs. */
   readonly base: string;
   readonly args: readonly string[];
   readonly cwd: string;
 }
 
 /**
- * Starts a small Node program as a child that hears its parent over IPC; its standard error is a pipe to the parent.
- * The child is the leader of its own process group, so that Ctrl+C in a terminal reaches only the parent, which drains
- * first. It gets no environment of ours: settings may be secrets.
+ * Starts a Node program as a child process with an IPC channel; its stderr is a pipe to the parent.
+ * The child leads its own process group, so that Ctrl+C in a terminal reaches only the parent, which drains first. The child does not
+ * inherit the environment, because settings may be secrets.
  */
 export function forkProgram({ program, base, args, cwd }: ChildProgram): ChildProcess {
   const typescript = base.endsWith('.ts');

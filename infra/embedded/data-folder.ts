@@ -5,27 +5,26 @@ import { lockFolder } from './folder-lock.ts';
 import { isSystemError } from './private-file.ts';
 import { type RunAddresses, removeRunFile, writeRunFile } from './run-file.ts';
 
-/** The folder where embedded engines and work files live, held by this process alone. */
+/** The folder of embedded engines and work files, locked by this process. */
 export interface DataFolder {
-  /** Absolute, symbolic links resolved. */
+  /** Absolute path with symbolic links resolved. */
   readonly path: string;
-  /** Tells commands beside this process where it answers; removed by `close`. */
+  /** Writes the addresses of this process for other `runlake` commands; `close` removes the file. */
   writeRunFile(addresses: RunAddresses): void;
-  /** Gives the folder back; safe to call twice. */
+  /** Releases the lock. Idempotent. */
   close(): Promise<void>;
 }
 
 /**
- * Makes the folder where it is missing (mode 0700) and takes it for this process. A process that was killed does not hold it
- * any more.
+ * Creates the folder if it is missing (mode 0700) and locks it for this process. The lock of a killed process is ignored.
  *
- * @throws DATA_FOLDER_IN_USE with the holder's process id; DATA_FOLDER_UNUSABLE where it cannot be made or written.
+ * @throws DATA_FOLDER_IN_USE with the holder's process id; DATA_FOLDER_UNUSABLE if it cannot be created or written.
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = makeFolder(resolve(path));
   const lock = takeLock(folder);
   if (typeof lock === 'number') throw fault('DATA_FOLDER_IN_USE', { folder, pid: lock });
-  // Left by a process that was killed.
+  // A killed process leaves its run file.
   removeRunFile(folder);
   let open = true;
   return {
@@ -53,7 +52,7 @@ function makeFolder(path: string): string {
   }
 }
 
-/** The first write: here a full disk shows. */
+/** This is the first write to the folder, so it is the first to fail on a full disk. */
 function takeLock(folder: string): ReturnType<typeof lockFolder> {
   try {
     return lockFolder(folder);
@@ -66,28 +65,28 @@ function unusable(folder: string, cause: unknown): RunlakeError {
   return fault('DATA_FOLDER_UNUSABLE', { folder, reason: reasonOf(cause) }, { cause });
 }
 
-/** Not by `recursive` of Node, which tries for ever where the file system has no folders to make, as in /proc. */
+/** Does not use Node's `recursive`, which retries forever on file systems without mkdir, such as /proc. */
 function makeMissing(path: string): void {
   if (existsSync(path)) return;
   if (dirname(path) !== path) makeMissing(dirname(path));
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
-    // Another process made it meanwhile; a file in its place is named by whoever looks into it.
+    // Another process has created it meanwhile. If it is a file, the caller reports that.
     if (!isSystemError(error, 'EEXIST')) throw error;
   }
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  EACCES: 'this user may not write there',
-  EPERM: 'this user may not write there',
+  EACCES: 'this user has no write permission',
+  EPERM: 'this user has no write permission',
   EROFS: 'the file system is read-only',
   EEXIST: 'it, or a part of its path, is a file',
   ENOTDIR: 'a part of its path is a file',
-  ENOENT: 'no folder can be made there',
+  ENOENT: 'the folder cannot be created',
   ENOSPC: 'the disk is full',
   ENAMETOOLONG: 'the path is too long',
-  ELOOP: 'the path is a loop of symbolic links',
+  ELOOP: 'the path contains a loop of symbolic links',
 };
 
 function reasonOf(error: unknown): string {

@@ -6,13 +6,13 @@ import type { EngineProcess } from './supervise-engine.ts';
 export interface EngineChild {
   readonly engine: string;
   readonly child: ChildProcess;
-  /** Asks the server whether it can work: `ready`, or why not yet. A throw means that it never will. */
+  /** Readiness probe: returns `ready`, or the reason why not yet. It throws if the server cannot become ready. */
   readonly ask: () => Promise<string>;
   /** Liveness probe, see {@link EngineProcess.isAlive}. */
   readonly isAlive?: () => Promise<boolean>;
-  /** The last error that the engine wrote about itself, if any. */
+  /** The last error in the output of the engine, if any. */
   readonly explain: () => string | undefined;
-  /** Asks the server to end in good order. Must not throw. */
+  /** Requests a graceful shutdown. Must not throw. */
   readonly endGently: () => unknown;
   readonly readyWithinMs: number;
   /** After this time the child is killed. */
@@ -20,13 +20,13 @@ export interface EngineChild {
 }
 
 const pollMs = 15;
-/** For the last words in the pipe, which a grandchild may hold open for ever. */
-const lastWordsMs = 200;
+/** After the exit, how long to read remaining output; a grandchild may hold the pipe open forever. */
+const remainingOutputMs = 200;
 
 /**
- * Waits until the server in a child process answers.
+ * Waits until the server in a child process is ready.
  *
- * @throws ENGINE_START_FAILED with the reason in the engine's words; then the child has gone.
+ * @throws ENGINE_START_FAILED with the engine's error message; the child has exited then.
  */
 export async function untilReady(options: EngineChild): Promise<EngineProcess> {
   const { engine, child, ask, explain, endGently, readyWithinMs, stopWithinMs } = options;
@@ -34,8 +34,8 @@ export async function untilReady(options: EngineChild): Promise<EngineProcess> {
   const exited = new Promise<string>((resolve) => {
     child.once('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) => {
-      const end = () => resolve(explain() ?? `it ended with ${signal ?? `code ${code}`}`);
-      setTimeout(end, lastWordsMs);
+      const end = () => resolve(explain() ?? `it exited with ${signal ?? `code ${code}`}`);
+      setTimeout(end, remainingOutputMs);
       child.once('close', end);
     });
   }).finally(() => {
@@ -56,7 +56,7 @@ export async function untilReady(options: EngineChild): Promise<EngineProcess> {
       if (gone) throw fault('ENGINE_START_FAILED', { engine, reason: await exited });
       if (answer === 'ready') break;
       if (Date.now() > deadlineMs) {
-        const reason = `it did not answer within ${readyWithinMs / 1_000} s: ${answer}`;
+        const reason = `it did not become ready within ${readyWithinMs / 1_000} s: ${answer}`;
         throw fault('ENGINE_START_FAILED', { engine, reason });
       }
       await delay(pollMs);

@@ -1,18 +1,19 @@
 /**
- * An exclusive lock on a folder, out of plain files, that ends with its process.
+ * An exclusive lock on a folder, made of plain files, that is released when its process dies.
  *
- * Invariant: of the files `lock.<n>` the one with the highest n names the holder: a living process, or nobody. It is never
- * removed while it is the highest, and a higher one is made only by a process that saw its holder dead.
+ * Invariant: of the files `lock.<n>`, the one with the highest n contains the holder: a live process, or no process. It is never
+ * deleted while it is the highest, and only a process that has seen its holder dead creates a higher one.
  *
- * 1. Read the highest. Its holder lives: refused.
- * 2. Write our own name to a draft and `link` it as the next number: it appears whole, and for one process only. Who comes
- *    second starts again at 1.
- * 3. Look again: where a higher one is there, ours came late, after others had come and gone. Remove it, start again at 1.
- * 4. Hold. Remove the lower ones.
- * 5. To give the lock back, replace the content by "nobody", by a rename.
+ * 1. Read the highest file. If its holder is alive, refuse.
+ * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process only; the others
+ *    start again at step 1.
+ * 3. List the files again. If there is a higher one, this process was late, and others have had the lock meanwhile. Delete the own
+ *    file and start again at step 1.
+ * 4. The lock is held. Delete the lower files.
+ * 5. To release the lock, replace the content of the file by `{}` with a rename.
  *
- * Killed at any point: drafts and lower files are left, which mean nothing and go at the next step 4, and a name whose
- * process is dead, which step 1 sees by its start time (process numbers are used again).
+ * A process that is killed at any point leaves drafts and lower files, which have no effect and which step 4 of the next holder deletes,
+ * or a file with a dead process, which step 1 detects by the start time (process ids are reused).
  */
 import { randomBytes } from 'node:crypto';
 import { linkSync, readdirSync, rmSync } from 'node:fs';
@@ -25,7 +26,7 @@ interface Holder {
   readonly identity: string;
 }
 
-/** Takes the lock. @returns how to give it back, or the process id of the one that has it. */
+/** Takes the lock. @returns a function that releases it, or the process id of the current holder. */
 export function lockFolder(folder: string): (() => void) | number {
   const draft = join(folder, `lock-draft.${process.pid}.${randomBytes(6).toString('hex')}`);
   const own: Holder = { pid: process.pid, identity: processIdentity(process.pid) ?? '' };

@@ -5,16 +5,15 @@ const loopback = '127.0.0.1';
 const attempts = 5;
 
 /**
- * Runs `start` with a loopback port that was free a moment ago, and again with another one where a stranger took the
- * port in between.
+ * Runs `start` with a free loopback port, and retries with another one if a different program has taken the port meanwhile.
  *
- * @throws what `start` throws, where the port was not the cause.
+ * @throws the error of `start`, if the port is not the cause.
  */
 export function onFreePort<T>(start: (port: number) => Promise<T>): Promise<T> {
   return onFreePorts(1, ([port = 0]) => start(port));
 }
 
-/** The same for a server that needs `count` ports, all different. */
+/** Like {@link onFreePort}, for a server that needs `count` different ports. */
 export async function onFreePorts<T>(count: number, start: (ports: readonly number[]) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const ports = await freePorts(count);
@@ -27,7 +26,7 @@ export async function onFreePorts<T>(count: number, start: (ports: readonly numb
   }
 }
 
-/** All are held until the last one is found, so that no two are the same. */
+/** Keeps all ports open until the last one is found, so that they are different. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
   const ports: number[] = [];
@@ -42,7 +41,7 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-/** After a failed start it tells a taken port from every other cause without reading messages. */
+/** Used after a failed start to detect a taken port without parsing error messages. */
 export async function isPortTaken(port: number): Promise<boolean> {
   const server = createServer().listen(port, loopback);
   try {

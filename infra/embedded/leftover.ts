@@ -4,14 +4,14 @@ import { untilGone } from './until-gone.ts';
 
 const goneWithinMs = 5_000;
 
-/** Writes down which process is the server, so that the next start knows it for its own. */
-export function noteProcess(path: string, pid: number): void {
+/** Records the server process, so that the next start can identify it. */
+export function recordProcess(path: string, pid: number): void {
   writePrivateFile(path, JSON.stringify([pid, processIdentity(pid) ?? '']));
 }
 
 /**
- * Ends the server process that was written down, if it still runs: its parent was killed a moment ago and it has not noticed
- * yet, or it was stopped. Another process that has its number by now is left alone. The caller holds the data folder's lock.
+ * Kills the recorded server process if it still runs: its parent was killed a moment ago and it has not reacted yet, or it is
+ * suspended. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
  */
 export async function endLeftover(path: string): Promise<void> {
   const [pid, identity] = parse(readFileIfThere(path));
@@ -19,7 +19,7 @@ export async function endLeftover(path: string): Promise<void> {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has just gone.
+    // The process has just exited.
   }
   await untilGone(() => !isSameProcess(pid, identity), goneWithinMs);
 }
@@ -29,7 +29,7 @@ function parse(text: string | undefined): [pid: number, identity: string] {
     const value: unknown = JSON.parse(text ?? '[]');
     if (Array.isArray(value)) return [Number(value[0] ?? 0), String(value[1] ?? '')];
   } catch {
-    // Nobody to be found.
+    // No process is recorded.
   }
   return [0, ''];
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 
-/** Writes a file that only its owner can read (0600), whole or not at all: a reader never sees half of it. */
+/** Atomically writes a file that only its owner can read (0600): readers never see a partial file. */
 export function writePrivateFile(path: string, text: string): void {
   const draft = `${path}.${randomBytes(6).toString('hex')}`;
   try {
@@ -19,7 +19,7 @@ export function writePrivateFile(path: string, text: string): void {
   }
 }
 
-/** The text of a file, or `undefined` where there is none. */
+/** Returns the text of a file, or `undefined` if it does not exist. */
 export function readFileIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -29,7 +29,7 @@ export function readFileIfThere(path: string): string | undefined {
   }
 }
 
-/** Whether `error` is the operating system's `code`, as `ENOENT`. */
+/** Whether `error` has the operating system's error code, for example `ENOENT`. */
 export function isSystemError(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }

@@ -3,16 +3,16 @@ import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { isSameProcess, processIdentity } from './process-identity.ts';
 
-/** The name of the file that says whose a folder is. */
+/** Name of the file that records the owner process of a folder. */
 const ownerFile = 'owner.json';
-/** A folder without it is being made, or was left by a process that died doing so. */
+/** A younger folder without that file is still being created; an older one was left by a process that died while creating it. */
 const makingMs = 60_000;
 
 /**
- * Makes a folder below `root` for what this process needs while it runs, and removes those that processes of this user which died have
- * left there. Others may write to `root`: what is in folders of theirs is not opened.
+ * Creates a folder below `root` for files that this process needs while it runs, and deletes the folders of dead processes of the same
+ * user. Other users may be able to write to `root`; their folders are not opened.
  *
- * @param options `prefix` of the names, to tell them from others in a shared `root`; `mode`, 0700 by default.
+ * @param options `prefix` of the folder names, to distinguish them in a shared `root`; `mode`, 0700 by default.
  */
 export async function makeProcessFolder(
   root: string,

@@ -3,16 +3,16 @@ import { readFileSync } from 'node:fs';
 import { isSystemError } from './private-file.ts';
 
 /**
- * What tells process `pid` from any other that had or will have the same number: boot and start time.
+ * Returns the boot and start time of process `pid`, which distinguish it from all other processes that reuse its process id.
  *
- * @returns `undefined` where there is no such process, or only its dead body (a zombie) is left.
+ * @returns `undefined` if the process does not exist or is a zombie.
  */
 export function processIdentity(pid: number): string | undefined {
   if (!isThere(pid)) return undefined;
   return process.platform === 'linux' ? identityOnLinux(pid) : identityByPs(pid);
 }
 
-/** Whether the process that had this identity still runs. */
+/** Whether the process with this identity still runs. */
 export function isSameProcess(pid: number, identity: string): boolean {
   return processIdentity(pid) === identity;
 }
@@ -23,7 +23,7 @@ function isThere(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // EPERM: it is there and belongs to somebody else.
+    // EPERM: it exists and belongs to another user.
     return isSystemError(error, 'EPERM');
   }
 }
@@ -31,7 +31,7 @@ function isThere(pid: number): boolean {
 function identityOnLinux(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The second field is the program's name in brackets, and may hold anything: count from the last bracket.
+    // The second field is the program name in parentheses and may contain anything, so parsing starts after the last parenthesis.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -52,7 +52,7 @@ function identityByPs(pid: number): string | undefined {
       .split(/\s+/);
     return state === '' || state.startsWith('Z') ? undefined : started.join(' ');
   } catch {
-    // `ps` ends with 1 where it finds nobody.
+    // `ps` exits with 1 if the process does not exist.
     return undefined;
   }
 }

@@ -15,7 +15,7 @@ const RunFile = Type.Object({
   database_url: Type.String(),
 });
 
-/** Where a running instance and its engines answer. The addresses hold passwords. */
+/** Addresses of a running instance and its engines. They contain passwords. */
 export interface RunAddresses {
   /** Main API. */
   readonly url: string;
@@ -31,7 +31,7 @@ export interface RunningInstance extends RunAddresses {
 
 const runFilePath = (folder: string) => join(folder, 'run.json');
 
-/** Writes `run.json` for commands that work beside this process: mode 0600, whole or not at all. */
+/** Writes `run.json` for other `runlake` commands, atomically and with mode 0600. */
 export function writeRunFile(folder: string, addresses: RunAddresses): void {
   const run: Static<typeof RunFile> = {
     pid: process.pid,
@@ -49,9 +49,9 @@ export function removeRunFile(folder: string): void {
 }
 
 /**
- * What the instance that runs on the data folder wrote; a file that a killed one left is not believed.
+ * Reads the run file of the instance that runs on the data folder; the file of a killed instance is ignored.
  *
- * @throws NOT_RUNNING; DATA_FOLDER_UNUSABLE where the file is there and must not be read.
+ * @throws NOT_RUNNING; DATA_FOLDER_UNUSABLE if this user has no permission to read the file.
  */
 export async function readRunFile(path: string): Promise<RunningInstance> {
   const folder = resolve(path);

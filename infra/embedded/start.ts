@@ -5,18 +5,18 @@ import { startPostgres } from './postgres/start-postgres.ts';
 import type { EngineExit } from './supervise-engine.ts';
 
 export interface EmbeddedEngines {
-  /** Present where it was needed, as for every client: `http://user:password@host:port/database`. */
+  /** Set if ClickHouse was started: `http://user:password@host:port/database`. */
   readonly clickhouseUrl?: string;
-  /** Present where it was needed: `postgres://user:password@host:port/database`. */
+  /** Set if Postgres was started: `postgres://user:password@host:port/database`. */
   readonly databaseUrl?: string;
-  /** Resolves when one of them has ended for good, with its name. Never, where none was needed. */
+  /** Resolves with the name of an engine when it has ended permanently. Never resolves if none was started. */
   readonly exited: Promise<EngineExit & { readonly engine: string }>;
-  /** Stops what was started; resolves when it has gone. */
+  /** Stops the engines; resolves when they have exited. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts the needed engines side by side; each answers when this resolves. Where one fails, the other is stopped.
+ * Starts the needed engines concurrently; resolves when they are ready. If one fails, the other is stopped.
  *
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED.
  */

@@ -1,16 +1,16 @@
 /**
  * Keeps one engine running.
  *
- * Invariant: at most one incarnation of the engine runs at a time, and none after `stop` has resolved.
+ * Invariant: at most one process of the engine runs at a time, and none after `stop` has resolved.
  *
- * 1. `launch` starts an incarnation and resolves when it answers; the first failure is the caller's.
- * 2. The incarnation's `exited` is awaited. If `stop` was asked for, that is the end.
- * 3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again, which takes the same address, so that
- *    clients reconnect by themselves. An engine that ran for a minute starts again at 0.1 s.
- * 4. After 30 failed launches in a row (about four minutes) give up: `exited` says why.
+ * 1. `launch` starts a process and resolves when it is ready; if the first launch fails, the caller gets the error.
+ * 2. Wait for the process's `exited`. If `stop` was called, supervision ends here.
+ * 3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same address, so that
+ *    clients reconnect. The backoff starts again at 0.1 s after the engine has run for a minute.
+ * 4. After 30 failed launches in a row (about four minutes), give up; `exited` contains the reason.
  *
- * Beside step 2, the engine is asked at intervals whether it answers. After three failed probes in a row it is stopped, by
- * force if necessary, and step 3 follows. Probes are counted, not timed: a machine that was suspended fails one at most.
+ * During step 2, the engine is probed at intervals. After three failed liveness probes in a row it is stopped, by force if necessary, and
+ * step 3 follows. Failed probes are counted instead of measuring time, because a machine that was suspended fails at most one.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from '../telemetry/logger.ts';
@@ -18,16 +18,17 @@ import { counter } from '../telemetry/metrics.ts';
 
 /** One process of an engine. */
 export interface EngineProcess {
-  /** Resolves with one line that says why, whenever the process has gone, for whatever cause. Never rejects. */
+  /** Resolves with the reason, in one line, when the process has exited for any cause. Never rejects. */
   readonly exited: Promise<string>;
-  /** Ends it, gracefully at first, by force after a deadline. Resolves when it has gone. Never rejects. */
+  /** Stops the process, gracefully first, by force after a deadline. Resolves when it has exited. Never rejects. */
   stop(): Promise<void>;
-  /** Whether the server answers; an error answer counts. Takes a few seconds at most, never rejects. Absent: not probed. */
+  /** Liveness probe: whether the server responds, even with an error. Takes a few seconds at most, never rejects. Optional. */
   isAlive?(): Promise<boolean>;
 }
 
-/** How an engine ended for good: because it was told to, or because it could not be started again. */
+/** Why an engine ended permanently. */
 export interface EngineExit {
+  /** True after `stop`; false if the engine could not be started again. */
   readonly expected: boolean;
   readonly reason: string;
 }
@@ -37,16 +38,16 @@ export interface SupervisedEngine {
   stop(): Promise<void>;
 }
 
-const firstDelayMs = 100;
-const longestDelayMs = 10_000;
+const minDelayMs = 100;
+const maxDelayMs = 10_000;
 const healthyAfterMs = 60_000;
-const mostFailures = 30;
+const maxFailures = 30;
 const probeEveryMs = 5_000;
 const maxFailedProbes = 3;
 
 const restarts = counter(
   'runlake_engine_restarts_total',
-  'Times an embedded engine ended by itself or did not answer and was started again, by engine: ClickHouse, Postgres.',
+  'Restarts of an embedded engine that exited unexpectedly or did not respond, by engine (ClickHouse, Postgres).',
   ['engine'],
 );
 
@@ -58,15 +59,15 @@ export async function superviseEngine(
 ): Promise<SupervisedEngine> {
   const ending = new AbortController();
   let current = await launch();
-  // From zero on, so that the first restart is a rise.
+  // Starts at zero, so that the first restart is visible as an increase.
   restarts.inc({ engine }, 0);
   let startedAtMs = Date.now();
   let failures = 0;
 
   const restart = async (): Promise<EngineProcess | string> => {
     for (let reason = 'not started'; ; ) {
-      if (failures >= mostFailures) return reason;
-      const pauseMs = Math.min(firstDelayMs * 2 ** failures, longestDelayMs);
+      if (failures >= maxFailures) return reason;
+      const pauseMs = Math.min(minDelayMs * 2 ** failures, maxDelayMs);
       failures += 1;
       try {
         await delay(pauseMs, undefined, { signal: ending.signal });
@@ -74,12 +75,12 @@ export async function superviseEngine(
       } catch (error) {
         reason = error instanceof Error ? error.message : String(error);
         if (ending.signal.aborted) return reason;
-        logger?.error({ engine, failures, reason }, 'embedded engine did not start again');
+        logger?.error({ engine, failures, reason }, 'embedded engine failed to restart');
       }
     }
   };
 
-  /** Resolves with the reason when the process has gone: by itself, or stopped because it does not answer. */
+  /** Resolves with the reason when the process has exited by itself, or was stopped because it failed its probes. */
   const endOf = async (incarnation: EngineProcess): Promise<string> => {
     const gone = new AbortController();
     const exited = incarnation.exited.finally(() => gone.abort());
@@ -89,7 +90,7 @@ export async function superviseEngine(
       const isAlive = await Promise.race([incarnation.isAlive(), exited.then(() => true)]);
       failed = isAlive ? 0 : failed + 1;
       if (failed < maxFailedProbes || ending.signal.aborted) continue;
-      logger?.error({ engine, probes: failed }, 'embedded engine does not answer, stopping it');
+      logger?.error({ engine, probes: failed }, 'embedded engine does not respond, stopping it');
       await incarnation.stop();
       return `${failed} liveness probes in a row failed`;
     }
@@ -100,16 +101,16 @@ export async function superviseEngine(
     for (;;) {
       const reason = await endOf(current);
       if (ending.signal.aborted) return { expected: true, reason: 'stopped' };
-      logger?.error({ engine, reason }, 'embedded engine ended, starting it again');
+      logger?.error({ engine, reason }, 'embedded engine exited, restarting it');
       if (Date.now() - startedAtMs > healthyAfterMs) failures = 0;
       const next = await restart();
       if (typeof next === 'string') return { expected: ending.signal.aborted, reason: next };
       current = next;
       startedAtMs = Date.now();
       restarts.inc({ engine });
-      // Asked to stop while it came up: nobody else knows this process yet.
+      // `stop` was called during the launch, so only this function can stop the new process.
       if (ending.signal.aborted) await current.stop();
-      else logger?.info({ engine }, 'embedded engine runs again');
+      else logger?.info({ engine }, 'embedded engine restarted');
     }
   };
 

@@ -1,4 +1,4 @@
-/** What went wrong between us and a server, in words for whoever set its address. */
+/** Cause of a failed connection to a server, for the operator who configured its address. */
 export interface Explanation {
   readonly words: string;
   readonly remedy: string;
@@ -7,12 +7,12 @@ export interface Explanation {
 export interface ServerAddress {
   /** `host:port`, without user and password. */
   readonly place: string;
-  /** Where the address comes from. */
+  /** Name of the setting with the address. */
   readonly variable: string;
-  /** How TLS is asked for, and how it is not, in words that follow "use". */
+  /** How to enable and disable TLS, as text that follows the word "use". */
   readonly withTls: string;
   readonly withoutTls: string;
-  /** What to do where the server says nothing to strangers, as a sentence. */
+  /** Advice for servers that close unauthenticated connections without a response, as a sentence. */
   readonly signIn?: string;
 }
 
@@ -20,87 +20,87 @@ type Rule = readonly [pattern: RegExp, explain: (address: ServerAddress) => Expl
 
 const trust = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that signed it';
 
-/** Matched against codes and texts of an error and its causes, in this order. */
+/** Matched in this order against codes and messages of an error and its causes. */
 const rules: readonly Rule[] = [
   [
     /\b(ENOTFOUND|EAI_AGAIN)\b|getaddrinfo EINVAL/,
     ({ place, variable }) => ({
-      words: `no host has the name in ${place}`,
-      remedy: `Correct the host in ${variable}, or the name service of this machine.`,
+      words: `the host name of ${place} cannot be resolved`,
+      remedy: `Correct the host in ${variable}, or the DNS configuration of this machine.`,
     }),
   ],
   [
     /\bECONNREFUSED\b/,
     ({ place, variable }) => ({
       words: `nothing listens at ${place}`,
-      remedy: `Start the server, or correct host and port in ${variable}.`,
+      remedy: `Start the server, or correct the host and port in ${variable}.`,
     }),
   ],
   [
     /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?)\b|self-signed certificate|unable to (verify|get local issuer)/i,
     ({ place }) => ({
       words: `the certificate of ${place} is signed by an authority that is not trusted`,
-      remedy: `Where the server is the right one, ${trust}.`,
+      remedy: `If it is the right server, ${trust}.`,
     }),
   ],
   [
     /\bERR_TLS_CERT_ALTNAME_INVALID\b|altnames/i,
     ({ place, variable }) => ({
       words: `the certificate of ${place} is for another name`,
-      remedy: `Name the server in ${variable} as its certificate does.`,
+      remedy: `Use the host name of the certificate in ${variable}.`,
     }),
   ],
   [
     /\bCERT_(HAS_EXPIRED|NOT_YET_VALID)\b/,
     ({ place }) => ({
-      words: `the certificate of ${place} is not valid at this time`,
-      remedy: 'Renew it, or correct the clock of this machine.',
+      words: `the certificate of ${place} has expired or is not valid yet`,
+      remedy: 'Renew the certificate, or correct the clock of this machine.',
     }),
   ],
   [
     /wrong version number|packet length too long|\bERR_SSL_\w+|does not support SSL connections/i,
     ({ place, variable, withoutTls }) => ({
       words: `${place} does not speak TLS`,
-      remedy: `Name its TLS port in ${variable}, or use ${withoutTls}.`,
+      remedy: `Use its TLS port in ${variable}, or use ${withoutTls}.`,
     }),
   ],
   [
     /before secure TLS connection was established/i,
     ({ place, withoutTls }) => ({
-      words: `${place} ends the connection where TLS should begin`,
-      remedy: `It may not speak TLS: then use ${withoutTls}. Else see the log of that server.`,
+      words: `${place} closes the connection during the TLS handshake`,
+      remedy: `If the server does not speak TLS, use ${withoutTls}; otherwise see its log.`,
     }),
   ],
   [
     /no encryption|\bHPE_\w+|socket hang up|Parse Error|HTTP request to an HTTPS|TLS required/i,
     ({ place, variable, withTls }) => ({
-      words: `${place} does not answer as this kind of server; it may speak TLS`,
+      words: `${place} does not respond like this kind of server; it may expect TLS`,
       remedy: `Use ${withTls}, or correct the port in ${variable}.`,
     }),
   ],
   [
     /\b(ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|TimeoutError)\b|timed? ?out|no answer within/i,
     ({ place, variable }) => ({
-      words: `${place} cannot be reached or does not answer in time`,
-      remedy: `Check firewalls on the way, host and port in ${variable}, and whether that port speaks TLS as it is asked to.`,
+      words: `${place} cannot be reached, or does not respond in time`,
+      remedy: `Check firewalls, the host and port in ${variable}, and whether TLS is enabled on both sides.`,
     }),
   ],
   [
     /\bECONNRESET\b|closed|terminated unexpectedly|socket disconnected/i,
     ({ place, variable, withTls, signIn }) => ({
-      words: `${place} ends the connection without an answer`,
-      remedy: `It may speak TLS only: use ${withTls}. ${signIn ? `${signIn} ` : ''}Else check the port in ${variable}.`,
+      words: `${place} closes the connection without a response`,
+      remedy: `If the server accepts only TLS, use ${withTls}. ${signIn ? `${signIn} ` : ''}Otherwise check the port in ${variable}.`,
     }),
   ],
 ];
 
-/** @returns undefined where the connection as such is not what is wrong. */
+/** @returns undefined if the connection itself is not the cause of the error. */
 export function explainConnection(error: unknown, address: ServerAddress): Explanation | undefined {
   const text = signsOf(error);
   return rules.find(([pattern]) => pattern.test(text))?.[1](address);
 }
 
-/** Names, codes and texts of an error and of everything that led to it. */
+/** Names, codes and messages of an error and all its causes. */
 export function signsOf(error: unknown): string {
   const signs: string[] = [];
   const queue: unknown[] = [error];

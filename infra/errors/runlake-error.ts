@@ -2,7 +2,7 @@ import { catalogue, type ErrorClass, type ErrorCode, type ErrorEntry } from './c
 
 export type ErrorParameters = Readonly<Record<string, string | number>>;
 
-/** One fault inside a request, in the shape that SPEC 2.3 gives a validation error's items. */
+/** One invalid field of a request, in the shape that SPEC 2.3 defines for the items of a validation error. */
 export interface FieldFault {
   readonly loc: ReadonlyArray<string | number>;
   readonly msg: string;
@@ -11,19 +11,19 @@ export interface FieldFault {
 
 export interface ErrorOptionsOfRunlake {
   /**
-   * The raw fault. Kept out of answers, for it may hold customer data or server text. The log keeps its name, its code and
-   * the beginning of its text without what is quoted there.
+   * The original error. Responses never contain it, because it may hold customer data or server text. The log contains its name,
+   * its code and the start of its message without quoted values.
    */
   readonly cause?: unknown;
-  /** Faults by field, for answers that list them. */
+  /** Invalid fields, for responses that list them. */
   readonly fields?: readonly FieldFault[];
-  /** Status that code of others chose, in place of the catalogue's. */
+  /** Status that user code chose; overrides the status of the catalogue. */
   readonly status?: number;
-  /** Seconds after which a retry makes sense; sent as `Retry-After`. */
+  /** Seconds after which the client should retry; sent as `Retry-After`. */
   readonly retryAfterSeconds?: number;
 }
 
-/** The only error class that Runlake throws. Its text comes from the catalogue; made by {@link fault}. */
+/** The only error class that Runlake throws. {@link fault} creates it, with the text of the catalogue. */
 export class RunlakeError extends Error {
   override readonly name = 'RunlakeError';
   readonly code: ErrorCode;
@@ -33,7 +33,7 @@ export class RunlakeError extends Error {
   readonly remedy: string;
   readonly fields: readonly FieldFault[] | undefined;
   readonly retryAfterSeconds: number | undefined;
-  /** With which {@link fault} makes the same error in another process. */
+  /** The parameters of {@link fault}, so that another process can recreate the same error. */
   declare readonly parameters: ErrorParameters;
 
   constructor(code: ErrorCode, parameters: ErrorParameters, options: ErrorOptionsOfRunlake) {
@@ -52,8 +52,8 @@ export class RunlakeError extends Error {
 }
 
 /**
- * Makes the catalogue's error `code`; `parameters` fill the placeholders of its message and remedy. Faults of the caller carry no
- * stack: it says nothing of the request, and a batch of a hundred thousand bad runs would pay for each.
+ * Creates the catalogue error `code`; `parameters` fill the placeholders of its message and remedy. Errors of class `caller` have no
+ * stack trace: it would not help the caller, and capturing one for each run of a large invalid batch is expensive.
  */
 export function fault(
   code: ErrorCode,

@@ -1,6 +1,6 @@
 import { fault, type RunlakeError } from './runlake-error.ts';
 
-/** WORK_FILE_UNUSABLE for whatever the file system said of `file`. */
+/** Converts a file system error of `file` to WORK_FILE_UNUSABLE. */
 export function workFileFault(file: string, cause: unknown): RunlakeError {
   const reason = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown';
   return fault('WORK_FILE_UNUSABLE', { file, reason }, { cause });

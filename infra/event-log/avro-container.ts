@@ -1,13 +1,13 @@
 import { AvroWriter } from './avro-writer.ts';
 import { prefixBytes } from './wire-format.ts';
 
-/** Fixed, so that the same records give the same bytes, and with them the same digest and token. */
+/** Constant, so that the same records give the same bytes and therefore the same digest and token. */
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
 /**
- * Puts records of one schema into one Avro object container, one block a record: ClickHouse then finds each record's
- * end by the block's size, and one damaged record cannot shift the values of those after it.
- * The records are framed; their five-byte prefix is dropped. Source: Apache Avro 1.12, "Object Container Files".
+ * Builds an Avro object container of `records`, which share one schema, with one block per record. ClickHouse then finds the end of each
+ * record by the size of its block, and a damaged record cannot shift the values of the next ones.
+ * Strips the five-byte wire-format prefix of each record. Source: Apache Avro 1.12, "Object Container Files".
  */
 export function avroContainer(schema: string, records: readonly Buffer[]): Buffer {
   let bytes = 64 + schema.length * 2;

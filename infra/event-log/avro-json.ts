@@ -2,8 +2,8 @@ import avsc from 'avsc';
 import { prefixBytes } from './wire-format.ts';
 
 /**
- * Decodes a framed record for people to read: bytes as text, times as ISO 8601, fields that are null left out.
- * @returns undefined where the record does not fit the schema to its last byte.
+ * Decodes a framed record for display: bytes as text, times as ISO 8601, null fields omitted.
+ * @returns undefined if the record does not match the schema to its last byte.
  */
 export function readableRecord(framed: Buffer, schema: string): Record<string, unknown> | undefined {
   try {

@@ -1,9 +1,9 @@
 import type { AvroWriter } from './avro-writer.ts';
 
-// Fields of the type `["null", …]`: the branch of the union, then the value where there is one.
+// Fields of the type `["null", …]`: the branch of the union, then the value if it is present.
 
 const absent = 0;
-/** Branch 1, zig-zag. */
+/** Branch 1, as a zig-zag varint. */
 const present = 2;
 
 export function optionalString(writer: AvroWriter, value: string | undefined): void {

@@ -1,5 +1,5 @@
 import avsc from 'avsc';
-// `avsc` keeps its reading position type out of its typings; skipping without decoding needs it.
+// The typings of `avsc` omit the reading position type, which skipping without decoding needs.
 import avscInternals from 'avsc/lib/utils.js';
 import { prefixBytes } from './wire-format.ts';
 
@@ -10,12 +10,12 @@ interface Skipping {
   _skip(tap: Tap): void;
 }
 
-/** Says why a framed record does not fit the schema, or nothing where it fits to its last byte. */
+/** Returns why a framed record does not match the schema, or undefined if it matches to its last byte. */
 export type AvroWalk = (framed: Buffer) => string | undefined;
 
 /**
- * Compiles `schema` into a walk over records that decodes nothing. ClickHouse takes trailing bytes, wrong union
- * branches and short records without a word, so every record is walked before it is sent.
+ * Compiles `schema` into a walk over records that decodes nothing. ClickHouse silently accepts trailing bytes, wrong union branches and
+ * short records, so the sink walks every record before it inserts it.
  */
 export function compileAvroWalk(schema: string): AvroWalk {
   const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;

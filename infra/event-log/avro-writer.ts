@@ -14,12 +14,12 @@ export class AvroWriter {
     return this.#position;
   }
 
-  /** What was written from `start` on. A view: valid as long as the writer is not reset. */
+  /** A view of the bytes written from `start` on; valid until {@link AvroWriter.rewind} and further writes overwrite them. */
   since(start: number): Buffer {
     return this.#buffer.subarray(start, this.#position);
   }
 
-  /** Forgets what was written after `position`. */
+  /** Discards what was written after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
@@ -29,10 +29,10 @@ export class AvroWriter {
     this.#buffer[this.#position++] = value;
   }
 
-  /** Any integer that a double holds exactly, as a zig-zag varint. */
+  /** Writes any integer that a double holds exactly, as a zig-zag varint. */
   long(value: number): void {
     this.#reserve(10);
-    // Zig-zag doubles the magnitude, which a double still holds exactly below 2^52; times and sizes are far smaller.
+    // Zig-zag doubles the magnitude; a double holds the result exactly below 2^52. Times and sizes are far smaller.
     let rest = value >= 0 ? value * 2 : -value * 2 - 1;
     while (rest > 0x7f) {
       this.#buffer[this.#position++] = (rest % 128) | 0x80;
@@ -41,7 +41,7 @@ export class AvroWriter {
     this.#buffer[this.#position++] = rest;
   }
 
-  /** A string whose characters are all ASCII, such as a UUID. */
+  /** Writes an ASCII string, such as a UUID. */
   ascii(value: string): void {
     this.long(value.length);
     this.#reserve(value.length);
@@ -60,14 +60,14 @@ export class AvroWriter {
     this.raw(value);
   }
 
-  /** Bytes without a length before them. */
+  /** Writes bytes without a length prefix. */
   raw(value: Uint8Array): void {
     this.#reserve(value.length);
     this.#buffer.set(value, this.#position);
     this.#position += value.length;
   }
 
-  /** Once more what was written from `start` to `end`. */
+  /** Copies what was written from `start` to `end` to the current position. */
   again(start: number, end: number): void {
     this.#reserve(end - start);
     this.#buffer.copyWithin(this.#position, start, end);
@@ -77,7 +77,7 @@ export class AvroWriter {
   #reserve(bytes: number): void {
     const needed = this.#position + bytes;
     if (needed <= this.#buffer.length) return;
-    // The old buffer is left to those who hold views of it.
+    // Callers may hold views of the old buffer, so leave it unchanged.
     const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
     this.#buffer.copy(larger, 0, 0, this.#position);
     this.#buffer = larger;

@@ -2,10 +2,10 @@ import avsc from 'avsc';
 import type { Topic } from '../../schemas/topics.ts';
 
 /**
- * The fields of `schema`, which may be of another release than the topic's own, in their order.
+ * The field names of `schema`, which may be of another release than the topic's own schema, in order.
  *
- * @returns `undefined` where it describes another kind of record, or its fields of constant width do not stand where the
- *   topic's do, so that they would be read and written in the wrong places.
+ * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's in position or
+ *   type, so that the sink would read and write the wrong bytes.
  */
 export function columnsOf(schema: string, topic: Topic): string[] | undefined {
   const own = recordOf(topic.schema);

@@ -1,53 +1,52 @@
 /**
- * The port of the dead letters: events that could not be stored, put aside by {@link EventLog.deadLetter} with their original
- * bytes and headers. Adapters: a table in Postgres (`in-process/`) and Kafka's dead-letter topics (`kafka/`).
+ * The port of the dead-letter queue: records that could not be stored, written by {@link EventLog.deadLetter} with their original bytes
+ * and headers. Adapters: a table in Postgres (`in-process/`) and Kafka's dead-letter topics (`kafka/`).
  * One contract suite, `test/contract/dead-letters`, runs against each.
  */
 import type { Topic } from '../../schemas/topics.ts';
 
-/** What a list shows of a letter. */
+/** What a list shows of a dead-letter record. */
 export interface DeadLetterHead {
-  /** Names the letter: `<topic>/…`. */
+  /** Id of the dead-letter record: `<topic>/…`. */
   readonly id: string;
-  /** The topic for which the event was meant. */
+  /** Topic that the event was published to; partition and offset refer to it. */
   readonly topic: string;
-  /** Where it stood there. */
   readonly partition: number;
   readonly offset: number;
   readonly key: string;
   readonly sizeBytes: number;
   readonly reason: string;
-  /** Where on the path it was refused: `inspect`, `insert`, `park`, … */
+  /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `park`. */
   readonly step: string;
-  /** When it was put aside, in milliseconds since 1970. */
+  /** Time at which it was written to the queue, in milliseconds since 1970. */
   readonly deadAtMs: number;
 }
 
 export interface DeadLetter extends DeadLetterHead {
-  /** The original bytes. */
+  /** The original bytes of the event. */
   readonly value: Buffer;
   /** The original headers. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-export interface LetterFilter {
+export interface DeadLetterFilter {
   readonly topics: readonly Topic[];
   readonly step?: string | undefined;
-  /** Put aside then or later. */
+  /** Only records written to the queue at this time or later, in milliseconds since 1970. */
   readonly sinceMs?: number | undefined;
-  /** Put aside then or earlier. */
+  /** Only records written to the queue at this time or earlier, in milliseconds since 1970. */
   readonly untilMs?: number | undefined;
 }
 
 export interface DeadLetters {
-  /** The newest that fit, newest first. Values are not read where the store can leave them out. */
-  list(filter: LetterFilter, limit: number): Promise<DeadLetterHead[]>;
-  /** How many of the topic there are, also those that were replayed; no more than {@link mostCounted} are counted. */
+  /** The newest matching records, newest first. Does not read values if the store can omit them. */
+  list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
+  /** Number of records of the topic, replayed ones included; counts at most {@link maxCounted}. */
   count(topic: Topic): Promise<number>;
-  /** `undefined` where there is none of that id, or no longer. */
+  /** `undefined` if no record has that id, or no longer. */
   find(id: string): Promise<DeadLetter | undefined>;
   close(): Promise<void>;
 }
 
-/** So that counting stays cheap. */
-export const mostCounted = 100_000;
+/** Keeps counting cheap. */
+export const maxCounted = 100_000;

@@ -1,19 +1,19 @@
 /**
- * The port of the event log: an ordered, durable hand-over from those who accept events to those who store them.
- * Adapters: in-process (`in-process/`) and Kafka. One contract suite, `test/contract/event-log`, runs against each.
+ * The port of the event log: the ordered, durable log between the processes that accept events and those that store them.
+ * Adapters: in-process (`in-process/`) and Kafka (`kafka/`). One contract suite, `test/contract/event-log`, runs against each.
  */
 import type { Topic } from '../../schemas/topics.ts';
 import type { Sql } from '../postgres/pool.ts';
 
-/** One event to publish. Events of one key keep their order and meet one consumer. */
+/** One event to publish. Events with the same key keep their order and go to the same consumer. */
 export interface LogMessage {
   readonly key: string;
-  /** Confluent's wire format, see `wire-format.ts`. */
+  /** In Confluent's wire format, see `wire-format.ts`. */
   readonly value: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** One event as a consumer sees it. Its value may be written over by the consumer. */
+/** One event as read by a consumer. Consumers and followers may share the value, so copy it before changing it. */
 export interface LogRecord {
   readonly partition: number;
   readonly offset: number;
@@ -22,17 +22,17 @@ export interface LogRecord {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What an insert is about to do. */
-export interface Cut {
-  /** Names the insert: table, topic, partition, first and last offset, schema id and a digest of the body. */
+/** Rows that go to ClickHouse in one INSERT with one deduplication token. */
+export interface InsertBatch {
+  /** Deduplication token: table, topic, partition, first and last offset, schema id and a digest of the body. */
   readonly token: string;
-  /** Hours of usage that it touches. */
+  /** Usage hours that the rows belong to. */
   readonly hours: readonly TouchedHour[];
 }
 
 export interface TouchedHour {
   readonly tenantId: string;
-  /** Seconds since 1970, a whole hour. */
+  /** Start of the hour, in seconds since 1970. */
   readonly hourSeconds: number;
 }
 
@@ -42,110 +42,109 @@ export interface LogBatch {
   readonly partition: number;
   readonly records: readonly LogRecord[];
   /**
-   * Present where older events are stored anew, in order. Belongs into the token of every cut of the batch, so that none is
-   * taken for a repeat of what was stored at another time.
+   * Present during a replay of older events. Every insert batch of the log batch must include it in its token, so that ClickHouse does
+   * not drop the rows as repeats of earlier inserts.
    */
   readonly tokenSalt?: string;
   /**
-   * Writes `cut` down before its insert, so that after a crash it is replayed whole or known to have been under way.
-   * Resolves when that is durable.
+   * Persists an insert batch before its insert, so that after a crash its log batch is redelivered whole, or
+   * {@link EventLog.unfinishedInserts} returns it. Resolves when it is durable.
    */
-  writeDownCut(cut: Cut): Promise<void>;
+  beginInsert(insertBatch: InsertBatch): Promise<void>;
 }
 
-/** A place in a topic: offsets by partition, where the log has such. */
+/** A position in a topic: an offset per partition; empty if the log has no offsets. */
 export type LogPosition = Readonly<Record<string, number>>;
 
-/** The group of consumers that stores a topic. */
+/** Name of the consumer group that stores a topic. */
 export const storingGroup = (topic: Topic) => `sink-${topic.table}`;
 
 export interface Subscription {
   readonly topic: Topic;
-  /** The batch is acknowledged to its publishers and committed when every group has handled it. */
+  /** Consumer group. A batch is acknowledged and committed after every group of the topic has handled it. */
   readonly group: string;
-  /** Bounds of a batch; one event above them still comes, alone. */
+  /** Limits of a batch; a single event that exceeds them is delivered alone. */
   readonly limits: { readonly rows: number; readonly bytes: number };
   /**
-   * A partition comes to this process now, before its first batch does: what another process stored of its earlier events may
-   * be newer than what this one remembers.
+   * Called when a partition is assigned to this process, before its first batch. Another process may have stored earlier events of it,
+   * so cached state may be out of date.
    */
   assigned?(partition: number): void;
   /**
    * Resolves when everything of the batch is durable.
-   * A rejection leaves the batch uncommitted: its publishers hear of it, or it comes again.
+   * If it rejects, the batch stays uncommitted: its publishers get an error, or the log redelivers it.
    */
   handle(batch: LogBatch): Promise<void>;
 }
 
-/** A reader of a topic that stores nothing: for those who pass events on as they come. */
-export interface TailOptions {
-  /** How far back to begin, where the log keeps what was published: the in-process log does not. Default: now. */
+/** Options for following a topic: reading its events as they come, without a consumer group and without storing anything. */
+export interface FollowOptions {
+  /** How far back to start, if the log stores events; the in-process log does not. Default: now. */
   readonly sinceMs?: number;
   /**
-   * Gets the records of a partition in the order of the log, as soon as they have their place, which may be before they are
-   * durable; after an outage some may come again. It has to be done when it returns: nothing is kept for it, so that no tail
-   * can hold publishers up or make memory grow. What it throws is logged, and the next records come.
+   * Receives the records of a partition in log order as soon as they have an offset, which may be before they are durable. After an
+   * outage some records may be repeated. The call must finish its work before it returns: the log buffers nothing for followers, so that
+   * none can delay publishers or increase memory. The log logs what it throws and continues with the next records.
    */
   onRecords(records: readonly LogRecord[]): void;
 }
 
-export interface Tail {
-  /** Where it began, by partition; those that are added later are read from their beginning. */
+export interface TopicFollower {
+  /** Starting offset of each partition. A partition that is added later is read from its beginning. */
   readonly from: LogPosition;
-  /** Whether everything before `position` was handed over. */
+  /** Whether all events before `position` were passed on. */
   passed(position: LogPosition): boolean;
-  /** Resolves when nothing more is handed over. */
+  /** Resolves when no further records are passed on. */
   close(): Promise<void>;
 }
 
 export interface EventLog {
-  /** Schema ids under which records of each topic are written, by topic name. */
+  /** Id of the schema that events of `topic` are written under. */
   schemaId(topic: Topic): number;
-  /** The schema behind an id, as JSON text; `undefined` where nobody knows it. */
+  /** The schema with that id, as JSON text; `undefined` if it does not exist. */
   schemaOf(schemaId: number): Promise<string | undefined>;
   /**
-   * Resolves when the whole batch is durable. Messages of a topic with `storedIf` that are not to be stored need not be: they
-   * are for tails alone, and may come to no group.
-   * @param onPlaced is called, at the latest before it resolves, when the batch has its place: what is published from then on
-   *   stands behind it, also where this one fails after all. Not called where it fails before.
-   * @throws OVERLOADED where too much is waiting, EVENT_LOG_UNAVAILABLE where it cannot be made durable now,
+   * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag is false: they
+   * are for followers only and may reach no consumer group.
+   * @param onPlaced is called when the batch has its offsets, at the latest before `publish` resolves. Events published from then on have
+   *   later offsets, even if this batch fails afterwards. Not called if the batch fails before.
+   * @throws OVERLOADED if too many bytes are pending, EVENT_LOG_UNAVAILABLE if the batch cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.
    */
   publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
   /**
-   * Begins to read `topic` beside its groups. Resolves when what was in the log at the call was handed over: what is published
-   * later will be, over outages of the log too.
-   * @throws what the log throws where it cannot be read now, DRAINING after {@link EventLog.close} was called.
+   * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed on. Later events
+   * follow, also across outages of the log.
+   * @throws what the log throws if it cannot be read now, DRAINING after {@link EventLog.close} was called.
    */
-  tail(topic: Topic, options: TailOptions): Promise<Tail>;
+  follow(topic: Topic, options: FollowOptions): Promise<TopicFollower>;
   /**
-   * Puts an event that cannot be stored aside, with its original bytes and headers. Resolves when that is durable.
-   * A transaction that is given takes part where the letters lie in the same database; else the letter is durable before the
-   * transaction can be committed, so that a repeat after a crash may leave a second letter of the same topic, partition and
-   * offset. Readers take the two for one.
+   * Writes a record that can never be stored to the dead-letter queue, with its original bytes and headers. Resolves when it is durable.
+   * If the queue is in the same database, the write is part of `transaction`. Otherwise it is durable before the transaction commits, and
+   * a retry after a crash may leave a second record of the same topic, partition and offset, which readers treat as one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
   /**
-   * Cuts that were written down and not followed by {@link EventLog.finishCut}: their inserts may have happened.
-   * Empty where such records come again.
+   * Insert batches that were begun and not completed: their inserts may have happened.
+   * Empty if the log redelivers uncommitted batches instead.
    */
-  unfinishedCuts(): Promise<Cut[]>;
-  /** Forgets a cut that was written down, inside the transaction that notes its hours. */
-  finishCut(cut: Cut, transaction: Sql): Promise<void>;
+  unfinishedInserts(): Promise<InsertBatch[]>;
+  /** Deletes a begun insert batch, in the transaction that marks its hours dirty. */
+  completeInsert(insertBatch: InsertBatch, transaction: Sql): Promise<void>;
   /**
-   * Where the topic ends now, as JSON that only {@link EventLog.stored} reads: behind everything that was published before.
-   * @throws where the log cannot be asked.
+   * The log-end offsets of the topic now, after everything that was published before. For {@link EventLog.stored}.
+   * @throws if the log cannot be read.
    */
   position(topic: Topic): Promise<LogPosition>;
   /**
-   * Whether the consumers that store the topic are done with everything before `position`, be it one of
-   * {@link EventLog.position} or made of offsets of records. Also where they run elsewhere.
-   * @throws where the log cannot be asked.
+   * Whether the consumers that store the topic, in any process, have consumed everything before `position`, which comes from
+   * {@link EventLog.position} or from the offsets of records.
+   * @throws if the log cannot be read.
    */
   stored(topic: Topic, position: LogPosition): Promise<boolean>;
-  /** @throws where the log cannot take events now. */
+  /** @throws if the log cannot accept events now. */
   check(): Promise<void>;
-  /** Finishes what was accepted, then ends. */
+  /** Finishes what was accepted, then closes the log. */
   close(): Promise<void>;
 }

@@ -1,22 +1,22 @@
 /**
- * Reads and writes the fields of constant width that a framed record begins with (`Topic.fixed`), in place.
- * Positions are bytes from the beginning of the framed value. Source: Apache Avro 1.12, "Binary Encoding".
+ * Reads and writes, in place, the fixed-width fields at the beginning of a framed record (`Topic.fixed`).
+ * Positions are byte offsets in the framed value. Source: Apache Avro 1.12, "Binary Encoding".
  */
 import { type FixedKind, fixedWidthBytes, type Topic } from '../../schemas/topics.ts';
 import { fault } from '../errors/runlake-error.ts';
 import { prefixBytes } from './wire-format.ts';
 
-/** Times between which a field may lie, in microseconds; both ends count. */
+/** Accepted range of a time field by kind of field, in microseconds since 1970, both ends inclusive. */
 export type TimeBounds = Readonly<Partial<Record<FixedKind, readonly [earliestMicros: number, latestMicros: number]>>>;
 
-/** Where the field of that name stands in a framed record of the topic. */
-export function placeOf(topic: Topic, name: string): number {
+/** Byte offset of a field in a framed record of the topic. @throws INTERNAL if the topic has no such field. */
+export function fieldOffset(topic: Topic, name: string): number {
   const field = topic.fixed.find((known) => known.name === name);
   if (field === undefined) throw fault('INTERNAL', {}, { cause: `${topic.name} has no fixed field ${name}` });
   return prefixBytes + field.at;
 }
 
-/** Says why the fixed fields cannot be read in place or hold what is never accepted, or nothing where all is well. */
+/** Returns why the fixed-width fields cannot be read in place or hold an invalid value, or undefined if they are valid. */
 export function fixedFieldsFault(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
   const { fixed } = topic;
   const last = fixed.at(-1);
@@ -26,15 +26,15 @@ export function fixedFieldsFault(framed: Buffer, topic: Topic, bounds: TimeBound
   }
   for (let index = 0; index < fixed.length; index++) {
     const { kind, at } = fixed[index] as (typeof fixed)[number];
-    const why = faults[kind](framed, prefixBytes + at, bounds[kind]);
-    if (why !== undefined) return why;
+    const reason = checks[kind](framed, prefixBytes + at, bounds[kind]);
+    if (reason !== undefined) return reason;
   }
   return undefined;
 }
 
 type Check = (framed: Buffer, at: number, bounds: TimeBounds[FixedKind]) => string | undefined;
 
-const faults: Readonly<Record<FixedKind, Check>> = {
+const checks: Readonly<Record<FixedKind, Check>> = {
   uuid: uuidFault,
   key_time: timeFault,
   expiry: timeFault,
@@ -70,33 +70,33 @@ export function writeTimeMicros(framed: Buffer, at: number, micros: number): voi
   framed[at + 7] = rest;
 }
 
-/** A decimal without fraction in a `fixed` of eight bytes: two's complement, big end first. */
+/** Writes a decimal without fraction into a `fixed` of eight bytes: big-endian two's complement. */
 export function writePosition(framed: Buffer, at: number, position: number): void {
   framed.writeBigInt64BE(BigInt(position), at);
 }
 
-/** The earliest key time: its long takes eight bytes, as those of all later times to 3111 do. In December 1978. */
+/** The earliest key time, in December 1978. From here to the year 3111 the varint of a time takes eight bytes. */
 export const earliestKeyTimeMicros = 2 ** 48;
 
-/** Whether the long at `at` takes eight bytes. */
+/** Whether the varint at `at` takes eight bytes. */
 export function isEightByteLong(framed: Buffer, at: number): boolean {
   for (let index = at; index < at + 7; index++) if (((framed[index] as number) & 0x80) === 0) return false;
   return ((framed[at + 7] as number) & 0x80) === 0;
 }
 
 const uuidLength = 0x48; // 36, zig-zag
-/** What a byte is in a UUID, and what stands at each of its places: 1 for a digit, 2 for a dash. */
+/** Kind of a byte in a UUID, and the kind expected at each position: 1 for a digit, 2 for a dash. */
 const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte === 0x2d ? 2 : '0123456789abcdef'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
-const kindAtPlace = Uint8Array.from({ length: 36 }, (_, place) => ([8, 13, 18, 23].includes(place) ? 2 : 1));
+const kindAtPosition = Uint8Array.from({ length: 36 }, (_, position) => ([8, 13, 18, 23].includes(position) ? 2 : 1));
 
-/** Keys are looked up as text, so one UUID must have one text. */
+/** Lookups compare keys as text, so each UUID must have one spelling. */
 function uuidFault(framed: Buffer, at: number): string | undefined {
   if (framed[at] !== uuidLength) return 'an identifier is not 36 characters long';
-  for (let place = 0; place < 36; place++) {
-    const kind = kindOfByte[framed[at + 1 + place] as number];
-    if (kind !== kindAtPlace[place]) return 'an identifier is not a UUID in small letters';
+  for (let position = 0; position < 36; position++) {
+    const kind = kindOfByte[framed[at + 1 + position] as number];
+    if (kind !== kindAtPosition[position]) return 'an identifier is not a UUID in lower case';
   }
   return undefined;
 }

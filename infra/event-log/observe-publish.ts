@@ -5,8 +5,8 @@ import type { LogMessage } from './event-log.ts';
 import { producedBytes, producedEvents, publishSeconds } from './event-log-metrics.ts';
 
 /**
- * What every adapter's `publish` goes through: times, counts and traces what `send` makes durable. Where the
- * request is traced, `send` gets copies that carry the span's context in the header `traceparent`.
+ * Wraps the `publish` of every adapter: measures, counts and traces what `send` makes durable. If the request is traced, `send` gets
+ * copies of the messages that carry the span's context in the header `traceparent`.
  * @throws what `send` throws.
  */
 export async function observePublish(
@@ -28,7 +28,7 @@ export async function observePublish(
   }
 }
 
-/** What the messages weigh in the log, without their headers. */
+/** Total bytes of the values, without headers. */
 export function bytesOf(messages: readonly LogMessage[]): number {
   return messages.reduce((sum, message) => sum + message.value.length, 0);
 }

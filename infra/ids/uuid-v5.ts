@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { uuidText } from './uuid-v7.ts';
 
-/** The UUID of version 5 that `name` has in `namespace`, in small letters. Source: RFC 9562, 5.5. */
+/** Returns the version 5 UUID of `name` in `namespace`, in lower case. Source: RFC 9562, 5.5. */
 export function uuidv5(name: string, namespace: string): string {
   const hash = createHash('sha1')
     .update(Buffer.from(namespace.replaceAll('-', ''), 'hex'))

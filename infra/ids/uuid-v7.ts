@@ -4,14 +4,14 @@ let lastMs = 0;
 let counter = 0;
 
 /**
- * A UUID of version 7 in small letters: milliseconds since 1970, then a counter of 12 bits that makes those of one process in one
- * millisecond rise, then 62 random bits. A clock that goes back does not let them fall. Source: RFC 9562, 5.7 and 6.2, method 1.
+ * Returns a version 7 UUID in lower case: milliseconds since 1970, a 12-bit counter, and 62 random bits. Ids of one process increase
+ * strictly, even within a millisecond or if the clock goes back. Source: RFC 9562, 5.7 and 6.2, method 1.
  */
 export function uuidv7(nowMs: number = Date.now()): string {
   const bytes = randomFillSync(Buffer.alloc(16));
   if (nowMs > lastMs) {
     lastMs = nowMs;
-    // Room to count up in.
+    // The high bit stays 0, so that the counter has room to increase.
     counter = bytes.readUInt16BE(6) & 0x7ff;
   } else if (++counter > 0xfff) {
     lastMs += 1;

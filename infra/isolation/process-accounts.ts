@@ -1,12 +1,13 @@
 /**
- * Accounts of the operating system for processes that run code of others.
+ * Operating system accounts for processes that run user code.
  *
  * Invariant: no two processes have the same account, so that none can read the files or the memory of another, or send signals to it.
  *
- *   1. `take` draws a user id at random from a range that no account of a machine has, and makes a folder that only this id can enter.
- *   2. A process is started under it; group id and user id are the same number, and there are no further groups.
- *   3. When that process has gone, `release` kills what else runs under the id, then removes the folder.
- *   4. `close` removes what is left. Folders of a process that was killed are removed by the next start; its ids are not drawn again.
+ *   1. `take` picks a random user id from a range that no regular account uses, and creates a folder that only this id can enter.
+ *   2. The process is started with that id as user id and group id, and without supplementary groups.
+ *   3. After that process has exited, `release` kills all other processes of the id, then deletes the folder.
+ *   4. `close` deletes the remaining folders. After a SIGKILL, the next start deletes the folders of the killed process. Ids are random, so
+ *      that an old id is unlikely to be picked again.
  */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
@@ -20,13 +21,13 @@ import { makeProcessFolder } from '../embedded/process-folder.ts';
 export interface ProcessAccount {
   readonly uid: number;
   readonly gid: number;
-  /** The folder that it may write to; for HOME and TMPDIR. */
+  /** Its writable folder, used as HOME and TMPDIR. */
   readonly home: string;
   release(): void;
 }
 
 export interface AccountSource {
-  /** @throws where no folder can be made. */
+  /** @throws if the folder cannot be created. */
   take(): ProcessAccount;
 }
 
@@ -34,7 +35,7 @@ export interface ProcessAccounts extends AccountSource {
   close(): Promise<void>;
 }
 
-/** The first range is in use by no distribution; the second is for user namespaces, which map few ids. */
+/** No distribution uses the first range; the second is for user namespaces, which map only few ids. */
 const ranges = [
   { first: 0x7000_0000, count: 0x0fff_ffff },
   { first: 20_000, count: 40_000 },
@@ -42,9 +43,9 @@ const ranges = [
 const maxSweeps = 10;
 
 /**
- * @param readable what such processes have to read: files, and folders with their entries.
- * @param closed files and folders that they must not read; those that do not exist are left out.
- * @returns why there can be no such accounts here, in words, or the accounts.
+ * @param readable files and folders that such processes must be able to read.
+ * @param closed files and folders that they must not be able to read; missing ones are ignored.
+ * @returns the accounts, or the reason why they are not available on this machine.
  */
 export async function openProcessAccounts(given: {
   readonly readable: readonly string[];
@@ -54,7 +55,7 @@ export async function openProcessAccounts(given: {
   const range = ranges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
   if (range === undefined) return 'the user namespace maps too few user ids';
   const folder = await makeProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
-  // Whatever the umask of this process: other ids have to reach their folders in it, and nothing else.
+  // Explicit, because mkdir applies the umask: other ids must be able to pass through to their own folders.
   chmodSync(folder, 0o711);
   const accounts: ProcessAccounts = {
     take: () => takeAccount(folder, range),
@@ -89,31 +90,31 @@ function takeAccount(folder: string, { first, count }: (typeof ranges)[number]):
     home,
     release() {
       for (let sweep = 0; sweep < maxSweeps && killAllOf(uid); sweep += 1);
-      // Not waited for: it may hold any number of files.
+      // Not awaited, because deleting many files takes time.
       void rm(home, { recursive: true, force: true }).catch(() => undefined);
     },
   };
 }
 
-/** @returns whether there were any. */
+/** @returns whether it found any process. */
 function killAllOf(uid: number): boolean {
   let found = false;
   for (const pid of readdirSync('/proc')) {
     if (!/^\d+$/.test(pid)) continue;
     try {
       const status = readFileSync(`/proc/${pid}/status`, 'latin1');
-      // Zombies are dead already. The owner of the folder in /proc is no proof: a process can hide behind root there.
+      // Skips zombies. Reads the Uid line because the owner of /proc/<pid> is unreliable: non-dumpable processes belong to root there.
       if (/^State:\s+Z/m.test(status) || !new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status)) continue;
       found = true;
       process.kill(Number(pid), 'SIGKILL');
     } catch {
-      // It has gone meanwhile.
+      // The process has exited meanwhile.
     }
   }
   return found;
 }
 
-/** Runs under an account: says what it cannot read of the first list, and what it can read of the second. */
+/** Runs under an account: prints the paths of the first list that it cannot read, and those of the second list that it can. */
 const probe = `
 const { accessSync, constants: { R_OK, X_OK }, readFileSync, statSync } = require('node:fs');
 const can = (path) => {

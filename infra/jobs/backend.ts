@@ -1,10 +1,10 @@
 import type { Job, Queue, Worker, WorkerOptions } from 'bullmq';
 
-/** Where queues live. Two of them: Postgres and Redis. */
+/** Store of the job queues: Postgres or Redis. */
 export interface JobBackend {
   openQueue(name: string): Queue;
   openWorker(name: string, run: (job: Job) => Promise<void>, limits: WorkerLimits): Worker;
-  /** Calls `listener` each time the store is there again after a loss; it may have come back empty. */
+  /** Calls `listener` after each reconnect to the store, which may have lost its data. */
   onReturn(listener: () => void): void;
   close(): Promise<void>;
 }

@@ -2,12 +2,12 @@ import { Redis } from 'ioredis';
 import { fault } from '../errors/runlake-error.ts';
 import { redisTls } from './redis-backend.ts';
 
-const oldestRelease = 7;
+const minRelease = 7;
 const answerWithinMs = 5_000;
 
 /**
- * Asks Redis once, and says which release it is.
- * @throws PART_UNFIT where it is too old or forgets entries on its own; what the client throws where it cannot be asked.
+ * Connects to Redis once and returns its version.
+ * @throws STORE_TOO_OLD; PART_UNFIT if Redis evicts entries when its memory is full; the client's error if Redis cannot be reached.
  */
 export async function inspectRedis(url: string, authorities: readonly string[] | undefined): Promise<string> {
   const redis = new Redis(url, {
@@ -25,22 +25,22 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
   try {
     await redis.connect();
     await redis.ping();
-    const told = await redis.info();
-    const field = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(told)?.[1]?.trim() ?? '';
+    const info = await redis.info();
+    const field = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(info)?.[1]?.trim() ?? '';
     const release = field('redis_version');
-    if (Number.parseInt(release, 10) < oldestRelease) {
+    if (Number.parseInt(release, 10) < minRelease) {
       throw fault('STORE_TOO_OLD', {
         store: 'Redis',
         found: release,
-        needed: String(oldestRelease),
+        needed: String(minRelease),
         variable: 'RUNLAKE_REDIS_URL',
       });
     }
     const policy = field('maxmemory_policy');
     if (policy !== '' && policy !== 'noeviction') {
       throw fault('PART_UNFIT', {
-        reason: `Redis forgets entries when its memory is full (maxmemory-policy is ${policy}), also queued jobs`,
-        remedy: 'Run: CONFIG SET maxmemory-policy noeviction, and set it in its configuration file.',
+        reason: `Redis evicts entries, including queued jobs, when its memory is full (maxmemory-policy is ${policy})`,
+        remedy: 'Run: CONFIG SET maxmemory-policy noeviction, and set it in the Redis configuration file.',
       });
     }
     return release;

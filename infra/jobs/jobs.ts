@@ -1,16 +1,16 @@
 import type { JobCatalogue, JobName, JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
 
 export interface EnqueueOptions {
-  /** Earliest start from now. Default: at once. */
+  /** Delay before the earliest start. Default: none. */
   readonly delayMs?: number;
-  /** While a job of this kind with this id waits or runs, another is not added. */
+  /** Deduplication id: while a job of this kind with the same id waits or runs, no other is added. */
   readonly jobId?: string;
 }
 
 export interface Attempt {
-  /** From 1. */
+  /** Starts at 1. */
   readonly number: number;
-  /** Aborted when the attempt's time is over: stop then, a further attempt may begin. */
+  /** Aborted at the timeout of the attempt. The handler must stop then, because another attempt may start. */
   readonly signal: AbortSignal;
 }
 
@@ -21,23 +21,23 @@ export interface Jobs<Catalogue extends JobCatalogue = typeof jobCatalogue> {
     payload: JobPayload<Name, Catalogue>,
     options?: EnqueueOptions,
   ): Promise<void>;
-  /** Enqueues a job now and every `intervalMs` from then on; once, however many processes ask. @throws as `enqueue` */
+  /** Enqueues a job now and then every `intervalMs`; one schedule, even if several processes call it. @throws as `enqueue` */
   every<Name extends JobName<Catalogue>>(
     name: Name,
     intervalMs: number,
     payload: JobPayload<Name, Catalogue>,
   ): Promise<void>;
   /**
-   * Runs jobs of this kind in this process, from now to {@link Jobs.close}. Once a kind.
-   * @param options.concurrency most jobs at once in this process; default: what the catalogue says.
+   * Runs jobs of this kind in this process until {@link Jobs.close}. Call it once per kind.
+   * @param options.concurrency maximum number of concurrent jobs in this process; default: from the catalogue.
    */
   work<Name extends JobName<Catalogue>>(
     name: Name,
     handler: (payload: JobPayload<Name, Catalogue>, attempt: Attempt) => Promise<void>,
     options?: { readonly concurrency?: number },
   ): void;
-  /** @throws JOBS_UNAVAILABLE where the store of the queues does not answer. */
+  /** Checks that the store of the queues responds. @throws JOBS_UNAVAILABLE */
   check(): Promise<void>;
-  /** Takes no further jobs, lets those that run finish, and disconnects. */
+  /** Stops taking jobs, waits for the running ones, and disconnects. */
   close(): Promise<void>;
 }

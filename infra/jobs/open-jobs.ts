@@ -1,19 +1,19 @@
 /**
- * Background jobs: BullMQ on Postgres, or on Redis where an address is given. One queue a kind of job.
+ * Background jobs: BullMQ on Redis if an address is configured, otherwise on Postgres. Each kind of job has one queue.
  *
- * Invariant: a job that {@link Jobs.enqueue} took is run until it succeeds or its attempts are used up, whatever dies;
- * so each may run more than once, and handlers must bear that. Steps of an attempt:
- *   1. A worker takes the job under a lock, which it renews. Died: the lock runs out (30 s) and another worker takes it.
- *   2. The payload is checked and the handler runs, at most for the job's time.
- *   3. The outcome is written. Died before: as in 1, the job runs again.
- * A Redis that comes back may have lost everything: schedules are written again then.
+ * Invariant: a job that {@link Jobs.enqueue} accepted runs until it succeeds or its attempts are used up, even if processes crash. So
+ * a job may run more than once (at-least-once), and handlers must be idempotent. Steps of an attempt:
+ *   1. A worker locks the job and renews the lock. If it crashes, the lock expires (30 s) and another worker takes the job.
+ *   2. The payload is validated and the handler runs, at most for the timeout of the job.
+ *   3. The result is written. After a crash before this step, the job runs again as in 1.
+ * Redis may have lost all data when it returns, so the schedules are then written again.
  */
 import type { Job, Queue, Worker } from 'bullmq';
 import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
 import { fault } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Jobs } from './jobs.ts';
-import { noteLosses } from './note-loss.ts';
+import { logLosses } from './note-loss.ts';
 import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
 import { openRedisBackend, redisStore } from './redis-backend.ts';
 import { checkPayload, entryOf, rulesOf } from './rules.ts';
@@ -21,7 +21,7 @@ import { withinTime } from './within-time.ts';
 
 export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
-  /** Where set, queues live there and not in the database. */
+  /** If set, the queues are in Redis instead of the database. */
   readonly redisUrl?: string | undefined;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
@@ -29,14 +29,16 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly catalogue?: Catalogue;
 }
 
-/** A queue that is opened while its store is away would wait for it without end. A job that gets in later is not one too many. */
+/** Timeout of calls: BullMQ waits forever for an unavailable store. A job that is added after the timeout does no harm. */
 const answerWithinMs = 5_000;
-/** How often a job may take its whole process down before it counts as failed. */
+/** How often a job may crash its process before it counts as failed. */
 const maxStalledCount = 5;
 
 /**
- * @throws DATABASE_UNAVAILABLE and the other faults of the database while BullMQ's tables are made; JOBS_UNAVAILABLE where
- * Redis is to be used and does not answer within 10 s.
+ * Opens the job queues and creates BullMQ's tables.
+ *
+ * @throws DATABASE_UNAVAILABLE and the other errors of the database; JOBS_UNAVAILABLE if Redis is configured and does not respond
+ * within 10 s.
  */
 export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalogue>({
   databaseUrl,
@@ -46,7 +48,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   catalogue = jobCatalogue as unknown as Catalogue,
 }: JobsOptions<Catalogue>): Promise<Jobs<Catalogue>> {
   const where = redisUrl === undefined ? postgresStore : redisStore;
-  const onLoss = noteLosses(where.store, logger);
+  const onLoss = logLosses(where.store, logger);
   const backend =
     redisUrl === undefined
       ? await openPostgresBackend({ url: databaseUrl, authorities }, Object.keys(catalogue).length, onLoss)
@@ -102,8 +104,8 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       return write();
     },
     work: (name, handler, options) => {
-      const { timeoutMs, concurrency: usual } = entryOf(catalogue, name);
-      const concurrency = options?.concurrency ?? usual;
+      const { timeoutMs, concurrency: defaultConcurrency } = entryOf(catalogue, name);
+      const concurrency = options?.concurrency ?? defaultConcurrency;
       const run = async (job: Job) => {
         checkPayload(catalogue, name, job.data);
         await withinTime(timeoutMs, (signal) => handler(job.data, { number: job.attemptsMade + 1, signal }));
@@ -132,6 +134,6 @@ function logFailure(logger: Logger, name: string, job: Job | undefined, err: Err
   const last = job === undefined || attempt === job.opts.attempts;
   logger[last ? 'error' : 'warn'](
     { err, job: name, jobId: job?.id, attempt },
-    last ? 'a job failed for good' : 'an attempt of a job failed',
+    last ? 'job failed' : 'attempt of a job failed',
   );
 }

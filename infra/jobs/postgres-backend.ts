@@ -4,18 +4,18 @@ import { postgresAddress } from '../postgres/address.ts';
 import { databaseFault } from '../postgres/faults.ts';
 import type { JobBackend } from './backend.ts';
 
-/** BullMQ's tables in our database; its migrations and functions keep to it. */
+/** Schema of BullMQ's tables; its migrations and functions use only this schema. */
 const schema = 'bullmq';
 
-/** A worker keeps one connection to listen on; the others serve all queues together. */
+/** Each worker needs one connection for LISTEN; these connections are shared by all queues. */
 const sharedConnections = 4;
 const connectTimeoutMs = 10_000;
 export const postgresStore = { store: 'Postgres', variable: 'RUNLAKE_DATABASE_URL' } as const;
 
 /**
- * Queues in the database. `onLoss` hears of idle connections that fail later.
+ * Opens queues in Postgres. `onLoss` is called when an idle connection fails later.
  *
- * @throws DATABASE_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED where BullMQ's own tables cannot be made.
+ * @throws DATABASE_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED if BullMQ's tables cannot be created.
  */
 export async function openPostgresBackend(
   { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
@@ -28,12 +28,12 @@ export async function openPostgresBackend(
     max: sharedConnections + kindsOfJobs,
     keepAlive: true,
     connectionTimeoutMillis: connectTimeoutMs,
-    // BullMQ's statements name no schema, and a pool of ours is used as it is.
+    // BullMQ's statements do not name the schema, and BullMQ does not configure a pool that it is given.
     onConnect: async (client) => {
       await client.query(`SET search_path = ${schema}`);
     },
   });
-  // Each queue and each worker listens, too.
+  // Each queue and each worker also adds listeners.
   pool.setMaxListeners(10 + 2 * kindsOfJobs);
   pool.on('error', (err) => {
     if (!pool.ending) onLoss(err);
@@ -41,7 +41,7 @@ export async function openPostgresBackend(
   try {
     const client = await pool.connect();
     try {
-      // Under an advisory lock of its own, so that processes may start together.
+      // Takes its own advisory lock, so that several processes can start at the same time.
       await runMigrations(client, schema);
     } finally {
       client.release();
@@ -50,13 +50,13 @@ export async function openPostgresBackend(
     await pool.end();
     throw databaseFault(raw);
   }
-  // A pool of ours is what BullMQ takes too; its types differ from pg's by a hair.
+  // BullMQ accepts a pool; only its types differ slightly from those of pg.
   const connection = pool as unknown as Parameters<typeof createPostgresBackend>[1]['connection'];
   return {
     openQueue: (name) => new Queue(name, { connection }, createPostgresBackend) as unknown as Queue,
     openWorker: (name, run, limits) =>
       new Worker(name, run, { connection, ...limits }, createPostgresBackend) as unknown as Worker,
-    // It loses nothing.
+    // Postgres does not lose data.
     onReturn: () => {},
     close: () => pool.end(),
   };

@@ -7,9 +7,9 @@ const connectTimeoutMs = 10_000;
 export const redisStore = { store: 'Redis', variable: 'RUNLAKE_REDIS_URL' } as const;
 
 /**
- * Queues in Redis. Nothing in it is beyond being rebuilt from the database. `onLoss` hears of connections that fail later.
+ * Opens queues in Redis, whose contents can all be rebuilt from Postgres. `onLoss` is called when a connection fails later.
  *
- * @throws JOBS_UNAVAILABLE within 10 s if Redis does not answer, ACCESS_DENIED_BY_STORE if it refuses the account.
+ * @throws JOBS_UNAVAILABLE after 10 s if Redis does not respond, ACCESS_DENIED_BY_STORE if it rejects the account.
  */
 export async function openRedisBackend(
   { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
@@ -17,7 +17,7 @@ export async function openRedisBackend(
 ): Promise<JobBackend> {
   const tls = redisTls(url, authorities);
   await askRedis(url, authorities);
-  // Who enqueues hears of a Redis that is gone; workers wait for it without end, as BullMQ demands.
+  // Enqueueing fails if Redis is unavailable; workers retry forever, as BullMQ requires.
   const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
   const forWorkers = new Redis(url, {
     maxRetriesPerRequest: null,
@@ -33,7 +33,7 @@ export async function openRedisBackend(
     openQueue: (name) => new Queue(name, { connection: forQueues, prefix }),
     openWorker: (name, run, limits) => new Worker(name, run, { connection: forWorkers, prefix, ...limits }),
     onReturn(listener) {
-      // `ready` alone comes after the first connection too.
+      // `ready` is also emitted for the first connection, which is not a reconnect.
       let lost = false;
       forQueues.on('close', () => {
         lost = true;
@@ -50,17 +50,17 @@ export async function openRedisBackend(
   };
 }
 
-/** For an address that begins with `rediss://`; the client would take its own list of authorities from there. */
+/** TLS options for `rediss://` addresses; without them the client trusts only its default authorities. */
 export function redisTls(url: string, authorities: readonly string[] | undefined) {
   return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
 }
 
-/** Errors of Redis that name the account. */
+/** Redis errors that concern authentication or permissions. */
 const accessErrors = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|without any password configured/;
 
 /**
- * Asks Redis once; the connections of the queues retry without end.
- * @throws JOBS_UNAVAILABLE within 10 s if Redis does not answer, ACCESS_DENIED_BY_STORE if it refuses the account.
+ * Pings Redis once, because the connections of the queues would retry forever.
+ * @throws JOBS_UNAVAILABLE after 10 s if Redis does not respond, ACCESS_DENIED_BY_STORE if it rejects the account.
  */
 export async function askRedis(url: string, authorities: readonly string[] | undefined): Promise<void> {
   const probe = new Redis(url, {

@@ -4,7 +4,7 @@ import { fault } from '../errors/runlake-error.ts';
 
 const weekSeconds = 7 * 86_400;
 
-/** The rules of a kind of job, in BullMQ's words. */
+/** BullMQ options of a kind of job. */
 export function rulesOf({ attempts, retryDelayMs, growing }: JobEntry) {
   return {
     attempts,
@@ -14,20 +14,20 @@ export function rulesOf({ attempts, retryDelayMs, growing }: JobEntry) {
   };
 }
 
-/** @throws INVALID_JOB where the catalogue has no such kind. */
+/** @throws INVALID_JOB if the catalogue has no such kind. */
 export function entryOf(catalogue: JobCatalogue, name: string): JobEntry {
   const entry = catalogue[name];
-  if (entry === undefined) throw fault('INVALID_JOB', { job: name, reason: 'the catalogue does not have it' });
+  if (entry === undefined) throw fault('INVALID_JOB', { job: name, reason: 'unknown kind of job' });
   return entry;
 }
 
-/** @throws INVALID_JOB where `payload` does not fit the schema of the kind. */
+/** @throws INVALID_JOB if `payload` does not match the schema of the kind. */
 export function checkPayload(catalogue: JobCatalogue, name: string, payload: unknown): void {
   const check = Compile(entryOf(catalogue, name).payload);
   if (check.Check(payload)) return;
   const [first] = check.Errors(payload);
   throw fault('INVALID_JOB', {
     job: name,
-    reason: `${first?.instancePath || 'payload'} ${first?.message ?? 'is wrong'}`,
+    reason: `${first?.instancePath || 'payload'} ${first?.message ?? 'is invalid'}`,
   });
 }

@@ -1,9 +1,9 @@
 import { fault } from '../errors/runlake-error.ts';
 
 /**
- * Waits for `run`, at most for `timeoutMs`. At their end its signal is aborted.
+ * Waits for `run`, at most for `timeoutMs`; then aborts its signal.
  *
- * @throws JOB_TIMED_OUT then, even if `run` does not heed the signal.
+ * @throws JOB_TIMED_OUT after the timeout, even if `run` ignores the signal.
  */
 export async function withinTime(timeoutMs: number, run: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
   const over = new AbortController();

@@ -1,14 +1,14 @@
 /**
  * Runs one migration of ClickHouse, which has no transactions.
  *
- * Invariant: each statement takes effect once, whatever dies in between. Whoever calls holds the lock of all migrations, so
- * that nobody else writes records. For each statement, from the first that is not recorded as done:
- *   1. `started` is recorded with the checksum of the statement.
- *   2. The statement runs. Died before: it runs the next time.
- *   3. `done` is recorded. Died before: the next time the statement meets its own work; "exists already" then counts as
- *      done, and only then, because only this migration can have begun it.
- *   4. After the last one the whole file is recorded as statement 0.
- * Statements done may not change afterwards; those not done may, so that a release can correct a migration that fails.
+ * Invariant: each statement takes effect once, wherever a crash happens. The caller holds the migration lock, so no other process
+ * writes records. For each statement, from the first that is not recorded as done:
+ *   1. Record `started` with the checksum of the statement.
+ *   2. Run the statement. After a crash before this step, the next start runs it.
+ *   3. Record `done`. After a crash before this step, the next start repeats the statement, and it may find its own result. Only then
+ *      the error "already exists" counts as done, because only this migration can have created it.
+ *   4. After the last statement, record the whole file as statement 0.
+ * Completed statements must not change; the others may, so that a release can correct a failing migration.
  */
 
 import type { Warehouse } from '../clickhouse/client.ts';
@@ -22,22 +22,22 @@ import { splitStatements } from './split-statements.ts';
 type State = 'started' | 'done';
 
 interface Step {
-  /** From 1; 0 stands for the whole file. */
+  /** Starts at 1; 0 stands for the whole file. */
   readonly statement: number;
   readonly state: State;
   readonly checksum: string;
 }
 
-/** What ClickHouse answers to a statement that was done already: 15 column, 57 table or view, 82 database. */
+/** ClickHouse's error numbers for objects that already exist: 15 column, 57 table or view, 82 database. */
 const existsAlready = new Set([15, 57, 82]);
 const unknownTable = 60;
 
-/** The migrations that ClickHouse says are complete. One statement. */
+/** Reads the completed ClickHouse migrations, with one statement. */
 export function readAppliedClickHouse(warehouse: Warehouse): Promise<Applied[]> {
   return readRecords<Applied>(warehouse, 'SELECT version, name, checksum FROM runlake_migrations WHERE statement = 0');
 }
 
-/** @throws MIGRATION_FAILED, MIGRATION_CHANGED; WAREHOUSE_UNAVAILABLE where it may pass later. */
+/** @throws MIGRATION_FAILED, MIGRATION_CHANGED; WAREHOUSE_UNAVAILABLE if a retry may succeed. */
 export async function applyClickHouse(warehouse: Warehouse, migration: Migration, timeoutMs: number): Promise<void> {
   const { version, name, checksum } = migration;
   const record = (step: Step) => writeRecord(warehouse, { version, name, ...step });

@@ -5,7 +5,7 @@ import { migrationFailure } from './failure.ts';
 import type { Migration } from './load.ts';
 import type { Applied } from './pending.ts';
 
-/** The migrations that Postgres says are complete. One statement. */
+/** Reads the completed Postgres migrations, with one statement. */
 export async function readAppliedPostgres(database: Database): Promise<Applied[]> {
   try {
     return await database.query<Applied>('SELECT version, name, checksum FROM runlake_migrations');
@@ -16,9 +16,9 @@ export async function readAppliedPostgres(database: Database): Promise<Applied[]
 }
 
 /**
- * Runs one migration and records it, in one transaction: it is there whole or not at all.
+ * Runs and records one migration in one transaction, so that it is applied completely or not at all.
  *
- * @throws MIGRATION_FAILED; DATABASE_UNAVAILABLE where it may pass later.
+ * @throws MIGRATION_FAILED; DATABASE_UNAVAILABLE if a retry may succeed.
  */
 export async function applyPostgres(database: Database, migration: Migration, timeoutMs: number): Promise<void> {
   const { version, name, sql, checksum } = migration;
@@ -26,7 +26,7 @@ export async function applyPostgres(database: Database, migration: Migration, ti
     await database.transaction(
       async (tx) => {
         await tx.execute(recordTable);
-        // Without parameters Postgres takes a text of several statements.
+        // Postgres accepts several statements in one query only if it has no parameters.
         await tx.execute(sql);
         await tx.execute('INSERT INTO runlake_migrations (version, name, checksum) VALUES ($1, $2, $3)', [
           version,

@@ -2,8 +2,8 @@ import { fault, isRunlakeError } from '../errors/runlake-error.ts';
 import type { Store } from './load.ts';
 
 /**
- * What a migration failed with, as MIGRATION_FAILED with the words of the server, which here are about our own SQL and not
- * about anybody's data. Any other error stays what it is.
+ * Converts the error of a migration to MIGRATION_FAILED with the server's message, which concerns Runlake's own SQL and no customer
+ * data. Returns other errors unchanged.
  */
 export function migrationFailure(store: Store, name: string, error: unknown): unknown {
   if (!isRunlakeError(error)) return error;

@@ -1,11 +1,11 @@
 /**
- * Brings both stores to the schema that this release knows.
+ * Migrates Postgres and ClickHouse to the schema of this release.
  *
- * Invariant: at most one process of all that share the database migrates at any moment, either store. Steps:
- *   1. Both stores are asked what they have; where nothing is missing, that is all.
- *   2. A transaction takes an advisory lock in Postgres and holds it to the end; a process that dies loses it.
- *   3. Under the lock both are asked again: another process may have done the work meanwhile.
- *   4. Postgres first, then ClickHouse, one migration after the other, in connections of their own (so `database` needs two).
+ * Invariant: of all processes that share the database, at most one migrates at any time. Steps:
+ *   1. Read the applied migrations of both stores; if none is missing, stop.
+ *   2. In a transaction, take an advisory lock in Postgres and hold it to the end; a process that dies loses it.
+ *   3. Under the lock, read both again, because another process may have migrated meanwhile.
+ *   4. Apply the Postgres migrations, then those of ClickHouse, one by one. Each uses its own connection (so `database` needs two).
  */
 import type { Warehouse } from '../clickhouse/client.ts';
 import type { Database } from '../postgres/pool.ts';
@@ -30,16 +30,16 @@ interface Pending {
   readonly clickhouse: readonly Migration[];
 }
 
-/** Any number will do that nothing else in the database uses. */
+/** An arbitrary number that nothing else in the database uses as a lock key. */
 const lockKey = 7_346_552_001;
-/** Longest time of one statement of a migration, and of waiting for another process to end its own. */
+/** Timeout of each statement of a migration, and of waiting for the migrations of another process. */
 const statementTimeoutMs = 3_600_000;
 
 /**
- * Applies what is missing. Costs one short query a store where nothing is.
+ * Applies the missing migrations. If none is missing, it costs one short query per store.
  *
- * @returns the names of what was applied, such as `postgres/0001_tenants`, in order.
- * @throws STORE_NEWER, MIGRATION_CHANGED, MIGRATION_FAILED; the stores' own faults where they cannot be reached.
+ * @returns the names of the applied migrations in order, for example `postgres/0001_tenants`.
+ * @throws STORE_NEWER, MIGRATION_CHANGED, MIGRATION_FAILED; the errors of the stores if they cannot be reached.
  */
 export async function migrate(
   stores: MigrationStores & { readonly logger: Logger },
@@ -71,9 +71,9 @@ export async function migrate(
 }
 
 /**
- * Says what {@link migrate} would apply, and changes nothing.
+ * Returns the migrations that {@link migrate} would apply, without applying them.
  *
- * @throws STORE_NEWER, MIGRATION_CHANGED; the stores' own faults where they cannot be reached.
+ * @throws STORE_NEWER, MIGRATION_CHANGED; the errors of the stores if they cannot be reached.
  */
 export async function checkMigrations(
   stores: MigrationStores,

@@ -1,7 +1,7 @@
 import { fault } from '../errors/runlake-error.ts';
 import type { Migration, Store } from './load.ts';
 
-/** A migration that a store says is complete. */
+/** A migration that a store has recorded as complete. */
 export interface Applied {
   readonly version: number;
   readonly name: string;
@@ -9,9 +9,9 @@ export interface Applied {
 }
 
 /**
- * Those of `known` that `store` lacks.
+ * Returns the migrations in `known` that are not applied.
  *
- * @throws STORE_NEWER where the store has one that we do not know, MIGRATION_CHANGED where it has one with other contents.
+ * @throws STORE_NEWER if an applied migration is not in `known`, MIGRATION_CHANGED if an applied one has different contents.
  */
 export function pendingMigrations(store: Store, known: readonly Migration[], applied: readonly Applied[]): Migration[] {
   const newest = Math.max(0, ...applied.map(({ version }) => version));

@@ -1,27 +1,27 @@
-/** What a piece of SQL can begin with, longest first: what is not code, the end of a statement, or one character of code. */
-const token =
+/** One token of SQL: a comment, a string or quoted name, the end of a statement, or any other single character. */
+const tokenForm =
   /--[^\n]*|#[ !][^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^'\\]|\\[\s\S]|'')*'|"(?:[^"\\]|\\[\s\S]|"")*"|`(?:[^`\\]|\\[\s\S]|``)*`|;|[\s\S]/g;
 
 /**
- * The statements of ClickHouse SQL, without the semicolons between them; those in strings, names and comments separate
- * nothing. Comments go, because ClickHouse gets one statement at a time and a comment alone is none.
- * Source: lexer of ClickHouse (strings take backslash escapes, `#` followed by space or `!` begins a comment).
+ * Splits ClickHouse SQL into statements at semicolons, except those in strings, names and comments. Removes comments, because
+ * ClickHouse runs one statement at a time, and a comment alone is not a statement.
+ * Source: lexer of ClickHouse (strings may have backslash escapes; `#` followed by a space or `!` starts a comment).
  */
 export function splitStatements(sql: string): string[] {
   const statements: string[] = [];
   let current = '';
-  for (const [piece] of sql.matchAll(token)) {
-    if (piece === ';') {
+  for (const [token] of sql.matchAll(tokenForm)) {
+    if (token === ';') {
       statements.push(current);
       current = '';
     } else {
-      current += isComment(piece) ? ' ' : piece;
+      current += isComment(token) ? ' ' : token;
     }
   }
   statements.push(current);
   return statements.map((statement) => statement.trim()).filter((statement) => statement !== '');
 }
 
-function isComment(piece: string): boolean {
-  return piece.length > 1 && (piece.startsWith('--') || piece.startsWith('#') || piece.startsWith('/*'));
+function isComment(token: string): boolean {
+  return token.length > 1 && (token.startsWith('--') || token.startsWith('#') || token.startsWith('/*'));
 }

@@ -1,20 +1,20 @@
 import { BlockList, isIP, isIPv4 } from 'node:net';
 
-/** Where an address leads, other than to the public internet. */
+/** A range of addresses that are not on the public internet. */
 export interface AddressRange {
-  /** In words that follow "is". */
+  /** Description that follows the word "is". */
   readonly about: string;
-  /** Whether an operator may have good reason to let callers reach it. Nothing that anybody serves has one of the others. */
+  /** Whether the operator can allow callers to reach it. The other ranges never contain a legitimate server. */
   readonly isAllowable: boolean;
 }
 
 type Row = readonly [about: string, isAllowable: boolean, networks: readonly string[]];
 
-/** The first row that holds an address is its range. Sources: the special-purpose registries of IANA, and clouds' own pages. */
+/** The first row that contains an address is its range. Sources: the special-purpose registries of IANA, documentation of clouds. */
 const rows: readonly Row[] = [
-  // First, because some lie inside of wider ranges.
+  // First, because some of these are inside wider ranges.
   [
-    'an address where clouds hand out credentials',
+    'a metadata address, where clouds serve credentials',
     false,
     [
       '169.254.169.254/32',
@@ -33,8 +33,8 @@ const rows: readonly Row[] = [
     true,
     ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7', 'fec0::/10', '64:ff9b:1::/48'],
   ],
-  ['an address that providers share among customers', true, ['100.64.0.0/10']],
-  ['an address for measurements', true, ['198.18.0.0/15', '2001:2::/48']],
+  ['a shared address of carrier-grade NAT', true, ['100.64.0.0/10']],
+  ['a benchmarking address', true, ['198.18.0.0/15', '2001:2::/48']],
   ['a multicast address', false, ['224.0.0.0/4', 'ff00::/8']],
   [
     'a reserved address',
@@ -47,7 +47,7 @@ const rows: readonly Row[] = [
       '203.0.113.0/24',
       '240.0.0.0/4',
       '2001:db8::/32',
-      // Teredo: the address of somebody else's tunnel.
+      // Teredo tunnels.
       '2001::/32',
     ],
   ],
@@ -65,8 +65,8 @@ const ranges = rows.map(([about, isAllowable, networks]) => {
 const notPublic: AddressRange = { about: 'not a public address', isAllowable: false };
 
 /**
- * The range of an IP address in any notation of Node's; undefined where it is public. An IPv4 address inside of an IPv6 one (mapped,
- * compatible, NAT64, 6to4) counts as itself, and whatever is no address at all as not public.
+ * Returns the range of an IP address in any notation of Node, or undefined if it is public. An IPv4 address inside an IPv6 address
+ * (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address counts as not public.
  */
 export function rangeOf(address: string): AddressRange | undefined {
   const family = isIP(address);
@@ -82,7 +82,7 @@ function find(address: string, family: 'ipv4' | 'ipv6'): AddressRange | undefine
   return ranges.find(({ list }) => list.check(address, family))?.range;
 }
 
-/** The eight groups of an IPv6 address, which URLs write without dots. */
+/** The eight groups of an IPv6 address. `URL` normalises it to groups without dotted decimals. */
 function groupsOf(address: string): number[] {
   const normal = new URL(`http://[${address}]`).hostname.slice(1, -1);
   const [head = '', tail] = normal.split('::');
@@ -91,13 +91,13 @@ function groupsOf(address: string): number[] {
   return tail === undefined ? first : [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
 }
 
-/** The IPv4 address that a packet to this one ends up at. */
+/** The IPv4 address that packets to this IPv6 address are delivered to. */
 function embedded(groups: readonly number[]): string | undefined {
   const dotted = (high = 0, low = 0) => [high >> 8, high & 255, low >> 8, low & 255].join('.');
   const begins = (...start: number[]) => start.every((group, index) => groups[index] === group);
   if (begins(0x2002)) return dotted(groups[1], groups[2]);
   const last = dotted(groups[6], groups[7]);
   if (begins(0, 0, 0, 0, 0, 0xffff) || begins(0x64, 0xff9b, 0, 0, 0, 0)) return last;
-  // `::` and `::1` are addresses of IPv6 itself.
+  // `::` and `::1` are IPv6 addresses, not compatible IPv4 addresses.
   return begins(0, 0, 0, 0, 0, 0) && (groups[6] !== 0 || (groups[7] ?? 0) > 1) ? last : undefined;
 }

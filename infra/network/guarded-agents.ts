@@ -1,11 +1,11 @@
 /**
- * Connections to addresses that callers name.
+ * HTTP agents for hosts that callers specify (protection against SSRF).
  *
- * Invariant: no packet goes to an address that is not allowed, whatever a name resolved to before. A new connection
+ * Invariant: no packet is sent to an address that is not allowed, even if the DNS answer changes. A new connection
  *
- * 1. checks a host that is an address itself;
- * 2. else resolves it, and checks every address that the name has;
- * 3. connects to one of just those, without asking again.
+ * 1. checks the host, if it is an IP address;
+ * 2. otherwise resolves it and checks every address of the name;
+ * 3. connects to one of the checked addresses, without another lookup.
  */
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { Agent as HttpAgent } from 'node:http';
@@ -14,23 +14,23 @@ import { isIP, type LookupFunction } from 'node:net';
 import { type AddressRange, rangeOf } from './address-range.ts';
 
 export interface GuardOptions {
-  /** Lets loopback and private addresses pass. Link-local, metadata and multicast ones never do. */
+  /** Allows loopback and private addresses. Link-local, metadata and multicast addresses are never allowed. */
   readonly allowPrivate: boolean;
-  /** The error with which a connection to `host`, which leads into `range`, ends. */
+  /** Creates the error for a connection to `host` with an address in `range`. */
   readonly refuse: (host: string, range: AddressRange) => Error;
-  /** Most connections at once; further requests wait for one. */
+  /** Maximum number of concurrent connections; further requests wait. */
   readonly maxConnections: number;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
-  /** Default: the name service of this machine. */
+  /** Default: the DNS resolver of this machine. */
   readonly lookup?: typeof systemLookup;
 }
 
-/** For `http.request` and whatever is built on it. */
+/** Agents for `http.request` and libraries that use it. */
 export interface GuardedAgents {
   readonly http: HttpAgent;
   readonly https: HttpsAgent;
-  /** Ends all connections, also those in use. */
+  /** Closes all connections, including those in use. */
   close(): void;
 }
 
@@ -50,7 +50,7 @@ export function openGuardedAgents(options: GuardOptions): GuardedAgents {
       const host = (connection as { host?: string | null }).host ?? '';
       const refusal = isIP(host) === 0 ? undefined : check(host, host);
       if (refusal === undefined) return connect({ ...connection, lookup }, whenConnected);
-      // What is thrown here would not reach the request.
+      // An error that is thrown here would not reach the request.
       process.nextTick(() => whenConnected?.(refusal, undefined as never));
       return undefined as never;
     };
@@ -68,7 +68,7 @@ export function openGuardedAgents(options: GuardOptions): GuardedAgents {
   };
 }
 
-/** A name passes only if each of its addresses does, so that the choice among them does not matter. */
+/** A name is allowed only if all its addresses are, so it does not matter which one Node picks. */
 function guardedLookup(
   resolve: typeof systemLookup,
   check: (host: string, address: string) => Error | undefined,

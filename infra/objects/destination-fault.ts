@@ -1,18 +1,18 @@
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { fault, type RunlakeError } from '../errors/runlake-error.ts';
 
-/** What an object store was asked to do when it failed; the checks of a destination are called the same. */
+/** The operation of an object store that failed; the checks of a destination have the same names. */
 export type ObjectStep = 'reach' | 'write' | 'read' | 'delete' | 'upload';
 
 export interface ObjectCall {
   readonly step: ObjectStep;
-  /** The object or the place that it is about, as its owner names it. */
+  /** The object or location, in a form that the owner of the destination recognises. */
   readonly where: string;
 }
 
 type DestinationCode = Extract<ErrorCode, `DESTINATION_${string}`>;
 
-/** An error of the catalogue about one call of a store, with a reason in words for the owner of the place. */
+/** Creates a catalogue error for one call of a store, with a reason for the owner of the destination. */
 export function destinationFault(
   code: DestinationCode,
   { step, where }: ObjectCall,

@@ -1,45 +1,44 @@
 /**
- * The port of the place where exported files go. Adapters: a bucket behind the S3 API (`s3/`) and a folder (`local/`). One
- * contract suite, `test/contract/objects`, runs against each.
+ * The port of export destinations. Adapters: a bucket with the S3 API (`s3/`) and a local folder (`local/`). The contract suite
+ * `test/contract/objects` runs against both.
  *
- * Keys are relative to the store's prefix, parts joined by `/`. Nothing is ever half there: a reader of a key finds nothing, what
- * was there before, or the whole new object. Every call throws only errors of the catalogue (`DESTINATION_…`), or, where the
- * caller's signal was aborted, its reason; after a rejection of a write the object may be there or not.
+ * Keys are relative to the store's prefix, with parts joined by `/`. Writes are atomic: a reader of a key sees nothing, the previous
+ * object, or the complete new object. Every call throws only errors of the catalogue (`DESTINATION_…`), or the reason of the caller's
+ * signal, if that was aborted. After a failed write the new object may exist or not.
  */
 export interface ObjectStore {
-  /** How the owner of the bucket would name the object, as `bucket/prefix/key`. */
+  /** Full path of the object for messages, as `bucket/prefix/key`. */
   pathOf(key: string): string;
-  /** Resolves when the place answers, whatever it says of rights. */
+  /** Resolves when the store responds, even if it denies access. */
   reach(options?: ObjectCallOptions): Promise<void>;
-  /** Writes a small object in one go, over what is there. */
+  /** Writes a small object in one request; replaces an existing one. */
   put(key: string, body: Uint8Array, options?: PutOptions): Promise<void>;
-  /** The object, at most `maxBytes` of it. @throws DESTINATION_OBJECT_MISSING where there is none. */
+  /** Returns at most the first `maxBytes` of the object. @throws DESTINATION_OBJECT_MISSING if it does not exist. */
   get(key: string, options: GetOptions): Promise<Buffer>;
   /**
-   * Size and version of the object, without its content; undefined if there is none.
-   * @throws DESTINATION_ACCESS_DENIED if it may not be read, which a store that does not let itself be listed answers for a missing
-   * object too.
+   * Returns size and version of the object, or undefined if it does not exist.
+   * @throws DESTINATION_ACCESS_DENIED without read permission. Without list permission, stores return this for missing objects too.
    */
   stat(key: string, options?: ObjectCallOptions): Promise<ObjectStat | undefined>;
-  /** Deletes the object; where there is none, nothing. */
+  /** Deletes the object, if it exists. */
   delete(key: string, options?: ObjectCallOptions): Promise<void>;
   /**
-   * Writes a local file to `key`, over what is there. Large files go up in parts, and an upload that fails, or whose signal is
-   * aborted, is taken back where the right to do so exists. Where reading is allowed, the size of what arrived is compared.
+   * Uploads a local file to `key`; replaces an existing object. Large files are uploaded in parts. An upload that fails or is aborted by
+   * its signal is cancelled, if the credentials permit it. If reading is permitted, the size of the stored object is verified.
    */
   upload(key: string, path: string, options?: UploadOptions): Promise<Uploaded>;
   /**
-   * Takes back uploads in parts to `key` that a process which died left behind, as far as rights allow: those of these ids, and
-   * where the store can list them also those whose id nobody could note.
+   * Cancels multipart uploads to `key` that a dead process left, if the credentials permit it: those with the given ids and, if the
+   * store can list uploads, also those whose id was not recorded.
    */
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
-  /** Ends its connections. Calls under way fail. */
+  /** Closes the connections. Running calls fail. */
   close(): Promise<void>;
 }
 
 export interface ObjectStat {
   readonly bytes: number;
-  /** As the store sends it; differs after each write of other content. Undefined if the store has none. */
+  /** As the store returns it; it changes with the content. Undefined if the store has none. */
   readonly etag: string | undefined;
 }
 
@@ -56,18 +55,18 @@ export interface GetOptions extends ObjectCallOptions {
 }
 
 export interface UploadOptions extends ObjectCallOptions {
-  /** Called with the id of an upload in parts before its first part is sent; the upload goes on when it has resolved. */
+  /** Called with the id of a multipart upload before the first part is sent; the upload continues when it resolves. */
   readonly noteUpload?: (uploadId: string) => Promise<void>;
-  /** Called before anything at the key is replaced; rejects if the caller may no longer write. The store asks where it can. */
+  /** Called before an object is replaced, if the store can tell; rejects if the caller has lost the right to write. */
   readonly mayReplace?: () => Promise<void>;
-  /** Called with the bytes that have arrived so far. */
+  /** Called with the number of bytes uploaded so far. */
   readonly onProgress?: (bytes: number) => void;
 }
 
 export interface Uploaded {
   readonly bytes: number;
-  /** Of the whole file, in hexadecimal. */
+  /** Hash of the whole file, in hexadecimal. */
   readonly sha256: string;
-  /** As {@link ObjectStore.stat} answers it; undefined if the store has none, or may not be asked. */
+  /** As in {@link ObjectStore.stat}; undefined if the store has none, or without read permission. */
   readonly etag?: string | undefined;
 }

@@ -1,4 +1,4 @@
-/** The beginning of a stream. What is left of it goes, and its connection with it. */
+/** Reads the first `maxBytes` of a stream, then destroys the stream and its connection. */
 export async function readAtMost(stream: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

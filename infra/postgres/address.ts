@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from 'node:tls';
 import { certificatesIn, readTlsFile } from '../tls/trusted-authorities.ts';
 
-/** What `pg` is given for an address: TLS is settled here, because `pg` reads `sslmode` in another way than `libpq` does. */
+/** Connection options for `pg`. They include the TLS options, because `pg` interprets `sslmode` differently from `libpq`. */
 export interface PostgresAddress {
   readonly connectionString: string;
   readonly ssl?: ConnectionOptions | false;
@@ -11,16 +11,16 @@ export const sslModes = ['disable', 'require', 'verify-ca', 'verify-full'] as co
 
 const parameters = ['sslmode', 'ssl', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'];
 
-/** The `sslmode` of an address where it is none of {@link sslModes}. `allow` and `prefer` may end without TLS, unseen. */
+/** Returns the `sslmode` of an address if it is not in {@link sslModes}. `allow` and `prefer` are refused: they may silently skip TLS. */
 export function unknownSslMode(url: string): string | undefined {
   const mode = URL.canParse(url) ? new URL(url).searchParams.get('sslmode') : null;
   return mode === null || (sslModes as readonly string[]).includes(mode) ? undefined : mode;
 }
 
 /**
- * Reads TLS out of the parameters of an address, as `libpq` does: without `sslmode` there is none; `require` encrypts, and
- * checks the server's certificate where authorities are named; `verify-ca` always checks it; `verify-full` its name too.
- * `authorities` are trusted where the address has no `sslrootcert` of its own.
+ * Parses the TLS parameters of an address as `libpq` does: without `sslmode` the connection is not encrypted; `require` encrypts, and
+ * verifies the server's certificate if authorities are given; `verify-ca` always verifies it; `verify-full` also verifies the host name.
+ * `authorities` are used if the address has no `sslrootcert`.
  * Source: PostgreSQL documentation, "SSL Support" of libpq.
  *
  * @throws TLS_FILE_UNUSABLE

@@ -2,10 +2,10 @@ import type pg from 'pg';
 import type { QueryOptions, Sql } from './database.ts';
 import { databaseFault, leavesConnectionUsable } from './faults.ts';
 
-/** Postgres stops a statement itself at its time; this is how much longer the client waits for it to say so. */
+/** Postgres stops a statement at its timeout; the client waits this much longer for the error of the server. */
 const graceMs = 2_000;
 
-/** One connection while one caller has it. Notes whether it may go back to the pool. */
+/** One connection that is checked out of the pool. Tracks whether it can be returned to the pool. */
 export class Connection {
   readonly #client: pg.PoolClient;
   readonly #onError = () => {
@@ -15,7 +15,7 @@ export class Connection {
 
   constructor(client: pg.PoolClient) {
     this.#client = client;
-    // It may also break between two statements; without a listener that would end the process.
+    // The connection may also break between statements; without a listener, the error would crash the process.
     client.on('error', this.#onError);
   }
 
@@ -23,7 +23,7 @@ export class Connection {
     return this.#broken;
   }
 
-  /** Gives the connection back; a broken one is closed. */
+  /** Returns the connection to the pool; a broken one is closed. */
   release(): void {
     this.#client.off('error', this.#onError);
     this.#client.release(this.#broken);
@@ -50,7 +50,7 @@ export class Connection {
   }
 }
 
-/** What may be asked through `connect`, whichever connection that picks for a statement. */
+/** Implements {@link Sql} with a function that sends one statement. */
 export function sqlThrough(
   send: (sql: string, params?: readonly unknown[], options?: QueryOptions) => Promise<pg.QueryResult>,
 ): Sql {

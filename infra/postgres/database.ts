@@ -1,41 +1,41 @@
 /**
- * The port of the database. One adapter: Postgres through `pg` ({@link openDatabase} in `pool.ts`).
+ * The database client. One adapter: Postgres through `pg` ({@link openDatabase} in `pool.ts`).
  *
- * How values come back: `int8` as a number where it is a safe integer and else as text, `timestamptz` as
- * `2026-01-02T03:04:05.123456Z` (all six digits, which a `Date` would lose), `date`, `timestamp` and `numeric` as text,
- * `json` and `jsonb` parsed, `bytea` as a Buffer, arrays as arrays, the rest as `pg` has it.
- * How parameters go in: times as such text, arrays as arrays (`= ANY ($1)`), objects as JSON, bytes as a Buffer.
+ * Results: `int8` is a number if it is a safe integer, otherwise text; `timestamptz` is text like `2026-01-02T03:04:05.123456Z` (a
+ * `Date` would lose microseconds); `date`, `timestamp` and `numeric` are text; `json` and `jsonb` are parsed; `bytea` is a Buffer; arrays
+ * are arrays; other types are as in `pg`.
+ * Parameters: times as text in the same format, arrays as arrays (`= ANY ($1)`), objects as JSON, bytes as a Buffer.
  *
- * Every call throws only errors of the catalogue: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
- * DATABASE_QUERY_FAILED; a unique violation is told by {@link violatedConstraint} of `faults.ts`.
+ * Every call throws only errors of the catalogue: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED. Use
+ * {@link violatedConstraint} of `faults.ts` to detect a unique violation.
  */
 export interface Sql {
-  /** Rows of a statement, as objects by column name. */
+  /** Returns the rows of a statement as objects by column name. */
   query<Row>(sql: string, params?: readonly unknown[], options?: QueryOptions): Promise<Row[]>;
-  /** The number of rows that a statement changed. */
+  /** Returns the number of rows that a statement changed. */
   execute(sql: string, params?: readonly unknown[], options?: QueryOptions): Promise<number>;
 }
 
 export interface QueryOptions {
-  /** Names a prepared statement, kept on each connection: worth it for what runs with every request. One SQL text a name. */
+  /** Name of a prepared statement, for statements of hot paths. Each name must always have the same SQL. */
   readonly name?: string;
 }
 
 export interface TransactionOptions {
-  /** Longest time of each statement in it. Default: that of the database. */
+  /** Timeout of each statement of the transaction. Default: the timeout of the client. */
   readonly timeoutMs?: number;
 }
 
 export interface Database extends Sql {
   /**
-   * Commits what `work` did through `tx` when it resolves, and undoes it when it rejects, with that same error.
-   * Isolation is read committed. `tx` must not be used after `work` is done.
+   * Runs `work` in a transaction: commits when `work` resolves; rolls back when it rejects, and rejects with the same error.
+   * The isolation level is read committed. `tx` must not be used after `work` has settled.
    */
   transaction<Result>(work: (tx: Sql) => Promise<Result>, options?: TransactionOptions): Promise<Result>;
-  /** Resolves when Postgres answers. */
+  /** Resolves when Postgres has executed a query. */
   ping(): Promise<void>;
-  /** Such as `18.4`. */
+  /** Server version, for example `18.4`. */
   version(): Promise<string>;
-  /** Waits for statements under way, then ends all connections. */
+  /** Waits for running statements, then closes all connections. */
   close(): Promise<void>;
 }

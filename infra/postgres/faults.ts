@@ -1,7 +1,7 @@
 import { fault, type RunlakeError } from '../errors/runlake-error.ts';
 
 /**
- * SQLSTATE classes (two characters) and codes that pass by themselves.
+ * SQLSTATE classes (two characters) and codes of temporary conditions, after which a retry may succeed.
  * Source: PostgreSQL documentation, appendix "PostgreSQL Error Codes".
  */
 const transientStates = [
@@ -14,19 +14,18 @@ const transientStates = [
   '55P03', // lock not available
 ];
 
-/** Raised by triggers of `agents`. */
+/** SQLSTATE that triggers of the schema `agents` raise. */
 const closedDeploymentState = 'RL001';
 
-/** NUL in a text or, escaped, in `jsonb`. No statement of Runlake has one: it came with a value. */
+/** NUL in text, or escaped in `jsonb`. The statements of Runlake contain none, so it comes from a value of the caller. */
 const unstorableStates = ['22021', '22P05'];
 
-/** Login, database and rights. */
+/** Authentication, unknown database and permissions. */
 const accessStates = ['28', '3D000', '42501'];
 
 /**
- * The catalogue's error for whatever a statement failed with. The server's text becomes the cause only.
- * Anything without a SQLSTATE comes from the connection (refused, reset, timed out), save programming errors, which come
- * back as they are.
+ * Converts the error of a statement to an error of the catalogue. The server's message goes only into the cause.
+ * Errors without a SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned unchanged.
  */
 export function databaseFault(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
@@ -42,21 +41,21 @@ export function databaseFault(raw: unknown): RunlakeError | TypeError | RangeErr
   return fault('DATABASE_QUERY_FAILED', {}, { cause: raw });
 }
 
-/** The unique constraint or index that an error of the catalogue is about; undefined for every other error. */
+/** Returns the unique constraint or index that was violated; undefined for other errors. */
 export function violatedConstraint(error: unknown): string | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
   if (sqlStateOf(cause) !== '23505') return undefined;
   return String((cause as { constraint?: unknown }).constraint);
 }
 
-/** The SQLSTATE of an error, be it `pg`'s own or one of the catalogue around it. */
+/** Returns the SQLSTATE of an error of `pg`, or of an error of the catalogue that has one as its cause. */
 export function sqlStateOf(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if ('severity' in error && 'code' in error && typeof error.code === 'string') return error.code;
   return sqlStateOf(error.cause);
 }
 
-/** Whether the connection on which this happened may be used again: only when Postgres itself answered and goes on. */
+/** Whether the connection can be reused after this error: only if Postgres returned it and did not end the session. */
 export function leavesConnectionUsable(raw: unknown): boolean {
   const state = sqlStateOf(raw);
   return state !== undefined && !state.startsWith('08') && (!state.startsWith('57') || state === '57014');

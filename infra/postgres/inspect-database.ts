@@ -2,8 +2,8 @@ import { fault } from '../errors/runlake-error.ts';
 import type { Sql } from './database.ts';
 
 /**
- * Whether the user may do what Runlake does: make tables, and a schema for the job queues.
- * @throws PART_UNFIT that names what is missing.
+ * Checks that the user has the permissions that Runlake needs: to create tables, and a schema for the job queues.
+ * @throws PART_UNFIT with the missing permission.
  */
 export async function inspectDatabaseRights(database: Sql): Promise<void> {
   const [row] = await database.query<
@@ -16,12 +16,12 @@ export async function inspectDatabaseRights(database: Sql): Promise<void> {
   if (row === undefined || (row.tables && row.schemas)) return;
   const [right, on] = row.tables ? ['CREATE', `DATABASE ${row.database}`] : ['CREATE', `SCHEMA ${row.schema}`];
   throw fault('PART_UNFIT', {
-    reason: `The user ${row.user} of Postgres lacks the right ${right} on ${on.toLowerCase()}`,
+    reason: `The Postgres user ${row.user} lacks the privilege ${right} on ${on.toLowerCase()}`,
     remedy: `Run as its owner: GRANT ${right} ON ${on} TO ${row.user}`,
   });
 }
 
-/** The clock of Postgres, in milliseconds since 1970. */
+/** Current time of Postgres, in milliseconds since 1970. */
 export async function databaseClockMs(database: Sql): Promise<number> {
   const [row] = await database.query<{ ms: number }>(
     'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS ms',

@@ -1,13 +1,14 @@
 /**
- * An account of Postgres for code that is not to have ours, made at the start of a process and gone with it.
+ * A restricted Postgres role for user code, which must not use Runlake's own role. It is created at the start of a process and dropped
+ * at its end.
  *
- * Invariant: an account whose time has passed belongs to nobody. Its process puts the time off for as long as it lives.
+ * Invariant: an expired role is not in use. Its process extends the expiry (`VALID UNTIL`) while it runs.
  *
- *   1. Accounts whose time has passed are dropped; ours is made and given its rights. Each in one transaction, one process at a time.
- *   2. It is tried. What keeps it from connecting (rules for addresses, a pooler with a list of users) is for the caller to judge.
- *   3. Several times within its time, step 1 again: the time is put off. If another process took ours for dead, because this one was
- *      stopped for long, it is made anew with the same password.
- *   4. `close` drops it. A process that dies before leaves it to the others, or to the next start.
+ *   1. Drop expired roles; create the own role and grant its privileges. Each in one transaction, in one process at a time.
+ *   2. Test the connection. If something else refuses it (`pg_hba.conf`, a pooler with a list of users), drop the role again.
+ *   3. Repeat step 1 several times before the expiry, to extend it. If another process has dropped the role because this process was
+ *      suspended for too long, create it again with the same password.
+ *   4. `close` drops the role. If the process dies before, another process or the next start drops it.
  */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
@@ -21,28 +22,30 @@ export interface LimitedAccountOptions {
   /** The address of `database`. */
   readonly url: string;
   readonly authorities?: readonly string[] | undefined;
-  /** What names of such accounts begin with: letters and `_`. */
+  /** Prefix of the names of such roles: letters and `_`. */
   readonly prefix: string;
   readonly schema: string;
-  /** Tables of the schema whose rows it may read and change. It may read and do nothing else that not everybody may. */
+  /** Tables of the schema whose rows it may read and change. Beyond that it has only the privileges of PUBLIC. */
   readonly tables: readonly string[];
-  /** In the transaction that makes the account. */
+  /** Runs in the transaction that creates the role. */
   readonly whenMade?: ((sql: Sql, name: string) => Promise<void>) | undefined;
   readonly logger: Logger;
-  /** Default ten minutes. */
+  /** Time until a role expires without renewal. Default: ten minutes. */
   readonly validMs?: number;
 }
 
 export interface LimitedAccount {
-  /** The address with the account in it. */
+  /** The address with user and password of the role. */
   readonly url: string;
-  /** Drops it. Sessions that it still has go on without rights. */
+  /** Drops the role. Its open sessions continue without privileges. */
   close(): Promise<void>;
 }
 
 /**
- * @returns undefined where the account of `database` may not make others, or where the new one cannot connect.
- * @throws what the database refuses
+ * Creates a limited role and keeps it valid.
+ *
+ * @returns undefined if the user of `database` cannot create roles or grant the privileges, or if the new role cannot connect.
+ * @throws the errors of the database.
  */
 export async function openLimitedAccount(options: LimitedAccountOptions): Promise<LimitedAccount | undefined> {
   const { database, prefix, logger, validMs = 600_000 } = options;
@@ -51,23 +54,23 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
      WHERE r.rolname = current_user AND d.datname = current_database()`,
   );
   if (!own?.able) return undefined;
-  // Rights are those within one database, and so is what can be dropped.
+  // Privileges belong to one database, and only a connection to that database can revoke them to drop a role.
   const family = `${prefix}_${own.oid}_`;
   const name = `${family}${randomBytes(6).toString('hex')}`;
   const password = randomBytes(24).toString('hex');
   const { schema, tables, whenMade } = options;
   const one: Account = { schema, tables, whenMade, name, password, validMs };
-  const uphold = async () => {
+  const renew = async () => {
     await dropDead(database, options.schema, family, logger);
-    await database.transaction((sql) => upholdAccount(sql, one));
+    await database.transaction((sql) => createOrRenewAccount(sql, one));
   };
   const drop = () => database.transaction((sql) => dropRole(sql, options.schema, name));
 
   try {
-    await uphold();
+    await renew();
   } catch (err) {
     if (!isRunlakeError(err) || err.code !== 'ACCESS_DENIED_BY_STORE') throw err;
-    logger.warn({ err }, 'a limited account in Postgres may be made, but not given its rights');
+    logger.warn({ err }, 'cannot grant the privileges of a limited Postgres role');
     return undefined;
   }
   const address = new URL(options.url);
@@ -75,19 +78,19 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   address.password = password;
   const reason = await whyRefused(address.href, options.authorities);
   if (reason !== undefined) {
-    logger.warn({ reason }, 'the limited account that was made in Postgres cannot connect, and is dropped again');
+    logger.warn({ reason }, 'the limited Postgres role cannot connect, dropping it');
     await drop();
     return undefined;
   }
-  let upholding: Promise<void> = Promise.resolve();
+  let renewing: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
-    upholding = uphold().catch((err) => logger.warn({ err }, 'the limited account in Postgres was not upheld'));
+    renewing = renew().catch((err) => logger.warn({ err }, 'the limited Postgres role was not renewed'));
   }, validMs / 5).unref();
   return {
     url: address.href,
     async close() {
       clearInterval(timer);
-      await upholding;
+      await renewing;
       await drop();
     },
   };
@@ -99,7 +102,7 @@ interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'whe
   readonly validMs: number;
 }
 
-/** One that cannot be dropped, because another account made it, keeps nobody from anything. */
+/** A role that cannot be dropped, because another user created it, does no harm, so the error is only logged. */
 async function dropDead(database: Database, schema: string, family: string, logger: Logger): Promise<void> {
   const dead = await database.query<{ rolname: string }>(
     'SELECT rolname FROM pg_roles WHERE starts_with(rolname, $1) AND rolvaliduntil < clock_timestamp()',
@@ -108,12 +111,15 @@ async function dropDead(database: Database, schema: string, family: string, logg
   for (const { rolname } of dead) {
     await database
       .transaction((sql) => dropRole(sql, schema, rolname))
-      .catch((err) => logger.warn({ err, account: rolname }, 'an account whose process is gone was not dropped'));
+      .catch((err) => logger.warn({ err, account: rolname }, 'an expired Postgres role was not dropped'));
   }
 }
 
-// Names and the password are made of letters, digits and `_` here and in our own code: roles take no bound parameters.
-async function upholdAccount(sql: Sql, { name, password, validMs, schema, tables, whenMade }: Account): Promise<void> {
+// Role statements accept no bound parameters. Names and the password contain only letters, digits and `_`, and come from Runlake's code.
+async function createOrRenewAccount(
+  sql: Sql,
+  { name, password, validMs, schema, tables, whenMade }: Account,
+): Promise<void> {
   await oneAtATime(sql);
   const [found] = await sql.query<{ until: string; there: boolean }>(
     `SELECT (clock_timestamp() + $1 * interval '1 ms')::text AS until,
@@ -134,7 +140,7 @@ async function upholdAccount(sql: Sql, { name, password, validMs, schema, tables
   await whenMade?.(sql, name);
 }
 
-/** Rights of one table that two give at once are an error to one of them. */
+/** Concurrent grants on the same table make one of the transactions fail. */
 async function oneAtATime(sql: Sql): Promise<void> {
   await sql.query(`SELECT pg_advisory_xact_lock(hashtext('runlake limited account'))`);
 }

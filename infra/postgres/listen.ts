@@ -1,23 +1,24 @@
 /**
- * Hears what transactions tell with `pg_notify`, on a connection of its own.
+ * Receives Postgres notifications (`pg_notify`) on a dedicated connection.
  *
- * Invariant: after a notice was committed, `onNotice` is called for its channel at least once: what is missed while there is no
- * connection is made up for by a call for each channel when there is one again.
+ * Invariant: after a notification is committed, `onNotice` is called for its channel at least once. Notifications that are missed without
+ * a connection are covered by one call for each channel after the reconnect.
  *
- *   1. Connect, LISTEN to all channels, then call `onNotice` for each with no payload: whoever looks then misses nothing.
- *   2. Hand notices on.
- *   3. The connection breaks: wait a little, longer each time, and begin anew.
+ *   1. Connect, LISTEN to all channels, then call `onNotice` for each channel with an empty payload, so that the caller reads the
+ *      current state.
+ *   2. Pass notifications to `onNotice`.
+ *   3. If the connection breaks, wait with exponential backoff and start again at step 1.
  */
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
 import { postgresAddress } from './address.ts';
 
 export interface ListenOptions {
-  /** A session of its own: no transaction pooler in between. */
+  /** Address of Postgres; must not go through a pooler in transaction mode. */
   readonly url: string;
   readonly authorities?: readonly string[] | undefined;
   readonly channels: readonly string[];
-  /** `payload` is empty where notices may have been missed. */
+  /** `payload` is empty if notifications may have been missed. */
   readonly onNotice: (channel: string, payload: string) => void;
   readonly logger: Logger;
 }
@@ -26,12 +27,12 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-const longestPauseMs = 5_000;
-/** A connection whose other end is gone without a word is found out by this. */
+const maxPauseMs = 5_000;
+/** Probes detect connections whose peer has disappeared without closing them. */
 const probeEveryMs = 15_000;
 const answerWithinMs = 10_000;
 
-/** Resolves when it listens, or when the first attempt failed and others follow. */
+/** Resolves when it listens, or after the first attempt has failed; it then retries in the background. */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
   let closed = false;
   let client: pg.Client | undefined;
@@ -58,7 +59,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
       again(opened, err);
       return;
     }
-    // Closed meanwhile.
+    // The listener was closed meanwhile.
     if (client !== opened) return;
     failures = 0;
     probe = setInterval(() => void opened.query('SELECT 1').catch((err) => again(opened, err)), probeEveryMs);
@@ -71,9 +72,8 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
     clearInterval(probe);
     void broken.end().catch(() => undefined);
     if (closed) return;
-    if (failures++ === 0)
-      logger.warn({ err }, 'the connection that hears notices of Postgres was lost: connecting again');
-    timer = setTimeout(() => void connect(), Math.min(50 * 2 ** failures, longestPauseMs));
+    if (failures++ === 0) logger.warn({ err }, 'lost the connection for Postgres notifications, reconnecting');
+    timer = setTimeout(() => void connect(), Math.min(50 * 2 ** failures, maxPauseMs));
   }
 
   await connect();

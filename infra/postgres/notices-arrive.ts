@@ -4,8 +4,8 @@ import type { Database } from './database.ts';
 import { type ListenOptions, listen } from './listen.ts';
 
 /**
- * Whether what one connection tells with `pg_notify` is heard on another within `withinMs`; a pooler in transaction mode between them
- * loses it. @throws what the database throws.
+ * Whether a `pg_notify` of one connection arrives at another within `withinMs`; a pooler in transaction mode drops it.
+ * @throws the errors of the database.
  */
 export async function noticesArrive(
   database: Database,
@@ -13,16 +13,16 @@ export async function noticesArrive(
   withinMs: number,
 ): Promise<boolean> {
   const channel = `runlake_try_${randomUUID()}`;
-  let heard!: (value: boolean) => void;
+  let received!: (value: boolean) => void;
   const notice = new Promise<boolean>((resolve) => {
-    heard = resolve;
+    received = resolve;
   });
   const onNotice = (_channel: string, payload: string) => {
-    if (payload === 'told') heard(true);
+    if (payload === 'arrived') received(true);
   };
   const listener = await listen({ ...at, channels: [channel], onNotice });
   try {
-    await database.execute('SELECT pg_notify($1, $2)', [channel, 'told']);
+    await database.execute('SELECT pg_notify($1, $2)', [channel, 'arrived']);
     return await Promise.race([notice, pause(withinMs, false, { ref: false })]);
   } finally {
     await listener.close();

@@ -15,15 +15,15 @@ export interface DatabaseOptions {
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
-  /** How long a statement may take, and how long a caller waits for a connection. */
+  /** Timeout of each statement, and of the wait for a connection. */
   readonly timeoutMs: number;
-  /** Most connections at once; further callers wait for one. Default 10. */
+  /** Maximum number of connections; further callers wait for one. Default 10. */
   readonly maxConnections?: number;
 }
 
 /**
- * Opens the database. Connects at the first statement. A connection that breaks, also while idle, is dropped and the next
- * call opens another, so that Postgres may restart under us.
+ * Opens a connection pool. Connects at the first statement. A broken connection, even an idle one, is dropped and the next call opens
+ * another, so that Postgres can restart.
  */
 export function openDatabase({ url, authorities, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
   const pool = new pg.Pool({
@@ -34,17 +34,17 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     types: valueTypes,
-    // Not as start-up options: connection poolers refuse those, and an address may carry its own. The pool waits for it.
+    // Not set as start-up options, because connection poolers reject those and the address may have its own. The pool awaits this.
     onConnect: async (client) => {
       await client.query(
         `SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET statement_timeout = ${Math.ceil(timeoutMs)}`,
       );
     },
   });
-  // Without a listener a connection that dies while idle would end the process. The pool has dropped it already.
+  // Without a listener, an error of an idle connection would crash the process. The pool has already dropped the connection.
   pool.on('error', (err) => {
-    // A pool that ends does not wait for its sockets; a Postgres that stops right after may still speak to them.
-    if (!pool.ending) logger.warn({ err }, 'an idle connection to Postgres was lost');
+    // A closing pool does not wait for its sockets, so errors are expected if Postgres stops right after.
+    if (!pool.ending) logger.warn({ err }, 'lost an idle connection to Postgres');
   });
 
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {

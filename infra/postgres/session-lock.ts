@@ -1,15 +1,15 @@
 /**
- * A lock that one process at a time holds in a database.
+ * A session lock (advisory lock) in Postgres that one process at a time can hold.
  *
- * Invariant: while `lost` is pending, nobody else was seen to hold the lock; Postgres gives it up with the connection.
+ * Invariant: while `lost` is pending, this process has not observed another holder. Postgres releases the lock when the session ends.
  *
- *   1. A connection of its own takes the advisory lock. A process that was killed a moment ago may still be seen as its holder
- *      until Postgres notices, so this waits a little.
- *   2. The connection breaks: connect again, for as long as Postgres does not answer (nobody else can reach it then, either).
- *   3. End what Postgres still has of our earlier connections, and take the lock once more. Somebody else has it: `lost`.
- *      One whose answer never came may hold the lock too, so each is remembered from the moment it has a name.
+ *   1. Take the advisory lock on a dedicated connection. Wait a little if it is taken, because Postgres may not have noticed yet that
+ *      a killed process is gone.
+ *   2. If the connection breaks, reconnect until Postgres responds (other processes cannot reach it in that time either).
+ *   3. Terminate the earlier sessions of this process and take the lock again. If another process has it, resolve `lost`.
+ *      A session whose response never arrived may also hold the lock, so each session is recorded as soon as its id is known.
  *
- * Needs a session of Postgres itself: a pooler that shares sessions between transactions must not stand in between.
+ * Requires a real Postgres session: there must not be a pooler in transaction mode.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import pg from 'pg';
@@ -22,15 +22,15 @@ export interface SessionLockOptions {
   readonly url: string;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
-  /** Any number that nothing else in this database locks. */
+  /** Lock key that nothing else in this database uses. */
   readonly key: number;
   readonly logger: Logger;
-  /** How long to wait for one who is just ending. Default 5 s. */
+  /** How long to wait for the previous holder. Default 5 s. */
   readonly waitMs?: number;
 }
 
 export interface SessionLock {
-  /** Resolves when somebody else has taken the lock while the connection was broken. */
+  /** Resolves if another process has taken the lock while the connection was broken. */
   readonly lost: Promise<void>;
   release(): Promise<void>;
 }
@@ -42,13 +42,13 @@ interface Session {
   readonly broken: Promise<void>;
 }
 
-/** What tells a session of Postgres from every other, also a later one under the same process id. */
+/** Identifies a Postgres session, even if its process id is reused later. */
 interface SessionName {
   readonly pid: number;
   readonly started_at: string;
 }
 
-/** Takes the lock. @returns undefined where somebody else has it. @throws what {@link databaseFault} makes of a failure. */
+/** Takes the lock. @returns undefined if another process holds it. @throws errors of {@link databaseFault}. */
 export async function takeSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
   const { key, logger, waitMs = 5_000 } = options;
   const address = postgresAddress(options.url, options.authorities);
@@ -71,7 +71,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
     throw databaseFault(raw);
   }
 
-  /** Steps 2 and 3. @returns whether the lock is ours again. */
+  /** Steps 2 and 3. @returns whether this process holds the lock again. */
   async function takeAgain(): Promise<boolean> {
     for (;;) {
       if (released) return true;
@@ -100,7 +100,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
     for (;;) {
       await session.broken;
       if (released) return;
-      logger.warn('the connection to Postgres that holds the lock of this process was lost');
+      logger.warn('lost the Postgres connection that holds the lock of this process');
       if (!(await takeAgain())) return;
     }
   }
@@ -116,7 +116,7 @@ export async function takeSessionLock(options: SessionLockOptions): Promise<Sess
   };
 }
 
-/** Connects, and adds the name of the session to `names`. */
+/** Connects, and adds the session to `names`. */
 async function connect(address: PostgresAddress, names: SessionName[]): Promise<Session> {
   const client = new pg.Client({
     ...address,
@@ -128,12 +128,12 @@ async function connect(address: PostgresAddress, names: SessionName[]): Promise<
   });
   const broken = new Promise<void>((resolve) => {
     client.once('end', resolve);
-    // Without a listener it would end the process; `end` follows.
+    // Without a listener, an error would crash the process; `end` follows.
     client.on('error', () => resolve());
   });
   try {
     await client.connect();
-    // A machine that is gone sends no end: Postgres finds out by asking.
+    // If this machine disappears without closing the connection, keep-alive probes let Postgres detect it.
     await client.query('SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3');
     const { rows } = await client.query<SessionName>(
       'SELECT pid, backend_start::text AS started_at FROM pg_stat_activity WHERE pid = pg_backend_pid()',

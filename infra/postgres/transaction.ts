@@ -5,10 +5,10 @@ import type { Sql } from './database.ts';
 /**
  * Runs `work` between BEGIN and COMMIT on `connection`.
  *
- * Invariant: whatever rejects, nothing of `work` stays. Steps: 1. BEGIN; 2. `work`; 3. COMMIT. A failure at 2 is followed by
- * ROLLBACK, unless the connection is broken, which Postgres takes for one. At 3 Postgres answers a transaction that it has
- * given up already with ROLLBACK and no error; that is made an error here. A connection that breaks during 3 leaves it
- * open whether the commit happened: callers hear DATABASE_UNAVAILABLE and must be able to repeat.
+ * Invariant: if this rejects, the changes of `work` are rolled back, with one exception at step 3. Steps: 1. BEGIN; 2. `work`; 3. COMMIT.
+ * After a failure at step 2 it sends ROLLBACK, unless the connection is broken, which makes Postgres roll back. At step 3 Postgres
+ * replies ROLLBACK without an error if the transaction had already failed; that becomes an error here. If the connection breaks during
+ * step 3, the outcome is unknown: callers get DATABASE_UNAVAILABLE and must be able to repeat the transaction.
  */
 export async function runTransaction<Result>(
   connection: Connection,
@@ -24,7 +24,7 @@ export async function runTransaction<Result>(
     if (command !== 'COMMIT') throw fault('DATABASE_QUERY_FAILED');
     return result;
   } catch (error) {
-    // A ROLLBACK that fails marks the connection broken, and with it the transaction ends too.
+    // A failing ROLLBACK marks the connection as broken; closing it also ends the transaction.
     if (!connection.broken) await connection.send('ROLLBACK', statementMs).catch(() => undefined);
     throw error;
   }

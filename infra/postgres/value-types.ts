@@ -1,6 +1,6 @@
 import pg from 'pg';
 
-/** What a `timestamptz` looks like in a session in UTC with ISO dates; anything else (infinity, BC) passes as it is. */
+/** Format of `timestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through unchanged. */
 const utcTimestamp = /^(\d{4,})-(\d\d)-(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/;
 
 type Parse = (text: string) => unknown;
@@ -18,7 +18,7 @@ const timestamptz: Parse = (text) =>
     (_, year, month, day, time, fraction = '') => `${year}-${month}-${day}T${time}.${fraction.padEnd(6, '0')}Z`,
   );
 
-/** The types of `pg-types` call it a function; it is an object. */
+/** The type declarations of `pg-types` declare a function, but it is an object. */
 const { create: createArrayParser } = pg.types.arrayParser as unknown as {
   create(text: string, parse: Parse): { parse(): unknown[] };
 };
@@ -30,7 +30,7 @@ const arrayOf =
 
 const { INT8, TIMESTAMPTZ, TIMESTAMP, DATE } = pg.types.builtins;
 
-/** By the number of the type in `pg_type`; arrays have numbers of their own, which `pg` does not name. */
+/** By type oid. Array types have their own oids, for which `pg` has no constants. */
 const parsers = new Map<number, Parse>([
   [INT8, int8],
   [1016, arrayOf(int8)],
@@ -42,7 +42,7 @@ const parsers = new Map<number, Parse>([
   [1182, arrayOf(asText)],
 ]);
 
-/** How the values of our own connections are read; `pg`'s global table stays as it is, because other libraries rely on it. */
+/** Type parsers of Runlake's own connections; `pg`'s global parsers are not changed, because other libraries rely on them. */
 export const valueTypes = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
     (format === 'binary' ? undefined : parsers.get(oid)) ??

@@ -8,7 +8,7 @@ import { counter } from '../telemetry/metrics.ts';
 
 export interface RateLimiterOptions {
   readonly database: Pick<Database, 'query'>;
-  /** Where set, counts live there and not in the database. */
+  /** If set, the counts are in Redis instead of the database. */
   readonly redisUrl?: string | undefined;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
@@ -19,20 +19,22 @@ export interface RateLimiterOptions {
 }
 
 export interface RateLimiter {
-  /** Counts one request. @throws RATE_LIMITED with the time after which the next one may pass. */
+  /** Counts one request. @throws RATE_LIMITED with the time until the next request is allowed. */
   take(caller: { readonly keyId: string; readonly organizationId: string }): Promise<void>;
   close(): Promise<void>;
 }
 
-const refusals = counter('runlake_rate_limited_requests_total', 'Requests beyond a rate limit, by limit.', ['limit']);
+const refusals = counter('runlake_rate_limited_requests_total', 'Requests refused by a rate limit, by limit.', [
+  'limit',
+]);
 
 const tableName = 'rate_limits';
 
 /**
- * Rate limits that all processes share, over windows of one second. While Redis or Postgres does not answer each process counts by
- * itself: requests are not refused because counting fails.
+ * Opens rate limits that all processes share, with windows of one second. While Redis or Postgres is unavailable, each process counts on
+ * its own, so that requests are not refused because counting fails.
  *
- * @returns undefined where no limit is set.
+ * @returns undefined if no limit is set.
  */
 export function openRateLimiter(options: RateLimiterOptions): RateLimiter | undefined {
   const { database, redisUrl, authorities, perKey, perOrganization, logger } = options;
@@ -47,7 +49,7 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
           connectionName: 'runlake-rate-limits',
           ...redisTls(redisUrl, authorities),
         });
-  redis?.on('error', (err) => logger.warn({ err }, 'the connection to Redis for rate limits failed'));
+  redis?.on('error', (err) => logger.warn({ err }, 'the Redis connection of the rate limits failed'));
   const postgres = {
     query: async ({ text, values, name }: { text: string; values: unknown[]; name?: string }) => {
       const rows = await database.query(text, values, { ...(name !== undefined && { name }) });

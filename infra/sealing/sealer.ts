@@ -2,30 +2,30 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:cr
 import { fault } from '../errors/runlake-error.ts';
 
 /**
- * Seals short secrets into texts that can be stored. A sealed text names the key it was sealed under and opens only for the
- * row that it was made for: moved to another row, or changed in any bit, it does not open.
+ * Encrypts short secrets for storage. A sealed text contains the id of its key, and can be opened only for the row it was sealed for: it
+ * does not open in another row or after any change.
  */
 export interface Sealer {
-  /** @param row What it belongs to, such as the id of its row. */
+  /** @param row identifies the row that stores the secret, for example its id. */
   seal(text: string, row: string): string;
-  /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN. Neither holds anything of the text. */
+  /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; the errors contain nothing of the secret. */
   open(sealed: string, row: string): Opened;
 }
 
 export interface Opened {
   readonly text: string;
-  /** Sealed under a former key: to be sealed again, so that this key can be retired. */
+  /** True if a former key was used: seal the text again, so that the former key can be retired. */
   readonly isUnderFormerKey: boolean;
 }
 
 export interface SealerOptions {
-  /** New texts are sealed under it. */
+  /** Key for new texts. */
   readonly secretKey: string;
-  /** Earlier secret keys, which open what was sealed under them. */
+  /** Earlier keys, used only to open texts. */
   readonly formerSecretKeys?: readonly string[] | undefined;
-  /** Separates keys from those for other purposes. */
+  /** Input of the key derivation, so that each purpose has its own key. */
   readonly purpose: string;
-  /** What is sealed, in words that begin a sentence. */
+  /** Name of the sealed data for messages, as the subject of a sentence. */
   readonly what: string;
 }
 
@@ -41,9 +41,9 @@ const nonceBytes = 12;
 const tagBytes = 16;
 
 /**
- * AES-256-GCM (NIST SP 800-38D) with a random nonce of 96 bits under a key derived by HKDF (RFC 5869). Text:
- * `s1.<key id>.<base64url of nonce, cipher text and tag>`; format, key id, purpose and row are the associated data. The key id
- * is derived beside the key and tells nothing of it.
+ * Uses AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce and a key derived by HKDF (RFC 5869). Format of sealed texts:
+ * `s1.<key id>.<base64url of nonce, ciphertext and tag>`; format, key id, purpose and row are the associated data. The key id is derived
+ * separately and reveals nothing about the key.
  */
 export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }: SealerOptions): Sealer {
   const current = deriveKey(secretKey, purpose);

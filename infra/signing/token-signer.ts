@@ -1,17 +1,17 @@
 import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 
-/** What a token turned out to be. */
+/** Result of opening a token. */
 export type OpenedToken =
   | { readonly kind: 'valid'; readonly text: string }
   | { readonly kind: 'expired' }
   | { readonly kind: 'invalid' };
 
 /**
- * Signs short texts into tokens that may travel in URLs and opens them again. The text can be read by whoever holds the token;
- * only the holder of the secret key can make one.
+ * Creates and verifies signed tokens that are safe in URLs. The text of a token is readable, not encrypted; only a holder of the secret
+ * key can create one.
  */
 export interface TokenSigner {
-  /** @param expiresAtSeconds Since 1970; from then on the token opens as expired. */
+  /** @param expiresAtSeconds expiry of the token, in seconds since 1970. */
   sign(text: string, expiresAtSeconds: number): string;
   open(token: string, nowSeconds: number): OpenedToken;
 }
@@ -19,8 +19,8 @@ export interface TokenSigner {
 const keyBytes = 32;
 
 /**
- * Token: base64url of `<expiry>.<text>`, a dot, base64url of its HMAC-SHA256. The key is derived by HKDF (RFC 5869), one for
- * each purpose, so that a token made for one is worth nothing for another.
+ * Token format: base64url of `<expiry>.<text>`, a dot, base64url of its HMAC-SHA256. HKDF (RFC 5869) derives one key for each purpose,
+ * so that a token is valid for one purpose only.
  */
 export function createTokenSigner(secretKey: string, purpose: string): TokenSigner {
   const key = Buffer.from(hkdfSync('sha256', secretKey, '', `runlake ${purpose} v1`, keyBytes));
@@ -41,7 +41,7 @@ export function createTokenSigner(secretKey: string, purpose: string): TokenSign
   };
 }
 
-/** Takes as long wherever the first difference lies. */
+/** Compares in constant time. */
 function isSame(given: string, expected: string): boolean {
   const a = Buffer.from(given);
   const b = Buffer.from(expected);

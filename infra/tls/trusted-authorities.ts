@@ -7,29 +7,29 @@ import { fault } from '../errors/runlake-error.ts';
 const certificate = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 const reasons = new Map([
-  ['ENOENT', 'there is no such file'],
-  ['EACCES', 'this user may not read it'],
+  ['ENOENT', 'the file does not exist'],
+  ['EACCES', 'this user has no read permission'],
   ['EISDIR', 'it is a folder'],
 ]);
 
 /**
- * The authorities that connections to all servers trust, as PEM texts: those of Node and those of `RUNLAKE_TLS_CA_FILE`.
- * Undefined where no file is set: then a client's own default, Node's list, holds.
+ * Returns the certificate authorities for connections to all servers, in PEM: those of Node and those of `RUNLAKE_TLS_CA_FILE`.
+ * Returns undefined if the setting is not set; clients then use their default, which is Node's list.
  *
- * @throws TLS_FILE_UNUSABLE where the file cannot be read or holds no certificate that can.
+ * @throws TLS_FILE_UNUSABLE if the file cannot be read or has no valid certificate.
  */
 export function trustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): string[] | undefined {
   return tlsCaFile === undefined ? undefined : [...rootCertificates, ...certificatesIn(tlsCaFile)];
 }
 
-/** The certificates of a PEM file, each checked. @throws TLS_FILE_UNUSABLE */
+/** Reads and validates the certificates of a PEM file. @throws TLS_FILE_UNUSABLE */
 export function certificatesIn(file: string): string[] {
   const found = readTlsFile(file).match(certificate) ?? [];
-  if (found.length === 0) throw fault('TLS_FILE_UNUSABLE', { file, reason: 'it holds no certificate in PEM' });
+  if (found.length === 0) throw fault('TLS_FILE_UNUSABLE', { file, reason: 'it contains no PEM certificate' });
   try {
     for (const text of found) new X509Certificate(text);
   } catch (cause) {
-    throw fault('TLS_FILE_UNUSABLE', { file, reason: 'a certificate in it is damaged' }, { cause });
+    throw fault('TLS_FILE_UNUSABLE', { file, reason: 'it contains an invalid certificate' }, { cause });
   }
   return found;
 }

@@ -1,18 +1,18 @@
--- Runs once, when the data folder of Postgres is made: the database of the schema registry, and what Grafana may see.
+-- Runs once, when the data folder of Postgres is created: creates the database of the schema registry, and the role of Grafana.
 \getenv registry_password REGISTRY_DATABASE_PASSWORD
 \getenv grafana_password GRAFANA_DATABASE_PASSWORD
 
 CREATE ROLE registry LOGIN PASSWORD :'registry_password';
 CREATE DATABASE registry OWNER registry;
 
--- Grafana reads names through one function, so that its role needs no right on any table: hashes of keys, dead letters and
--- parked runs lie in the same database. The tables come later, with the first start of Runlake; the body is read when it runs.
+-- Grafana reads names through one function, so its role needs no privileges on tables: the same database contains key hashes,
+-- dead-letter records and deferred events. Runlake creates the tables later; Postgres resolves them when the function runs.
 CREATE ROLE grafana LOGIN PASSWORD :'grafana_password' CONNECTION LIMIT 20;
 ALTER ROLE grafana SET default_transaction_read_only = on;
 ALTER ROLE grafana SET statement_timeout = '30s';
 CREATE SCHEMA dashboards;
 
--- The names of today by id, for each dimension of usage_hourly; of deleted projects, revoked keys and the like as well.
+-- Returns current names by id, for each dimension of usage_hourly, including deleted projects and revoked keys.
 CREATE FUNCTION dashboards.names(dimension text)
   RETURNS TABLE (id text, name text, workspace_id text)
   LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -1,7 +1,7 @@
 import { lstatSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** User and group id under which Postgres runs, where they are not those of this process. */
+/** User and group id that Postgres runs as, if they differ from those of this process. */
 export interface Account {
   readonly uid: number;
   readonly gid: number;
@@ -10,7 +10,7 @@ export interface Account {
 /** `nobody`. Postgres refuses to run as root. */
 export const nobody: Account = { uid: 65_534, gid: 65_534 };
 
-/** Whether the account may pass through the folder and every one above it, by their owners and modes. */
+/** Whether the account has search permission on the folder and all its parents, by owner and mode. */
 export function canPass(account: Account, folder: string): boolean {
   for (let path = folder; ; path = dirname(path)) {
     const { uid, gid, mode } = statSync(path);
@@ -20,7 +20,7 @@ export function canPass(account: Account, folder: string): boolean {
   }
 }
 
-/** Whether the folder is a real one of this owner that nobody else can write to: not a trap laid in a shared folder. */
+/** Whether the path is a real folder of this owner that no other user can write to. Protects against planted paths in a shared folder. */
 export function isOwnFolder(path: string, uid: number): boolean {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   return stat?.isDirectory() === true && stat.uid === uid && (stat.mode & 0o022) === 0;

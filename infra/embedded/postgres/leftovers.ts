@@ -1,9 +1,8 @@
 /**
- * Ends what an earlier Runlake may have left running on a data folder: it and the watchdog were killed at the same moment,
- * or the watchdog alone.
+ * Stops Postgres servers that an earlier Runlake left running on a data folder, because its watchdog was killed, alone or with it.
  *
- * Invariant: only processes that provably are Postgres on this very folder get a signal. The caller holds the lock of the
- * Runlake data folder, so nobody else uses them.
+ * Invariant: only processes that are proven to be Postgres on this folder get a signal. The caller holds the lock of the Runlake data
+ * folder, so no other process uses them.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
@@ -16,7 +15,7 @@ const fastWithinMs = 5_000;
 const immediateWithinMs = 2_000;
 const killWithinMs = 2_000;
 
-/** Resolves when none is left, and no `postmaster.pid` that names a stranger, on which Postgres would refuse to start. */
+/** Resolves when none is left. Also deletes a `postmaster.pid` with the id of another program, because Postgres would refuse to start. */
 export async function endLeftovers(dataFolder: string): Promise<void> {
   const pidFile = join(dataFolder, 'postmaster.pid');
   const postmaster = Number.parseInt(readFileIfThere(pidFile) ?? '', 10);
@@ -31,7 +30,7 @@ export async function endLeftovers(dataFolder: string): Promise<void> {
     signal(find(), 'SIGKILL');
     await untilGone(gone, killWithinMs);
   }
-  // The number belongs to another program by now. Where it is nobody's, Postgres sees that itself.
+  // The process id now belongs to another program. If no process has it, Postgres ignores the file.
   if (gone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });
 }
 
@@ -40,12 +39,12 @@ function signal(pids: readonly number[], name: NodeJS.Signals): void {
     try {
       process.kill(pid, name);
     } catch {
-      // It has just gone.
+      // The process has just exited.
     }
   }
 }
 
-/** Process ids of Postgres servers whose data folder this is. Each works inside it. */
+/** Process ids of the Postgres servers of this data folder, which is their working directory. */
 function serversOn(dataFolder: string, postmaster: number): number[] {
   if (process.platform !== 'linux') return isServerByPs(postmaster, dataFolder) ? [postmaster] : [];
   return readdirSync('/proc')
@@ -59,7 +58,7 @@ function serversOn(dataFolder: string, postmaster: number): number[] {
           processIdentity(pid) !== undefined
         );
       } catch {
-        // Somebody else's, or gone.
+        // The process belongs to another user, or has exited.
         return false;
       }
     });

@@ -1,10 +1,10 @@
 /**
- * Where the Postgres of a data folder runs: as which account, from which binaries, on which folder.
+ * Chooses the account, binaries and folder for the embedded Postgres of a data folder.
  *
- * As an ordinary user: as that user, out of the npm package, in `<data folder>/postgres`.
- * As root, under which Postgres refuses to run: as the owner of the data that are there, else as `nobody`. Where that
- * account cannot reach the package, a copy of the binaries is made in a shared folder; where it cannot reach the data
- * folder, its data go to a folder of their own there, which `postgres.place` in the data folder remembers.
+ * If Runlake runs as an ordinary user, Postgres runs as that user, from the npm package, in `<data folder>/postgres`.
+ * Postgres refuses to run as root. So if Runlake runs as root, Postgres runs as the owner of existing data, otherwise as `nobody`. If
+ * that account cannot access the package, the binaries are copied to a shared folder. If it cannot access the data folder, its data go
+ * to a new folder in the shared folder, whose path is recorded in `postgres.place` in the data folder.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -21,15 +21,15 @@ export interface Place {
   readonly account: Account | undefined;
   readonly binaries: string;
   readonly dataFolder: string;
-  /** To be called once the data are there: they are looked for in this place from then on. */
+  /** Records the place. Call it after the data have been created, so that later starts use the same folder. */
   remember(): void;
 }
 
 const sharedFolders = ['/var/lib/runlake', join(tmpdir(), 'runlake')];
 
 /**
- * @param shared folders to try, in this order, for what does not fit into the package and the data folder.
- * @throws ENGINE_START_FAILED where the data are gone, or no folder can be reached.
+ * @param shared shared folders to try in this order, if the account cannot access the package or the data folder.
+ * @throws ENGINE_START_FAILED if the data are missing, or no folder can be accessed.
  */
 export function choosePlace(folder: string, build: PostgresBinaries, shared: readonly string[] = sharedFolders): Place {
   const inside = join(folder, 'postgres');
@@ -42,7 +42,7 @@ export function choosePlace(folder: string, build: PostgresBinaries, shared: rea
   const memory = join(folder, 'postgres.place');
   const remembered = readFileIfThere(memory)?.trim();
   if (remembered && !existsSync(join(remembered, 'data'))) {
-    throw cannotStart(`its data were in ${remembered}, which is gone; ${memory} remembers that`);
+    throw cannotStart(`its data folder ${remembered}, which is recorded in ${memory}, does not exist`);
   }
   const found = statSync(join(remembered ?? inside, 'data'), { throwIfNoEntry: false });
   const account = found && found.uid !== 0 ? { uid: found.uid, gid: found.gid } : nobody;
@@ -62,7 +62,7 @@ export function choosePlace(folder: string, build: PostgresBinaries, shared: rea
   };
 }
 
-/** Lets the account pass through the data folder, whose contents stay closed to it. */
+/** Gives the account search permission on the data folder; it still cannot read its contents. */
 function openFolder(folder: string, account: Account): void {
   const { mode, uid } = statSync(folder);
   if (uid !== account.uid && (mode & 0o001) === 0) chmodSync(folder, (mode & 0o777) | 0o011);
@@ -74,7 +74,7 @@ function makeFor(account: Account, path: string): void {
   if (!isOwnFolder(path, account.uid)) throw cannotStart(`${path} does not belong to user ${account.uid} alone`);
 }
 
-/** Named after the data folder, and anew each time: a deleted data folder does not come back to its old data. */
+/** The name contains a hash of the data folder and a random part, so that a recreated data folder does not get the old data. */
 function newPlace(folder: string, account: Account, shared: readonly string[]): string {
   const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
   return join(sharedFolder(account, shared), `data-${hash}-${randomBytes(4).toString('hex')}`);
@@ -86,7 +86,7 @@ function reachableBinaries(build: PostgresBinaries, account: Account, shared: re
     linkLibraries(build.folder);
     if (runsAs(account, build.folder)) return build.folder;
   } catch {
-    // The package is read-only: the copy gets the links.
+    // The package is read-only, so the links are created in the copy.
   }
   const copy = copyBinaries(build, sharedFolder(account, shared));
   if (!runsAs(account, copy)) throw cannotStart(`user ${account.uid} cannot run ${copy}/bin/postgres`);
@@ -108,11 +108,11 @@ function sharedFolder(account: Account, shared: readonly string[]): string {
       if (mkdirSync(path, { recursive: true, mode: 0o755 }) !== undefined) chmodSync(path, 0o755);
       if (isOwnFolder(path, 0) && canPass(account, path)) return path;
     } catch {
-      // Read-only, a file, or out of reach: the next one.
+      // Read-only, a file, or not accessible: try the next one.
     }
   }
   throw cannotStart(
-    `it does not run as root, and user ${account.uid} can reach none of ${shared.join(', ')}; ` +
+    `Postgres cannot run as root, and user ${account.uid} cannot access any of ${shared.join(', ')}; ` +
       'start Runlake as another user or set RUNLAKE_DATABASE_URL',
   );
 }

@@ -14,26 +14,26 @@ import { endLeftovers } from './leftovers.ts';
 import { choosePlace } from './place.ts';
 
 export interface EmbeddedPostgres {
-  /** `postgres://user:password@127.0.0.1:port/database`; stays the same over restarts of the engine. */
+  /** `postgres://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
   readonly url: string;
-  /** Resolves when the engine has ended for good. Never rejects. */
+  /** Resolves when the engine has ended permanently. Never rejects. */
   readonly exited: Promise<EngineExit>;
   stop(): Promise<void>;
 }
 
 export interface PostgresOptions {
-  /** The data folder, whose lock the caller holds. */
+  /** The data folder; the caller holds its lock. */
   readonly folder: string;
-  /** Default: a free one. */
+  /** Default: a free port. */
   readonly port?: number;
   readonly logger?: Logger;
   /** Pause between two liveness probes; default: 5 s. */
   readonly probeEveryMs?: number;
   /** Default: the npm package. */
   readonly build?: PostgresBinaries;
-  /** What is committed need not outlive the machine, only the engine: nothing waits for the disk. Default: false. */
+  /** Turns `fsync` off, for tests: commits survive a crash of the engine, but not of the machine. Default: false. */
   readonly isThrowAway?: boolean;
-  /** Folders that another account can reach, for a process of root; see `place.ts`. */
+  /** Folders that another account can access, if Runlake runs as root; see `place.ts`. */
   readonly sharedFolders?: readonly string[];
 }
 
@@ -41,8 +41,8 @@ const database = 'runlake';
 const logBytes = 5 * 1024 * 1024;
 
 /**
- * Starts a real Postgres server in a child process, on a free loopback port, with durable data in the data folder and a
- * password that is kept beside them. It answers when this resolves, and is started again when it ends by itself.
+ * Starts a Postgres server in a child process, on a free loopback port, with durable data in the data folder and a stored password.
+ * Resolves when the server is ready; a server that exits unexpectedly is restarted.
  *
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */
@@ -75,13 +75,13 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   };
 }
 
-/** Written before the cluster is made with it, so that there is never a cluster whose password nobody knows. */
+/** The password is stored before the cluster is created, so that a cluster never exists without a stored password. */
 function keepPassword(folder: string, dataFolder: string): string {
   const path = join(folder, 'postgres.password');
   const kept = readFileIfThere(path)?.trim();
   if (kept) return kept;
   if (existsSync(dataFolder)) {
-    throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${path} is gone, and with it the password` });
+    throw fault('ENGINE_START_FAILED', { engine: 'Postgres', reason: `${path} with its password does not exist` });
   }
   const made = randomBytes(24).toString('base64url');
   writePrivateFile(path, `${made}\n`);

@@ -3,12 +3,12 @@ import { isRunlakeError, type RunlakeError } from '../../errors/runlake-error.ts
 import type { Logger } from '../../telemetry/logger.ts';
 import { kafkaFault } from './client-fault.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { endsWithin } from './pause.ts';
+import { settlesWithin } from './pause.ts';
 
 const requestTimeoutMs = 5_000;
 const callTimeoutMs = 15_000;
 
-/** Questions to the cluster as a whole. One connected client serves all; where it fails, the next question opens another. */
+/** Runs admin requests on one shared client. After a failure the next call opens a new client. */
 export class AdminLink {
   readonly #address: KafkaAddress;
   readonly #logger: Logger;
@@ -20,13 +20,13 @@ export class AdminLink {
     this.#logger = logger;
   }
 
-  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the catalogue's errors that `ask` throws. */
-  async ask<Answer>(ask: (admin: Admin) => Promise<Answer>): Promise<Answer> {
+  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the catalogue errors that `work` throws. */
+  async call<Answer>(work: (admin: Admin) => Promise<Answer>): Promise<Answer> {
     this.#link ??= this.#open();
     const link = this.#link;
-    const answer = link.admin.then(ask);
+    const answer = link.admin.then(work);
     try {
-      if (!(await endsWithin(answer, callTimeoutMs))) throw this.#silent();
+      if (!(await settlesWithin(answer, callTimeoutMs))) throw this.#timedOut();
       return await answer;
     } catch (error) {
       answer.catch(() => undefined);
@@ -42,7 +42,7 @@ export class AdminLink {
     const link = this.#link;
     this.#link = undefined;
     if (link === undefined) return;
-    await endsWithin(
+    await settlesWithin(
       link.admin.then((admin) => admin.disconnect()),
       1_000,
     );
@@ -58,7 +58,7 @@ export class AdminLink {
     return { client, admin: connected };
   }
 
-  #silent(): RunlakeError {
+  #timedOut(): RunlakeError {
     return kafkaFault({ message: `no answer within ${callTimeoutMs} ms` }, this.#address.kafkaBrokers);
   }
 }

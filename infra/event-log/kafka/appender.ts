@@ -1,28 +1,28 @@
 /**
- * Appends batches to partitions of Kafka, each exactly where it belongs.
+ * Appends batches to partitions of Kafka, each exactly at its position.
  *
- * Invariant: of a partition one batch at a time is under way, and it is not left before its outcome is known. So what is
- * appended later stands later in the log, and no copy of a batch turns up behind a later one.
+ * Invariant: each partition has at most one batch in flight, and the appender keeps it until its outcome is known. A later batch
+ * therefore has later offsets, and no copy of a batch appears after a later batch.
  *
- *   1. A batch goes out under the producer's id and the next sequence number of its partition (an idempotent producer). The
- *      library counts the number back when a request fails, so the same batch goes out under the same number again.
- *   2. No answer, or one that may pass: the connections are broken where they were silent, and the same batch goes out again,
- *      for as long as it takes. A copy that a stalled broker finds in its buffers later has a number that was used: it is
- *      answered, not appended. (Were the batch given up instead, the next one would take its number, and be dropped as a repeat
- *      if the first had arrived after all.)
- *   3. The broker does not know our numbers any more (its state was lost, or the topic was made anew): once nothing else is
- *      under way, the producer is replaced by one with a new id, and the same batch goes out first. It may then stand twice in
- *      the log, next to each other, which merges.
- *   4. An attempt that does not even end is cut off with its client, whose sockets are destroyed so that it can send nothing
- *      later, and the producer is replaced as in 3.
- *   5. A batch that the broker refuses for what it is was not appended; its number is free, and its publishers are told.
+ *   1. The idempotent producer sends a batch under its producer id and the next sequence number of the partition. When a request
+ *      fails, the library restores the sequence number, so the retry uses the same number.
+ *   2. After a timeout or a transient error, the appender breaks the connections that timed out and sends the same batch again, until it
+ *      succeeds. A stalled broker that later processes the first copy finds a used sequence number: it acknowledges the copy without
+ *      appending it. (If the batch were given up, the next batch would take its number and be dropped as a repeat if the first had
+ *      arrived after all.)
+ *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), the appender waits until no other
+ *      batch is in flight, replaces the producer by one with a new id, and sends the same batch first. The log may then contain it
+ *      twice in a row, which merges.
+ *   4. If an attempt does not settle, the appender fences its client: it destroys the sockets, so that the client sends nothing later,
+ *      and replaces the producer as in step 3.
+ *   5. A batch that the broker rejects for its content was not appended. Its sequence number is free, and its publishers get the error.
  */
 import { type Message, Partitioners, type Producer } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { kindsOf } from './client-fault.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, endsWithin, pause } from './pause.ts';
+import { backoffMs, pause, settlesWithin } from './pause.ts';
 
 export interface Appending {
   readonly topic: string;
@@ -34,7 +34,7 @@ interface Session {
   readonly client: KafkaClient;
   readonly producer: Producer;
   connected: Promise<void> | undefined;
-  underWay: number;
+  inFlight: number;
 }
 
 type Outcome = 'appended' | 'refused' | 'unknown' | 'silent' | 'number lost' | 'hung';
@@ -58,23 +58,23 @@ export class Appender {
   }
 
   /**
-   * Resolves when the batch is in all in-sync replicas; tries until then, or until {@link Appender.close}.
-   * To be called for one batch of a partition at a time.
+   * Resolves when the batch is in all in-sync replicas; retries until then or until {@link Appender.close}.
+   * Call it for one batch per partition at a time.
    *
-   * @throws TOPIC_UNFIT where the broker refuses the batch for its size or form, EVENT_LOG_UNAVAILABLE once closed.
+   * @throws TOPIC_UNFIT if the broker rejects the size or the format of the batch, EVENT_LOG_UNAVAILABLE after closing.
    */
   async append(batch: Appending): Promise<void> {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       await this.#replacing;
       this.#session ??= this.#open();
       const session = this.#session;
-      session.underWay++;
+      session.inFlight++;
       const startedAtMs = performance.now();
       const { outcome, error } = await this.#attempt(session, batch);
-      session.underWay--;
+      session.inFlight--;
       switch (outcome) {
         case 'appended':
-          this.#passed();
+          this.#recordSuccess();
           return;
         case 'refused':
           throw fault(
@@ -95,7 +95,7 @@ export class Appender {
           await this.#replace(session, false);
           break;
         case 'silent':
-          // Not those that another partition's attempt has opened since for the same reason.
+          // Keep the connections that another partition's attempt has reopened meanwhile.
           session.client.breakConnections(startedAtMs);
           break;
         case 'unknown':
@@ -103,18 +103,18 @@ export class Appender {
         default:
           outcome satisfies never;
       }
-      this.#failed(batch, error);
+      this.#recordFailure(batch, error);
       await pause(backoffMs(attempt, 50, 1_000), this.#stop.signal);
     }
     throw fault('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds: 2 });
   }
 
-  /** Gives up what is under way; nothing leaves this process afterwards. */
+  /** Gives up the batches in flight. This process sends nothing to Kafka afterwards. */
   async close(): Promise<void> {
     this.#stop.abort();
     const session = this.#session;
     if (session === undefined) return;
-    await endsWithin(session.producer.disconnect(), 1_000);
+    await settlesWithin(session.producer.disconnect(), 1_000);
     session.client.fence();
   }
 
@@ -130,8 +130,8 @@ export class Appender {
     let outcome: Outcome = 'hung';
     let error: unknown;
     try {
-      // Connecting, metadata and request, each of them twice, with what it takes to reach several brokers.
-      if (await endsWithin(sending, this.#requestTimeoutMs * 6 + 20_000)) {
+      // Connecting, metadata and request, each tried twice, with time to reach several brokers.
+      if (await settlesWithin(sending, this.#requestTimeoutMs * 6 + 20_000)) {
         const answers = await sending;
         outcome = answers.some((answer) => answer.partition === partition) ? 'appended' : 'unknown';
       }
@@ -147,16 +147,16 @@ export class Appender {
     const client = openKafkaClient(this.#address, this.#requestTimeoutMs, this.#logger);
     const producer = client.kafka.producer({
       idempotent: true,
-      // The library queues requests above this on a connection; one a partition is our own doing.
+      // The library queues requests above this number per connection; the partition queues keep one per partition.
       maxInFlightRequests: 5,
       allowAutoTopicCreation: false,
       createPartitioner: Partitioners.DefaultPartitioner,
       retry: { retries: 1, initialRetryTime: 50, maxRetryTime: 200 },
     });
-    return { client, producer, connected: undefined, underWay: 0 };
+    return { client, producer, connected: undefined, inFlight: 0 };
   }
 
-  /** The library sends without a producer id, and without a word, where it has not got one: so connecting comes first. */
+  /** Connects before the first send: without a producer id the library silently sends non-idempotent batches. */
   #connect(session: Session): Promise<void> {
     session.connected ??= session.producer.connect().catch((error: unknown) => {
       session.connected = undefined;
@@ -169,26 +169,26 @@ export class Appender {
   async #replace(old: Session, whenQuiet: boolean): Promise<void> {
     if (this.#session !== old) return this.#replacing;
     this.#session = undefined;
-    this.#logger.warn({ whenQuiet }, 'the Kafka producer is replaced by one with a new id');
+    this.#logger.warn({ whenQuiet }, 'replacing the Kafka producer with one that has a new id');
     this.#replacing = (async () => {
-      while (whenQuiet && old.underWay > 0 && !this.#stop.signal.aborted) await pause(10);
+      while (whenQuiet && old.inFlight > 0 && !this.#stop.signal.aborted) await pause(10);
       old.client.fence();
       this.#replacing = undefined;
     })();
     await this.#replacing;
   }
 
-  #failed({ topic, partition }: Appending, error: unknown): void {
+  #recordFailure({ topic, partition }: Appending, error: unknown): void {
     if (this.#failingSince !== undefined) return;
     this.#failingSince = performance.now();
-    this.#logger.warn({ err: error, topic, partition }, 'Kafka does not take events now: tried again until it does');
+    this.#logger.warn({ err: error, topic, partition }, 'Kafka does not accept events: retrying until it does');
   }
 
-  #passed(): void {
+  #recordSuccess(): void {
     if (this.#failingSince === undefined) return;
     const forMs = Math.round(performance.now() - this.#failingSince);
     this.#failingSince = undefined;
-    this.#logger.warn({ forMs }, 'Kafka takes events again');
+    this.#logger.warn({ forMs }, 'Kafka accepts events again');
   }
 }
 

@@ -1,4 +1,4 @@
-/** Bytes that all partitions together may hold in memory. Whoever holds them decides what to do beyond it. */
+/** Counts the bytes that all partitions hold in memory. It enforces nothing: its users check {@link ByteBudget.spent}. */
 export class ByteBudget {
   readonly #limitBytes: number;
   readonly #whenFreed = new Set<() => void>();
@@ -25,7 +25,7 @@ export class ByteBudget {
     for (const listener of this.#whenFreed) listener();
   }
 
-  /** @returns ends that. */
+  /** Calls `listener` after each {@link ByteBudget.free}. @returns a function that removes the listener. */
   onFreed(listener: () => void): () => void {
     this.#whenFreed.add(listener);
     return () => this.#whenFreed.delete(listener);

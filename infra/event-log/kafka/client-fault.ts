@@ -29,7 +29,7 @@ const accessKinds = [
   'CLUSTER_AUTHORIZATION_FAILED',
 ];
 
-/** What an error of the client means to the rest of Runlake. */
+/** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns a catalogue error unchanged. */
 export function kafkaFault(error: unknown, brokers: string | undefined): RunlakeError {
   if (isRunlakeError(error)) return error;
   const reason = String((error as ClientError)?.message ?? error).slice(0, 200);

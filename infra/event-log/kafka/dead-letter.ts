@@ -2,8 +2,8 @@ import type { IHeaders, KafkaMessage, Message } from 'kafkajs';
 import type { LogRecord } from '../event-log.ts';
 import type { KafkaRecord } from './record-of.ts';
 
-/** Headers that say why a record is among the dead letters, and where it stood. */
-export const letterHeaders = {
+/** Headers of a dead-letter record: why the record was refused, and its topic, partition and offset. */
+export const deadLetterHeaders = {
   reason: 'runlake-dlq-reason',
   step: 'runlake-dlq-step',
   topic: 'runlake-dlq-topic',
@@ -13,29 +13,29 @@ export const letterHeaders = {
   time: 'runlake-dlq-time',
 } as const;
 
-const longestReason = 2_000;
+const maxReasonCharacters = 2_000;
 
-/** A record with its original bytes, key and headers, and beside them why it is set aside. */
-export function letterOf(topic: string, record: LogRecord, reason: string, step: string): Message {
+/** Builds the dead-letter record: original bytes, key and headers, plus the reason and the original position in headers. */
+export function deadLetterMessage(topic: string, record: LogRecord, reason: string, step: string): Message {
   const { raw } = record as Partial<KafkaRecord>;
   return {
     key: raw ? raw.key : record.key,
     value: record.value,
     headers: {
       ...(raw?.headers ?? record.headers),
-      [letterHeaders.reason]: reason.slice(0, longestReason),
-      [letterHeaders.step]: step,
-      [letterHeaders.topic]: topic,
-      [letterHeaders.partition]: String(record.partition),
-      [letterHeaders.offset]: String(record.offset),
-      [letterHeaders.time]: new Date().toISOString(),
+      [deadLetterHeaders.reason]: reason.slice(0, maxReasonCharacters),
+      [deadLetterHeaders.step]: step,
+      [deadLetterHeaders.topic]: topic,
+      [deadLetterHeaders.partition]: String(record.partition),
+      [deadLetterHeaders.offset]: String(record.offset),
+      [deadLetterHeaders.time]: new Date().toISOString(),
     },
   };
 }
 
-/** A dead letter as it lies in Kafka. A repeat after a crash may have left two of one record. */
-export interface ReadLetter {
-  /** The topic it came from, as it is called in Kafka, and its place there. */
+/** A dead-letter record as stored in Kafka. A retry after a crash may have left two of one event. */
+export interface ParsedDeadLetter {
+  /** Kafka name of the original topic; partition and offset refer to it. */
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
@@ -48,19 +48,23 @@ export interface ReadLetter {
   readonly headers: IHeaders;
 }
 
-/** @returns undefined where the message does not have the headers of a dead letter. */
-export function readLetter({ key, value, headers = {} }: KafkaMessage): ReadLetter | undefined {
+/** @returns undefined if the message does not have the dead-letter headers. */
+export function parseDeadLetter({ key, value, headers = {} }: KafkaMessage): ParsedDeadLetter | undefined {
   const text = (name: string) => headers[name]?.toString();
-  const [topic, partition, offset] = [letterHeaders.topic, letterHeaders.partition, letterHeaders.offset].map(text);
+  const [topic, partition, offset] = [
+    deadLetterHeaders.topic,
+    deadLetterHeaders.partition,
+    deadLetterHeaders.offset,
+  ].map(text);
   if (topic === undefined || partition === undefined || offset === undefined) return undefined;
-  const ours = new Set<string>(Object.values(letterHeaders));
+  const ours = new Set<string>(Object.values(deadLetterHeaders));
   return {
     topic,
     partition: Number(partition),
     offset: Number(offset),
-    reason: text(letterHeaders.reason) ?? '',
-    step: text(letterHeaders.step) ?? '',
-    deadAt: new Date(text(letterHeaders.time) ?? 0),
+    reason: text(deadLetterHeaders.reason) ?? '',
+    step: text(deadLetterHeaders.step) ?? '',
+    deadAt: new Date(text(deadLetterHeaders.time) ?? 0),
     key,
     value: value ?? Buffer.alloc(0),
     headers: Object.fromEntries(Object.entries(headers).filter(([name]) => !ours.has(name))),

@@ -1,4 +1,4 @@
-// Node does not see all names of this package; those that it does not see are members of the default one.
+// Node does not detect all named exports of this CommonJS package; the others are members of the default export.
 import kafkajs, { type Admin } from 'kafkajs';
 import type { Config } from '../../config/settings.ts';
 import { fault } from '../../errors/runlake-error.ts';
@@ -6,53 +6,54 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { kindsOf } from './client-fault.ts';
 import { pause } from './pause.ts';
 
-export type TopicWishes = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
+export type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
 
-/** What surrounds the value of a record: key, headers, framing of the batch. */
+/** Size of everything around the value of a record: key, headers, batch framing. */
 export const recordSlackBytes = 64 * 1024;
-/** Headers that a dead letter adds. */
-const letterSlackBytes = 64 * 1024;
-/** From here on a record that only one replica has is not safe enough. */
+/** Size of the headers that a dead-letter record adds. */
+const deadLetterSlackBytes = 64 * 1024;
+/** Topics with at least this many replicas get `min.insync.replicas` 2. */
 const replicasWithQuorum = 3;
 const metadataAttempts = 50;
 
-export interface TopicToHave {
+export interface RequiredTopic {
   readonly name: string;
   readonly deadLetters: boolean;
 }
 
 /**
- * Creates those of `topics` that do not exist, and asks the leader of each partition. A topic that exists is left as it is.
+ * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing topics.
  *
- * @returns partitions of each, by name.
+ * @returns the number of partitions of each topic, by name.
  * @throws TOPIC_UNFIT if a run of the maximum size would not fit, and what Kafka throws.
  */
 export async function ensureTopics(
   admin: Admin,
-  topics: readonly TopicToHave[],
-  wishes: TopicWishes,
+  topics: readonly RequiredTopic[],
+  config: TopicConfig,
   logger: Logger,
 ): Promise<ReadonlyMap<string, number>> {
   const present = new Set(await admin.listTopics());
   const missing = topics.filter(({ name }) => !present.has(name));
-  if (missing.length > 0) await create(admin, missing, wishes);
-  const shapes = await shapesOf(
+  if (missing.length > 0) await create(admin, missing, config);
+  const shapes = await fetchShapes(
     admin,
     topics.map(({ name }) => name),
-    wishes.kafkaBrokers,
+    config.kafkaBrokers,
   );
-  await compare(admin, topics, shapes, wishes, logger);
-  // A broker that was just elected may not know yet that it leads: it is asked, so that the first publish and the first tail meet a leader.
+  await compare(admin, topics, shapes, config, logger);
+  // A newly elected broker may not know yet that it leads. Fetch offsets from it, so that the first publish and the first read find a leader.
   await Promise.all(topics.map(({ name }) => admin.fetchTopicOffsets(name)));
   return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
 }
 
-export function maxMessageBytes({ deadLetters }: TopicToHave, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
-  return maxRunBytes + recordSlackBytes + (deadLetters ? letterSlackBytes : 0);
+/** Value that `max.message.bytes` of the topic must have at least. */
+export function maxMessageBytes({ deadLetters }: RequiredTopic, { maxRunBytes }: Pick<Config, 'maxRunBytes'>): number {
+  return maxRunBytes + recordSlackBytes + (deadLetters ? deadLetterSlackBytes : 0);
 }
 
-async function create(admin: Admin, missing: readonly TopicToHave[], wishes: TopicWishes): Promise<void> {
-  const { kafkaPartitions, kafkaReplication } = wishes;
+async function create(admin: Admin, missing: readonly RequiredTopic[], config: TopicConfig): Promise<void> {
+  const { kafkaPartitions, kafkaReplication } = config;
   const replicas = kafkaReplication ?? (await defaultReplication(admin));
   try {
     await admin.createTopics({
@@ -62,13 +63,13 @@ async function create(admin: Admin, missing: readonly TopicToHave[], wishes: Top
         numPartitions: kafkaPartitions,
         replicationFactor: kafkaReplication ?? -1,
         configEntries: [
-          { name: 'max.message.bytes', value: String(maxMessageBytes(topic, wishes)) },
+          { name: 'max.message.bytes', value: String(maxMessageBytes(topic, config)) },
           ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
     });
   } catch (error) {
-    // Another process may create the same at this moment.
+    // Another process may create the same topics at the same time.
     const kinds = kindsOf(error).concat(...((error as { errors?: unknown[] }).errors ?? []).map(kindsOf));
     const harmless = [
       'TOPIC_ALREADY_EXISTS',
@@ -81,7 +82,7 @@ async function create(admin: Admin, missing: readonly TopicToHave[], wishes: Top
   }
 }
 
-/** Of topics that name none; 0 if this user may not ask, and {@link compare} then warns of a quorum that is too small. */
+/** The broker's `default.replication.factor`; 0 if this user may not read it, and {@link compare} then warns if the quorum is too small. */
 async function defaultReplication(admin: Admin): Promise<number> {
   const { controller } = await admin.describeCluster();
   try {
@@ -107,8 +108,8 @@ interface Shape {
   readonly replicas: number;
 }
 
-/** A topic that was created is known to every broker a little later. */
-async function shapesOf(
+/** Fetches partitions and replicas of the topics; retries, because brokers learn of a new topic with a delay. */
+async function fetchShapes(
   admin: Admin,
   names: readonly string[],
   brokers: string | undefined,
@@ -128,8 +129,8 @@ async function shapesOf(
       if (attempt >= metadataAttempts || !kindsOf(error).includes('UNKNOWN_TOPIC_OR_PARTITION')) throw error;
     }
     if (attempt >= metadataAttempts) {
-      // Passes: brokers that restart or elect leaders learn of a topic later.
-      const reason = `the brokers do not know the topics yet: ${names.join(', ')}`;
+      // Transient: brokers that restart or elect leaders learn of the topics later.
+      const reason = `the brokers do not have the topics yet: ${names.join(', ')}`;
       throw fault('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason });
     }
     await pause(100);
@@ -138,46 +139,49 @@ async function shapesOf(
 
 async function compare(
   admin: Admin,
-  topics: readonly TopicToHave[],
+  topics: readonly RequiredTopic[],
   shapes: ReadonlyMap<string, Shape>,
-  wishes: TopicWishes,
+  config: TopicConfig,
   logger: Logger,
 ): Promise<void> {
-  const configs = await settingsOf(admin, topics, logger);
+  const topicConfigs = await fetchTopicConfigs(admin, topics, logger);
   for (const topic of topics) {
     const { partitions, replicas } = shapes.get(topic.name) as Shape;
-    const config = configs.get(topic.name);
-    const largest = Number(config?.get('max.message.bytes') ?? Number.POSITIVE_INFINITY);
-    const needed = maxMessageBytes(topic, wishes);
-    if (largest < needed) {
+    const found = topicConfigs.get(topic.name);
+    const maxBytes = Number(found?.get('max.message.bytes') ?? Number.POSITIVE_INFINITY);
+    const needed = maxMessageBytes(topic, config);
+    if (maxBytes < needed) {
       throw fault('TOPIC_UNFIT', {
         topic: topic.name,
         property: 'max.message.bytes',
-        found: largest,
+        found: maxBytes,
         needed,
         variable: 'RUNLAKE_MAX_RUN_BYTES',
       });
     }
     const differs = { topic: topic.name, partitions, replicas };
-    if (partitions !== wishes.kafkaPartitions) {
+    if (partitions !== config.kafkaPartitions) {
       logger.warn(
         differs,
-        `the topic does not have the ${wishes.kafkaPartitions} partitions configured: left as it is`,
+        `the topic does not have the configured ${config.kafkaPartitions} partitions; Runlake does not alter it`,
       );
     }
-    if (wishes.kafkaReplication !== undefined && replicas < wishes.kafkaReplication) {
-      logger.warn(differs, `the topic does not have the ${wishes.kafkaReplication} replicas configured: left as it is`);
+    if (config.kafkaReplication !== undefined && replicas < config.kafkaReplication) {
+      logger.warn(
+        differs,
+        `the topic does not have the configured ${config.kafkaReplication} replicas; Runlake does not alter it`,
+      );
     }
-    const quorum = Number(config?.get('min.insync.replicas') ?? 2);
+    const quorum = Number(found?.get('min.insync.replicas') ?? 2);
     if (replicas >= replicasWithQuorum && quorum < 2) {
-      logger.warn(differs, 'min.insync.replicas of the topic is 1: a broker that fails may lose what was accepted');
+      logger.warn(differs, 'min.insync.replicas of the topic is 1: accepted events may be lost when a broker fails');
     }
   }
 }
 
-async function settingsOf(
+async function fetchTopicConfigs(
   admin: Admin,
-  topics: readonly TopicToHave[],
+  topics: readonly RequiredTopic[],
   logger: Logger,
 ): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>> {
   try {
@@ -197,7 +201,7 @@ async function settingsOf(
     );
   } catch (error) {
     if (!kindsOf(error).some((kind) => kind.endsWith('AUTHORIZATION_FAILED'))) throw error;
-    logger.warn('this user may not read the settings of the topics: they are taken to be right');
+    logger.warn('this Kafka user may not read topic configurations; Runlake does not check them');
     return new Map();
   }
 }

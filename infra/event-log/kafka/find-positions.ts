@@ -1,7 +1,7 @@
 import type { Admin } from 'kafkajs';
 import type { FoundPosition } from './starting-point.ts';
 
-/** What Kafka says of each partition of `topic` and how far `group` has come. @throws what Kafka throws. */
+/** Committed offset, metadata, and first and log-end offset of each partition of `topic` for `group`. @throws what Kafka throws. */
 export async function findPositions(
   admin: Admin,
   group: string,
@@ -21,8 +21,8 @@ export async function findPositions(
 }
 
 /**
- * Whether a group is done with the offsets before `end`, as far as they are there: what retention took away, and what a topic
- * that was made anew never had, nobody will handle.
+ * Whether a group has consumed up to `end`. Offsets that no longer exist count as consumed: those that retention deleted, and those
+ * beyond the log-end offset of a recreated topic.
  */
 export function isPast(found: FoundPosition | undefined, end: number): boolean {
   if (found === undefined) return end === 0;

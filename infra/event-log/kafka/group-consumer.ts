@@ -1,15 +1,15 @@
 /**
- * One consumer group of one topic, as long as this process takes part in it.
+ * Consumes one topic in one consumer group, for as long as this process is a member.
  *
- * Invariant: at most one term a partition may commit, and it belongs to the generation that the client has now.
+ * Invariant: at most one partition consumer per partition may commit, and it belongs to the client's current generation.
  *
- *   1. A client joins the group. What it fetches goes to the terms of its partitions at once, so that its loop, which also
- *      sends the heartbeats, never waits for an insert.
- *   2. The group is balanced anew: every term ends, and one begins for each partition that was assigned. It is asked from
- *      Kafka once for all of them where they begin.
- *   3. Where memory is spent, fetching pauses for partitions that have enough to go on with.
- *   4. A client that crashed or went silent is cut off (`membership.ts`); its terms end, and another client joins.
- *   5. At the end terms take no further batch, what is under way is finished and committed, then the client leaves the group.
+ *   1. A client joins the group. Fetched records go to the consumers of their partitions at once, so that the client's loop, which
+ *      also sends the heartbeats, never waits for an insert.
+ *   2. On each rebalance every partition consumer ends, and a new one starts for each assigned partition. One admin request fetches
+ *      the starting positions of all of them.
+ *   3. When the byte budget is spent, fetching pauses for partitions that have a complete batch in memory.
+ *   4. A client that crashed or stalled is fenced (`membership.ts`); its partition consumers end, and another client joins.
+ *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client leaves the group.
  */
 import { randomBytes } from 'node:crypto';
 import type { Consumer, EachBatchPayload } from 'kafkajs';
@@ -20,39 +20,39 @@ import type { ByteBudget } from './byte-budget.ts';
 import { findPositions } from './find-positions.ts';
 import type { KafkaAddress } from './kafka-client.ts';
 import { assignments } from './kafka-metrics.ts';
-import { Membership } from './membership.ts';
-import { PartitionTerm } from './partition-term.ts';
-import { backoffMs, endsWithin, pause } from './pause.ts';
+import { ConsumerSupervisor } from './membership.ts';
+import { PartitionConsumer } from './partition-term.ts';
+import { backoffMs, pause, settlesWithin } from './pause.ts';
 import { startingPoint } from './starting-point.ts';
 
 export interface GroupOptions {
   readonly subscription: Subscription;
-  /** As topic and group are called in Kafka. */
+  /** Names of topic and group in Kafka. */
   readonly topicName: string;
   readonly group: string;
   readonly address: KafkaAddress;
   readonly admin: AdminLink;
   readonly budget: ByteBudget;
-  /** How long small batches gather in Kafka. */
+  /** Time for which the broker gathers small batches before it answers a fetch. */
   readonly cutMs: number;
-  /** Without a sign of life for so long the group goes on without this member. */
+  /** The group removes this member after this time without a heartbeat. */
   readonly sessionTimeoutMs: number;
   readonly logger: Logger;
 }
 
-const leastRebalanceTimeoutMs = 30_000;
-const mostFetchBytes = 16 * 1024 * 1024;
+const minRebalanceTimeoutMs = 30_000;
+const maxFetchBytes = 16 * 1024 * 1024;
 
 export class GroupConsumer {
   readonly #options: GroupOptions;
   readonly #logger: Logger;
   readonly #stop = new AbortController();
-  readonly #terms = new Map<number, PartitionTerm>();
-  /** Ends of what handles a partition, over terms. */
+  readonly #partitions = new Map<number, PartitionConsumer>();
+  /** The running `run()` of each partition's consumers; a new assignment waits for the previous one. */
   readonly #handlers = new Map<number, Promise<void>>();
   readonly #paused = new Set<number>();
   #consumer: Consumer | undefined;
-  #membership: Membership | undefined;
+  #supervisor: ConsumerSupervisor | undefined;
   readonly #stopBalancing: () => void;
 
   constructor(options: GroupOptions) {
@@ -61,10 +61,10 @@ export class GroupConsumer {
     this.#stopBalancing = options.budget.onFreed(() => this.#balanceFetching());
   }
 
-  /** Offsets of the first events that are not done, by partition, where they are known. */
+  /** First unconsumed offset of each assigned partition; partitions without a known starting position are missing. */
   get positions(): ReadonlyMap<number, number> {
     return new Map(
-      [...this.#terms.values()].flatMap(({ partition, position, alive }) =>
+      [...this.#partitions.values()].flatMap(({ partition, position, alive }) =>
         alive && position !== undefined ? [[partition, position] as const] : [],
       ),
     );
@@ -75,56 +75,56 @@ export class GroupConsumer {
   }
 
   start(): void {
-    this.#membership ??= this.#join();
+    this.#supervisor ??= this.#join();
   }
 
-  /** Finishes within `ms` what is under way, and leaves the group. */
+  /** Finishes the batches in progress within `ms` and leaves the group. */
   async close(ms: number): Promise<void> {
-    for (const term of this.#terms.values()) term.close();
-    await endsWithin(Promise.all(this.#handlers.values()), ms);
+    for (const partitionConsumer of this.#partitions.values()) partitionConsumer.close();
+    await settlesWithin(Promise.all(this.#handlers.values()), ms);
     this.#stop.abort();
-    await this.#membership?.close();
+    await this.#supervisor?.close();
     this.#stopBalancing();
   }
 
-  #join(): Membership {
+  #join(): ConsumerSupervisor {
     const { address, group, cutMs, sessionTimeoutMs, subscription, topicName } = this.#options;
-    return new Membership({
+    return new ConsumerSupervisor({
       topicName,
       address,
       logger: this.#logger,
       consumer: () => ({
         groupId: group,
         sessionTimeout: sessionTimeoutMs,
-        rebalanceTimeout: Math.max(leastRebalanceTimeoutMs, sessionTimeoutMs),
-        // Small batches gather at the broker: it answers when this much is there, or the time of a cut has passed.
-        minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), mostFetchBytes / 4)),
+        rebalanceTimeout: Math.max(minRebalanceTimeoutMs, sessionTimeoutMs),
+        // The broker gathers small batches: it answers when it has this many bytes or `cutMs` has passed.
+        minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), maxFetchBytes / 4)),
         maxWaitTimeInMs: cutMs,
-        maxBytes: mostFetchBytes,
-        maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, mostFetchBytes / 2)),
+        maxBytes: maxFetchBytes,
+        maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, maxFetchBytes / 2)),
       }),
       onAssigned: (consumer, partitions) => {
         this.#consumer = consumer;
         this.#assign(partitions);
       },
       onBatch: (payload) => this.#accept(payload),
-      onLost: () => this.#endTerms(),
+      onLost: () => this.#endAssignment(),
     });
   }
 
   #accept({ batch, commitOffsetsIfNecessary }: EachBatchPayload): void {
-    const term = this.#terms.get(batch.partition);
-    if (term === undefined) return;
-    term.accept(batch.messages, Number(batch.highWatermark), commitOffsetsIfNecessary);
+    const partitionConsumer = this.#partitions.get(batch.partition);
+    if (partitionConsumer === undefined) return;
+    partitionConsumer.accept(batch.messages, Number(batch.highWatermark), commitOffsetsIfNecessary);
     this.#balanceFetching();
   }
 
   /** Step 2. */
   #assign(partitions: readonly number[]): void {
     const { subscription, topicName, budget, address, group } = this.#options;
-    this.#endTerms();
+    this.#endAssignment();
     for (const partition of partitions) {
-      const term = new PartitionTerm({
+      const consumer = new PartitionConsumer({
         subscription,
         topicName,
         partition,
@@ -135,46 +135,46 @@ export class GroupConsumer {
         newSalt,
         seek: (offset) => this.#consumer?.seek({ topic: topicName, partition, offset: String(offset) }),
       });
-      this.#terms.set(partition, term);
+      this.#partitions.set(partition, consumer);
       this.#handlers.set(
         partition,
-        term.run().catch((error: unknown) => {
-          this.#logger.error({ err: error, partition }, 'the handling of a partition ended by itself');
+        consumer.run().catch((error: unknown) => {
+          this.#logger.error({ err: error, partition }, 'a partition consumer failed');
         }),
       );
       assignments.inc({ topic: topicName });
     }
     this.#resume(partitions);
-    this.#logger.info({ topic: topicName, group, partitions }, 'partitions were assigned');
-    void this.#beginTerms([...this.#terms.values()]);
+    this.#logger.info({ topic: topicName, group, partitions }, 'partitions assigned');
+    void this.#beginAssignment([...this.#partitions.values()]);
   }
 
-  async #beginTerms(terms: readonly PartitionTerm[]): Promise<void> {
+  async #beginAssignment(consumers: readonly PartitionConsumer[]): Promise<void> {
     const { admin, group, topicName } = this.#options;
-    for (let attempt = 0; terms.some(({ alive }) => alive); attempt++) {
+    for (let attempt = 0; consumers.some(({ alive }) => alive); attempt++) {
       try {
-        const positions = await admin.ask((asked) => findPositions(asked, group, topicName));
-        for (const term of terms) {
-          const found = positions.get(term.partition);
-          if (found !== undefined) term.begin(startingPoint(found, newSalt), found.high);
+        const positions = await admin.call((client) => findPositions(client, group, topicName));
+        for (const consumer of consumers) {
+          const found = positions.get(consumer.partition);
+          if (found !== undefined) consumer.begin(startingPoint(found, newSalt), found.high);
         }
         return;
       } catch (error) {
-        this.#logger.warn({ err: error, attempt }, 'where to begin could not be found out: it is asked again');
+        this.#logger.warn({ err: error, attempt }, 'starting positions could not be fetched: retrying');
         await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
       }
     }
   }
 
-  #endTerms(): void {
-    for (const term of this.#terms.values()) term.end();
-    this.#terms.clear();
+  #endAssignment(): void {
+    for (const consumer of this.#partitions.values()) consumer.end();
+    this.#partitions.clear();
   }
 
   /** Step 3. */
   #balanceFetching(): void {
     const { budget, subscription } = this.#options;
-    for (const { partition, bufferedBytes, hasBatch } of this.#terms.values()) {
+    for (const { partition, bufferedBytes, hasBatch } of this.#partitions.values()) {
       const enough = hasBatch && (budget.spent || bufferedBytes >= subscription.limits.bytes * 2);
       if (enough && !this.#paused.has(partition)) {
         this.#paused.add(partition);

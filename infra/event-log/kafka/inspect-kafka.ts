@@ -15,8 +15,8 @@ export interface KafkaInspection {
 }
 
 /**
- * Asks Kafka for its brokers, for our topics and for what they are set to. Changes nothing.
- * @returns words about what was found. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNFIT.
+ * Checks brokers, topics and topic configurations without changing anything.
+ * @returns a summary for the operator. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, TOPIC_UNFIT.
  */
 export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
   const link = new AdminLink(config, logger);
@@ -26,12 +26,12 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
     { name: names.deadLettersOf(topic), deadLetters: true },
   ]);
   try {
-    const { brokers } = await link.ask((admin) => admin.describeCluster());
-    const there = new Set(await link.ask((admin) => admin.listTopics()));
-    const present = wanted.filter(({ name }) => there.has(name));
+    const { brokers } = await link.call((admin) => admin.describeCluster());
+    const existing = new Set(await link.call((admin) => admin.listTopics()));
+    const present = wanted.filter(({ name }) => existing.has(name));
     let replication = '';
     if (present.length > 0) {
-      const settings = await link.ask((admin) =>
+      const settings = await link.call((admin) =>
         settingsOf(
           admin,
           present.map(({ name }) => name),
@@ -44,15 +44,15 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
         const variable = 'RUNLAKE_MAX_RUN_BYTES';
         throw fault('TOPIC_UNFIT', { topic: topic.name, property: 'max.message.bytes', found, needed, variable });
       }
-      replication = `; ${await link.ask((admin) => replicationOf(admin, settings))}`;
-      // What the sink does at every start; without the right it would wait for ever.
-      await link.ask((admin) => admin.describeGroups(topics.map((topic) => names.group(`sink-${topic.table}`))));
+      replication = `; ${await link.call((admin) => replicationOf(admin, settings))}`;
+      // The sink describes its groups at every start; without the permission it would wait for ever.
+      await link.call((admin) => admin.describeGroups(topics.map((topic) => names.group(`sink-${topic.table}`))));
     }
     const missing = wanted.length - present.length;
     const state =
       missing === 0
-        ? 'all topics are there and large enough'
-        : `${missing} topics are not there yet; the start makes them`;
+        ? 'all topics exist and are large enough'
+        : `${missing} topics do not exist yet; Runlake creates them when it starts`;
     return `${brokers.length} broker(s) answer; ${state}${replication}`;
   } finally {
     await link.close();
@@ -85,11 +85,11 @@ async function settingsOf(admin: Admin, names: readonly string[]): Promise<Map<s
   );
 }
 
-/** What an accepted event is safe against, by the topics with the fewest replicas and the smallest quorum. */
+/** Describes how safe accepted events are, by the topics with the fewest replicas and the smallest quorum. */
 async function replicationOf(admin: Admin, settings: ReadonlyMap<string, TopicSettings>): Promise<string> {
   const { topics } = await admin.fetchTopicMetadata({ topics: [...settings.keys()] });
   const replicas = Math.min(...topics.flatMap(({ partitions }) => partitions.map((each) => each.replicas.length)));
   const quorum = Math.min(...[...settings.values()].map(({ minInsyncReplicas }) => minInsyncReplicas));
-  const words = `replicas ${replicas}, min.insync.replicas ${quorum}`;
-  return quorum >= 2 ? words : `${words}: a broker that is lost may take accepted events with it`;
+  const summary = `replicas ${replicas}, min.insync.replicas ${quorum}`;
+  return quorum >= 2 ? summary : `${summary}: accepted events may be lost when a broker is lost`;
 }

@@ -7,7 +7,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import { clientLogs } from './client-logs.ts';
 
-/** What says where Kafka is and how to sign in. */
+/** Brokers and credentials of Kafka. */
 export type KafkaAddress = Pick<
   Config,
   'kafkaBrokers' | 'kafkaTls' | 'kafkaSaslMechanism' | 'kafkaUser' | 'kafkaPassword' | 'tlsCaFile'
@@ -15,9 +15,9 @@ export type KafkaAddress = Pick<
 
 export interface KafkaClient {
   readonly kafka: Kafka;
-  /** Breaks the connections opened before `openedBeforeMs` (`performance.now`), so that what waits on one fails now. */
+  /** Destroys the connections opened before `openedBeforeMs` (`performance.now`), so that requests on them fail at once. */
   breakConnections(openedBeforeMs: number): void;
-  /** Breaks every connection for good: not a byte leaves this client from now on, whatever it still tries. */
+  /** Destroys every connection and refuses new ones: this client sends nothing from now on, even if its code continues. */
   fence(): void;
 }
 
@@ -25,10 +25,10 @@ const connectionTimeoutMs = 3_000;
 const keepAliveMs = 15_000;
 
 /**
- * A client of its own, with connections of its own. The library ends neither a request on a connection that has gone silent
- * nor a client that hangs, so the sockets are made here, where they can be destroyed.
+ * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that became silent nor a client
+ * that hangs, so this module creates the sockets itself and can destroy them.
  *
- * @param requestTimeoutMs after it a request fails; its outcome is unknown then.
+ * @param requestTimeoutMs after this time a request fails, with its outcome unknown.
  * @throws TLS_FILE_UNUSABLE
  */
 export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number, logger: Logger): KafkaClient {
@@ -47,7 +47,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     return socket;
   };
   const brokenOff = () =>
-    fault('KAFKA_UNAVAILABLE', { brokers: address.kafkaBrokers ?? '', reason: 'the connection was given up' });
+    fault('KAFKA_UNAVAILABLE', { brokers: address.kafkaBrokers ?? '', reason: 'the connection was closed by Runlake' });
   const breakConnections = (openedBeforeMs: number) => {
     for (const [socket, openedAtMs] of sockets) if (openedAtMs <= openedBeforeMs) socket.destroy(brokenOff());
   };

@@ -1,12 +1,12 @@
 /**
- * The dead letters in Kafka: records of the topics `<topic>-dead-letters`. Ids are `<topic>/<partition>/<offset>`, the place of
- * the letter itself.
+ * Reads the dead-letter queues in Kafka: the topics `<topic>-dead-letters`. An id is `<topic>/<partition>/<offset>`, where partition and
+ * offset are those of the dead-letter record itself.
  *
- * Reading needs a consumer group, for the client knows no other way. Each question has one of its own, which commits nothing:
- *   1. The ends of the partitions are asked for, and which offsets are wanted of each.
- *   2. A group is joined, each wanted partition is set to its first offset; the others stay paused.
- *   3. Records are taken until every wanted partition has reached its end as it stood at step 1.
- *   4. The group is left and deleted.
+ * The client library reads only through consumer groups. Each query uses its own group, which commits nothing:
+ *   1. Fetch the first and log-end offsets of the partitions, and choose the offset range to read of each.
+ *   2. Join the group, seek each partition to the start of its range, and pause the other partitions.
+ *   3. Read until every partition has reached the log-end offset of step 1.
+ *   4. Leave the group and delete it.
  */
 import { randomUUID } from 'node:crypto';
 import type { Admin, KafkaMessage } from 'kafkajs';
@@ -15,15 +15,15 @@ import type { Config } from '../../config/settings.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import {
   type DeadLetter,
+  type DeadLetterFilter,
   type DeadLetterHead,
   type DeadLetters,
-  type LetterFilter,
-  mostCounted,
+  maxCounted,
 } from '../dead-letters.ts';
 import { AdminLink } from './admin-link.ts';
-import { readLetter } from './dead-letter.ts';
+import { parseDeadLetter } from './dead-letter.ts';
 import type { KafkaAddress } from './kafka-client.ts';
-import { readOffsets, type Wanted } from './read-offsets.ts';
+import { type OffsetRange, readOffsets } from './read-offsets.ts';
 import { type TopicNames, topicNames } from './topic-names.ts';
 
 export interface KafkaDeadLettersOptions {
@@ -34,7 +34,7 @@ export interface KafkaDeadLettersOptions {
 
 const idPattern = /^([\w.-]+)\/(\d{1,9})\/(\d{1,15})$/;
 
-/** Opens the dead letters of a Kafka log. Connects at the first question. @throws TLS_FILE_UNUSABLE */
+/** Opens the dead-letter queues of a Kafka log. Connects on the first call. @throws TLS_FILE_UNUSABLE */
 export function openKafkaDeadLetters(options: KafkaDeadLettersOptions): DeadLetters {
   return new KafkaDeadLetters(options);
 }
@@ -50,36 +50,36 @@ class KafkaDeadLetters implements DeadLetters {
     this.#names = topicNames(options.config.kafkaTopicPrefix);
   }
 
-  async list(filter: LetterFilter, limit: number): Promise<DeadLetterHead[]> {
-    const wanted = await this.#admin.ask((admin) => this.#wantedBy(admin, filter, limit));
+  async list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]> {
+    const ranges = await this.#admin.call((admin) => this.#chooseRanges(admin, filter, limit));
     const newest: DeadLetterHead[] = [];
-    await this.#read(wanted, (topic, partition, message) => {
-      const { value: _value, headers: _headers, ...head } = letterOf(topic, partition, message);
+    await this.#read(ranges, (topic, partition, message) => {
+      const { value: _value, headers: _headers, ...head } = toDeadLetter(topic, partition, message);
       if (!fits(head, filter)) return;
       newest.push(head);
-      // What is kept stays small however much is read.
+      // Bounds the memory however many records are read.
       if (newest.length > 2 * limit + 100) newest.sort(newestFirst).splice(limit);
     });
     return newest.sort(newestFirst).slice(0, limit);
   }
 
   async count(topic: Topic): Promise<number> {
-    const offsets = await this.#admin.ask((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
-    const letters = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
-    return Math.min(letters, mostCounted);
+    const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const records = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
+    return Math.min(records, maxCounted);
   }
 
   async find(id: string): Promise<DeadLetter | undefined> {
     const [, name, partition, offset] = idPattern.exec(id) ?? [];
     const topic = this.#options.topics.find((known) => known.name === name);
     if (topic === undefined) return undefined;
-    const place = { topic, partition: Number(partition), from: Number(offset), end: Number(offset) + 1 };
-    const there = await this.#admin.ask((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
-    const bounds = there?.find((each) => each.partition === place.partition);
-    if (bounds === undefined || place.from < bounds.low || place.end > bounds.high) return undefined;
+    const range = { topic, partition: Number(partition), from: Number(offset), end: Number(offset) + 1 };
+    const offsets = await this.#admin.call((admin) => offsetsOf(admin, this.#names.deadLettersOf(topic)));
+    const bounds = offsets?.find((each) => each.partition === range.partition);
+    if (bounds === undefined || range.from < bounds.low || range.end > bounds.high) return undefined;
     let found: DeadLetter | undefined;
-    await this.#read([place], (_topic, _partition, message) => {
-      if (Number(message.offset) === place.from) found = letterOf(topic, place.partition, message);
+    await this.#read([range], (_topic, _partition, message) => {
+      if (Number(message.offset) === range.from) found = toDeadLetter(topic, range.partition, message);
     });
     return found;
   }
@@ -89,66 +89,66 @@ class KafkaDeadLetters implements DeadLetters {
   }
 
   /** Step 1. */
-  async #wantedBy(admin: Admin, filter: LetterFilter, limit: number): Promise<WantedOfTopic[]> {
-    const wanted: WantedOfTopic[] = [];
+  async #chooseRanges(admin: Admin, filter: DeadLetterFilter, limit: number): Promise<TopicRange[]> {
+    const ranges: TopicRange[] = [];
     for (const topic of filter.topics) {
       const name = this.#names.deadLettersOf(topic);
       for (const { partition, low, high } of (await offsetsOf(admin, name)) ?? []) {
-        // A step is told by the record alone, and letters are stamped by clocks that differ a little: then all are read.
+        // A filter needs a full read: the step is only in the record, and the times come from clocks that differ slightly.
         const any = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
         const from = any ? Math.max(low, high - limit) : low;
-        if (from < high) wanted.push({ topic, partition, from, end: high });
+        if (from < high) ranges.push({ topic, partition, from, end: high });
       }
     }
-    return wanted;
+    return ranges;
   }
 
   /** Steps 2 to 4. */
   async #read(
-    wanted: readonly WantedOfTopic[],
-    take: (topic: Topic, partition: number, message: KafkaMessage) => void,
+    ranges: readonly TopicRange[],
+    onMessage: (topic: Topic, partition: number, message: KafkaMessage) => void,
   ): Promise<void> {
-    if (wanted.length === 0) return;
+    if (ranges.length === 0) return;
     const { config, logger } = this.#options;
-    const topics = new Map(wanted.map(({ topic }) => [this.#names.deadLettersOf(topic), topic]));
+    const topics = new Map(ranges.map(({ topic }) => [this.#names.deadLettersOf(topic), topic]));
     const groupId = this.#names.group(`dead-letter-readers-${randomUUID()}`);
     await readOffsets(
       { address: config, logger, groupId },
-      wanted.map(({ topic, ...range }): Wanted => ({ ...range, topic: this.#names.deadLettersOf(topic) })),
-      (name, partition, message) => take(topics.get(name) as Topic, partition, message),
+      ranges.map(({ topic, ...range }): OffsetRange => ({ ...range, topic: this.#names.deadLettersOf(topic) })),
+      (name, partition, message) => onMessage(topics.get(name) as Topic, partition, message),
     );
-    await this.#admin.ask((admin) => admin.deleteGroups([groupId])).catch(() => undefined);
+    await this.#admin.call((admin) => admin.deleteGroups([groupId])).catch(() => undefined);
   }
 }
 
-interface WantedOfTopic extends Omit<Wanted, 'topic'> {
+interface TopicRange extends Omit<OffsetRange, 'topic'> {
   readonly topic: Topic;
 }
 
-/** First and next offset of each partition; undefined where the topic does not exist, for no letter was ever written to it. */
+/** First and log-end offset of each partition; undefined if the topic does not exist because no record was ever written to it. */
 async function offsetsOf(admin: Admin, name: string) {
   if (!(await admin.listTopics()).includes(name)) return undefined;
   const offsets = await admin.fetchTopicOffsets(name);
   return offsets.map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }));
 }
 
-/** A record without the headers of a dead letter was put there by somebody else; it is shown as it is. */
-function letterOf(topic: Topic, partition: number, message: KafkaMessage): DeadLetter {
-  const letter = readLetter(message);
-  const value = letter?.value ?? message.value ?? Buffer.alloc(0);
+/** Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it is. */
+function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetter {
+  const parsed = parseDeadLetter(message);
+  const value = parsed?.value ?? message.value ?? Buffer.alloc(0);
   return {
     id: `${topic.name}/${partition}/${message.offset}`,
     topic: topic.name,
-    partition: letter?.partition ?? partition,
-    offset: letter?.offset ?? Number(message.offset),
+    partition: parsed?.partition ?? partition,
+    offset: parsed?.offset ?? Number(message.offset),
     key: message.key?.toString() ?? '',
     sizeBytes: value.length,
-    reason: letter?.reason ?? 'it does not say why: Runlake did not put it there',
-    step: letter?.step ?? '',
-    deadAtMs: letter?.deadAt.getTime() || Number(message.timestamp),
+    reason: parsed?.reason ?? 'unknown: Runlake did not write this record',
+    step: parsed?.step ?? '',
+    deadAtMs: parsed?.deadAt.getTime() || Number(message.timestamp),
     value,
     headers: Object.fromEntries(
-      Object.entries(letter?.headers ?? {}).map(([name, given]) => [
+      Object.entries(parsed?.headers ?? {}).map(([name, given]) => [
         name,
         String(Array.isArray(given) ? given.at(-1) : given),
       ]),
@@ -156,7 +156,7 @@ function letterOf(topic: Topic, partition: number, message: KafkaMessage): DeadL
   };
 }
 
-function fits(head: DeadLetterHead, { step, sinceMs, untilMs }: LetterFilter): boolean {
+function fits(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter): boolean {
   return (
     (step === undefined || head.step === step) &&
     (sinceMs === undefined || head.deadAtMs >= sinceMs) &&

@@ -5,23 +5,23 @@ import type { HealthCheck } from '../../telemetry/health-check.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 import {
-  type Cut,
   type EventLog,
+  type FollowOptions,
+  type InsertBatch,
   type LogMessage,
   type LogPosition,
   type LogRecord,
   type Subscription,
   storingGroup,
-  type Tail,
-  type TailOptions,
+  type TopicFollower,
 } from '../event-log.ts';
 import { consumerLag, pendingBytes } from '../event-log-metrics.ts';
 import { observePublish } from '../observe-publish.ts';
 import { AdminLink } from './admin-link.ts';
 import { Appender } from './appender.ts';
 import { ByteBudget } from './byte-budget.ts';
-import { letterOf } from './dead-letter.ts';
-import { ensureTopics, type TopicToHave } from './ensure-topics.ts';
+import { deadLetterMessage } from './dead-letter.ts';
+import { ensureTopics, type RequiredTopic } from './ensure-topics.ts';
 import { findPositions, isPast } from './find-positions.ts';
 import { GroupConsumer } from './group-consumer.ts';
 import type { KafkaAddress } from './kafka-client.ts';
@@ -30,7 +30,7 @@ import { backoffMs, pause } from './pause.ts';
 import { Publisher } from './publisher.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
-import { openTailReader, type TailReader } from './tail-reader.ts';
+import { type KafkaFollower, openKafkaFollower } from './tail-reader.ts';
 import { type TopicNames, topicNames } from './topic-names.ts';
 
 export type KafkaConfig = KafkaAddress &
@@ -55,17 +55,17 @@ export interface KafkaLogOptions {
   readonly logger: Logger;
 }
 
-/** How long opening retries; a role then closes what is open and waits for the servers (`api/command-line/start-role.ts`). */
-const startPatienceMs = 10_000;
-/** Bytes of a batch: enough to be worth a request, little enough that a request is short. One larger event goes alone. */
+/** Maximum time that opening retries. After it the role closes what is open and waits for the servers (`api/command-line/start-role.ts`). */
+const startTimeoutMs = 10_000;
+/** Maximum bytes of a batch: large enough to justify a request, small enough to keep it short. A larger event is sent alone. */
 const batchBytes = 1024 * 1024;
-/** What is kept of the time for closing to leave the groups and end the connections. */
+/** Part of the drain timeout that is reserved for leaving the groups and closing the connections. */
 const leaveMs = 5_000;
 
 /**
- * Opens the log on Kafka: creates topics that are missing and registers their schemas.
+ * Opens the log on Kafka: creates missing topics and registers their schemas.
  *
- * @throws KAFKA_UNAVAILABLE or REGISTRY_UNAVAILABLE where a server cannot be reached within ten seconds,
+ * @throws KAFKA_UNAVAILABLE or REGISTRY_UNAVAILABLE if a server cannot be reached within ten seconds,
  *   ACCESS_DENIED_BY_STORE, TOPIC_UNFIT, SCHEMA_REFUSED.
  */
 export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> {
@@ -73,15 +73,15 @@ export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> 
   const names = topicNames(config.kafkaTopicPrefix);
   const admin = new AdminLink(config, logger);
   const schemas = new Schemas(registryAddress(config.schemaRegistryUrl ?? '', trustedAuthorities(config)));
-  const wanted = topics.flatMap((topic): TopicToHave[] => [
+  const wanted = topics.flatMap((topic): RequiredTopic[] => [
     { name: names.of(topic), deadLetters: false },
     { name: names.deadLettersOf(topic), deadLetters: true },
   ]);
   try {
-    const partitions = await withPatience(() => admin.ask((asked) => ensureTopics(asked, wanted, config, logger)));
+    const partitions = await retryOnStart(() => admin.call((client) => ensureTopics(client, wanted, config, logger)));
     const ids = new Map<Topic, number>();
     for (const topic of topics) {
-      ids.set(topic, await withPatience(() => schemas.register(names.subjectOf(topic), topic.schema)));
+      ids.set(topic, await retryOnStart(() => schemas.register(names.subjectOf(topic), topic.schema)));
     }
     return new KafkaLog(options, { names, admin, schemas, partitions, ids });
   } catch (error) {
@@ -90,14 +90,14 @@ export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> 
   }
 }
 
-async function withPatience<Result>(work: () => Promise<Result>): Promise<Result> {
+async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result> {
   const startedAtMs = performance.now();
   for (let attempt = 0; ; attempt++) {
     try {
       return await work();
     } catch (error) {
-      const mayPass = isRunlakeError(error) && error.retryable;
-      if (!mayPass || performance.now() - startedAtMs > startPatienceMs) throw error;
+      const isTransient = isRunlakeError(error) && error.retryable;
+      if (!isTransient || performance.now() - startedAtMs > startTimeoutMs) throw error;
       await pause(backoffMs(attempt, 200, 1_000));
     }
   }
@@ -111,7 +111,7 @@ interface Opened {
   readonly ids: ReadonlyMap<Topic, number>;
 }
 
-/** The event log on Kafka. Made by {@link openKafkaLog}; how it works is said in `publisher.ts` and `partition-term.ts`. */
+/** The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-term.ts` describe how it works. */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
   readonly #opened: Opened;
@@ -119,17 +119,17 @@ export class KafkaLog implements EventLog {
   readonly #publisher: Publisher;
   readonly #budget: ByteBudget;
   readonly #consumers: { readonly topic: Topic; readonly consumer: GroupConsumer }[] = [];
-  readonly #tails = new Set<TailReader>();
+  readonly #followers = new Set<KafkaFollower>();
   readonly #hideMetrics: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
-  /** For {@link openKafkaLog}. */
+  /** Use {@link openKafkaLog}. */
   constructor(options: KafkaLogOptions, opened: Opened) {
     const { config, logger } = options;
     const { publishTimeoutMs: timeoutMs, maxPendingBytes } = config;
     this.#options = options;
     this.#opened = opened;
-    // Half of the publishers' patience, so that a request which met a dead connection gets a second chance.
+    // Half of the publish timeout, so that a request on a dead connection gets a second attempt.
     this.#appender = new Appender(config, Math.min(Math.max(timeoutMs / 2, 500), 15_000), logger);
     this.#publisher = new Publisher({
       appender: this.#appender,
@@ -153,12 +153,12 @@ export class KafkaLog implements EventLog {
     return this.#opened.ids.get(topic) as number;
   }
 
-  /** @throws REGISTRY_UNAVAILABLE where the registry cannot be asked about an id that was not seen before. */
+  /** @throws REGISTRY_UNAVAILABLE if the id is not cached and the registry cannot be reached. */
   schemaOf(schemaId: number): Promise<string | undefined> {
     return this.#opened.schemas.textOf(schemaId);
   }
 
-  /** What was appended has its place: that and being durable are one here. */
+  /** Calls `onPlaced` after the append, because in Kafka events get their offset when they become durable. */
   async publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void> {
     const name = this.#opened.names.of(topic);
     if (messages.length > 0) {
@@ -168,11 +168,11 @@ export class KafkaLog implements EventLog {
   }
 
   /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, DRAINING */
-  async tail(topic: Topic, options: TailOptions): Promise<Tail> {
+  async follow(topic: Topic, options: FollowOptions): Promise<TopicFollower> {
     const { names, admin } = this.#opened;
     const { config, logger } = this.#options;
     if (this.#closing) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
-    const reader = await openTailReader({
+    const reader = await openKafkaFollower({
       ...options,
       topicName: names.of(topic),
       groupPrefix: names.group('tail-'),
@@ -181,14 +181,14 @@ export class KafkaLog implements EventLog {
       sessionTimeoutMs: config.kafkaSessionTimeoutMs,
       logger,
     });
-    this.#tails.add(reader);
+    this.#followers.add(reader);
     if (this.#closing) await reader.close();
     await reader.caughtUp;
     return {
       from: reader.from,
       passed: (position) => reader.passed(position),
       close: async () => {
-        this.#tails.delete(reader);
+        this.#followers.delete(reader);
         await reader.close();
       },
     };
@@ -212,30 +212,32 @@ export class KafkaLog implements EventLog {
     consumer.start();
   }
 
-  /** A transaction cannot take part: the letter is durable before the transaction is committed. */
+  /** Kafka cannot join the transaction: the dead-letter record is durable before the caller commits. */
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
     const { names } = this.#opened;
-    const letter = letterOf(names.of(topic), record, reason, step);
-    await this.#publisher.publishAlways(names.deadLettersOf(topic), [letter]);
+    const message = deadLetterMessage(names.of(topic), record, reason, step);
+    await this.#publisher.publishAlways(names.deadLettersOf(topic), [message]);
   }
 
-  /** None: the batch of a cut that was begun comes again, whole. */
-  async unfinishedCuts(): Promise<Cut[]> {
+  /** Always empty: Kafka redelivers uncommitted batches. */
+  async unfinishedInserts(): Promise<InsertBatch[]> {
     return [];
   }
 
-  /** Nothing: a cut is finished by the commit of the offset after its batch. */
-  async finishCut(): Promise<void> {}
+  /** Does nothing: committing the offset after the batch completes its inserts. */
+  async completeInsert(): Promise<void> {}
 
   async position(topic: Topic): Promise<LogPosition> {
     const { admin, names } = this.#opened;
-    const ends = await admin.ask((asked) => asked.fetchTopicOffsets(names.of(topic)));
+    const ends = await admin.call((client) => client.fetchTopicOffsets(names.of(topic)));
     return Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]));
   }
 
   async stored(topic: Topic, position: LogPosition): Promise<boolean> {
     const { admin, names } = this.#opened;
-    const found = await admin.ask((asked) => findPositions(asked, names.group(storingGroup(topic)), names.of(topic)));
+    const found = await admin.call((client) =>
+      findPositions(client, names.group(storingGroup(topic)), names.of(topic)),
+    );
     return Object.entries(position).every(([partition, end]) => isPast(found.get(Number(partition)), end));
   }
 
@@ -244,13 +246,13 @@ export class KafkaLog implements EventLog {
     await Promise.all(this.healthChecks().map((part) => part.check()));
   }
 
-  /** Kafka and the registry as parts of their own. */
+  /** Health checks of Kafka and of the schema registry, separately. */
   healthChecks(): HealthCheck[] {
     const { admin, schemas } = this.#opened;
     return kafkaHealthChecks(admin, schemas);
   }
 
-  /** Takes nothing more, finishes within the drain timeout what was taken and what is being handled, and leaves the groups. */
+  /** Rejects new events, finishes within the drain timeout what was accepted or is being handled, and leaves the groups. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -261,11 +263,11 @@ export class KafkaLog implements EventLog {
     const workMs = Math.max(drainTimeoutMs - leaveMs, drainTimeoutMs / 2);
     const [published] = await Promise.all([
       this.#publisher.close(workMs),
-      ...[...this.#tails].map((tail) => tail.close()),
+      ...[...this.#followers].map((follower) => follower.close()),
       ...this.#consumers.map(({ consumer }) => consumer.close(workMs)),
     ]);
     if (!published)
-      this.#options.logger.warn('Kafka did not take all that waited before the end; none of it was answered');
+      this.#options.logger.warn('drain timeout: some events were not appended; their publishers get an error');
     await this.#appender.close();
     await this.#opened.admin.close();
     for (const hide of this.#hideMetrics) hide();
@@ -277,7 +279,7 @@ export class KafkaLog implements EventLog {
     for (const { topic, consumer } of this.#consumers) {
       const { positions } = consumer;
       if (positions.size === 0) continue;
-      const ends = await admin.ask((asked) => asked.fetchTopicOffsets(consumer.topicName));
+      const ends = await admin.call((client) => client.fetchTopicOffsets(consumer.topicName));
       for (const { partition, high } of ends) {
         const position = positions.get(partition);
         if (position === undefined) continue;

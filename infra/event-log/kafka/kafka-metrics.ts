@@ -2,7 +2,7 @@ import { counter } from '../../telemetry/metrics.ts';
 
 export const replays = counter(
   'runlake_event_log_replays_total',
-  'Times that events of a partition are stored anew from an earlier position, by topic and reason.',
+  'Times that events of a partition are inserted again from an earlier position, by topic and reason.',
   ['topic', 'reason'],
 );
 
@@ -14,6 +14,6 @@ export const lostEvents = counter(
 
 export const assignments = counter(
   'runlake_event_log_assignments_total',
-  'Partitions that were assigned to this process, by topic.',
+  'Partitions assigned to this process, by topic.',
   ['topic'],
 );

@@ -7,15 +7,15 @@ import type { KafkaAddress } from './kafka-client.ts';
 import { registryAddress } from './registry-request.ts';
 import { Schemas } from './schema-registry.ts';
 
-/** Kafka and the schema registry as two parts. */
+/** Health checks of Kafka and of the schema registry, separately. */
 export function kafkaHealthChecks(admin: AdminLink, schemas: Schemas): HealthCheck[] {
   return [
-    { name: 'kafka', check: () => admin.ask(async (asked) => void (await asked.describeCluster())) },
+    { name: 'kafka', check: () => admin.call(async (client) => void (await client.describeCluster())) },
     { name: 'schema_registry', check: () => schemas.check() },
   ];
 }
 
-/** Asks Kafka and the registry before the log is open. Connects at the first question. @throws TLS_FILE_UNUSABLE */
+/** Health checks for use before the log is open. Connects on the first check. @throws TLS_FILE_UNUSABLE */
 export function openKafkaProbe(
   config: KafkaAddress & Pick<Config, 'schemaRegistryUrl'>,
   logger: Logger,

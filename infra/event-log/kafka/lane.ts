@@ -3,53 +3,53 @@ import type { Appender } from './appender.ts';
 import { bytesOf } from './message-bytes.ts';
 import { pause } from './pause.ts';
 
-export interface LaneOptions {
+export interface PartitionQueueOptions {
   readonly topic: string;
   readonly partition: number;
   readonly appender: Pick<Appender, 'append'>;
   readonly batchBytes: number;
-  /** Called once for bytes that are held no longer. */
+  /** Called exactly once for the bytes of each entry, when the queue no longer holds them. */
   released(bytes: number): void;
 }
 
 /** A request's messages for one partition. */
 export interface Entry {
   readonly appended: Promise<void>;
-  /** Rejects the request now and forgets what of it has not begun. */
-  giveUp(reason: unknown): void;
+  /** Rejects the request now and drops its messages that are not in a batch yet. */
+  cancel(reason: unknown): void;
 }
 
 interface Waiting {
   readonly messages: readonly Message[];
   readonly bytes: number;
-  /** Found the lane idle, so that the batch under way is no older than its own waiting. */
+  /** True if the queue was idle when the entry arrived, so that the batch in flight has waited no longer than the entry. */
   readonly isFirst: boolean;
-  /** Messages that are in a batch already. */
+  /** Number of messages that are in a batch already. */
   begun: number;
-  underWay: boolean;
-  givenUp: boolean;
+  inFlight: boolean;
+  cancelled: boolean;
   readonly done: () => void;
   readonly failed: (reason: unknown) => void;
 }
 
-/** Under load batches leave no faster than this, so that they are worth their request. */
-const leastIntervalMs = 4;
+/** Minimum time between batches under load, so that batches are large enough to justify a request. */
+const minIntervalMs = 4;
 
-/** The way into one partition: one batch at a time, in the order of arrival. */
-export class Lane {
-  readonly #options: LaneOptions;
+/** Queue of one partition: appends one batch at a time, in the order of arrival. */
+export class PartitionQueue {
+  readonly #options: PartitionQueueOptions;
   readonly #queue: Waiting[] = [];
   #running: Promise<void> | undefined;
   #batchSince: number | undefined;
   #overdue = false;
 
-  constructor(options: LaneOptions) {
+  constructor(options: PartitionQueueOptions) {
     this.#options = options;
   }
 
   /**
-   * Whether the batch that is under way has been so for `timeoutMs`. The request that began it was given up then, by a timer that
-   * may be a moment ahead of this clock: whoever comes in that moment is not to wait as long again.
+   * Whether the batch in flight has been there for `timeoutMs`. The timer that rejects its first request may fire slightly before this
+   * clock reaches the limit; `#overdue` covers that moment, so that a request that arrives then does not wait for the whole limit again.
    */
   isOverdue(timeoutMs: number): boolean {
     if (this.#batchSince === undefined) return false;
@@ -64,18 +64,18 @@ export class Lane {
     let waiting: Waiting | undefined;
     const appended = new Promise<void>((done, failed) => {
       const isFirst = this.#running === undefined;
-      waiting = { messages, bytes, isFirst, begun: 0, underWay: false, givenUp: false, done, failed };
+      waiting = { messages, bytes, isFirst, begun: 0, inFlight: false, cancelled: false, done, failed };
       this.#queue.push(waiting);
     });
     this.#running ??= this.#run();
-    return { appended, giveUp: (reason) => this.#giveUp(waiting as Waiting, reason) };
+    return { appended, cancel: (reason) => this.#cancel(waiting as Waiting, reason) };
   }
 
-  #giveUp(waiting: Waiting, reason: unknown): void {
-    if (waiting.givenUp) return;
-    waiting.givenUp = true;
+  #cancel(waiting: Waiting, reason: unknown): void {
+    if (waiting.cancelled) return;
+    waiting.cancelled = true;
     waiting.failed(reason);
-    if (waiting.underWay) {
+    if (waiting.inFlight) {
       this.#overdue ||= waiting.isFirst;
       return;
     }
@@ -91,7 +91,7 @@ export class Lane {
     while (this.#queue.length > 0) {
       const startedAtMs = performance.now();
       await this.#appendNext();
-      const restMs = leastIntervalMs - (performance.now() - startedAtMs);
+      const restMs = minIntervalMs - (performance.now() - startedAtMs);
       if (restMs > 0) await pause(restMs);
     }
     this.#running = undefined;
@@ -103,16 +103,16 @@ export class Lane {
     this.#batchSince = performance.now();
     try {
       await appender.append({ topic, partition, messages });
-      for (const waiting of parts) this.#settle(waiting);
+      for (const waiting of parts) this.#finish(waiting);
     } catch (error) {
-      for (const waiting of parts) this.#settle(waiting, error);
+      for (const waiting of parts) this.#finish(waiting, error);
     } finally {
       this.#batchSince = undefined;
       this.#overdue = false;
     }
   }
 
-  /** The next messages up to the bound; a request that does not fit in whole goes on in the next batch. */
+  /** Takes the next messages up to `batchBytes`. A request that does not fit entirely continues in the next batch. */
   #take(): { messages: Message[]; parts: Waiting[] } {
     const messages: Message[] = [];
     const parts: Waiting[] = [];
@@ -122,8 +122,8 @@ export class Lane {
         const message = waiting.messages[waiting.begun] as Message;
         const own = bytesOf(message);
         if (messages.length > 0 && bytes + own > this.#options.batchBytes) return { messages, parts };
-        if (!waiting.underWay) parts.push(waiting);
-        waiting.underWay = true;
+        if (!waiting.inFlight) parts.push(waiting);
+        waiting.inFlight = true;
         waiting.begun++;
         messages.push(message);
         bytes += own;
@@ -132,9 +132,9 @@ export class Lane {
     return { messages, parts };
   }
 
-  #settle(waiting: Waiting, error?: unknown): void {
-    waiting.underWay = false;
-    if (error === undefined && !waiting.givenUp && waiting.begun < waiting.messages.length) return;
+  #finish(waiting: Waiting, error?: unknown): void {
+    waiting.inFlight = false;
+    if (error === undefined && !waiting.cancelled && waiting.begun < waiting.messages.length) return;
     this.#queue.splice(this.#queue.indexOf(waiting), 1);
     this.#options.released(waiting.bytes);
     if (error === undefined) waiting.done();

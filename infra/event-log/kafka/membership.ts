@@ -1,73 +1,73 @@
 /**
- * Membership of this process in a consumer group of one topic, over however many clients it takes.
+ * Keeps this process a member of a consumer group of one topic, and replaces the Kafka client when it fails.
  *
- * Invariant: one client at a time; what an earlier one still says is heard by nobody.
+ * Invariant: one client at a time; events of an earlier client are ignored.
  *
- *   1. A client joins the group. Its loop hands on each batch at once; whoever takes it must not let the loop wait, since it also
- *      sends the heartbeats.
- *   2. A request that runs into its limit takes its connection with it. A client that crashed, or has given no sign of life for
- *      a while, is cut off with its sockets, and another one joins.
- *   3. At the end the client leaves the group.
+ *   1. A client joins the group. Its loop passes each batch to `onBatch`, which must return at once, because the same loop sends the
+ *      heartbeats.
+ *   2. A request that times out closes its connection. A client that crashed, or shows no activity for a while, is fenced with its
+ *      sockets, and another client joins.
+ *   3. On close the client leaves the group.
  */
 import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
 import { kafkaFault } from './client-fault.ts';
 import { type KafkaAddress, type KafkaClient, openKafkaClient } from './kafka-client.ts';
-import { backoffMs, endsWithin, pause } from './pause.ts';
+import { backoffMs, pause, settlesWithin } from './pause.ts';
 
-export interface MembershipOptions {
+export interface ConsumerSupervisorOptions {
   readonly topicName: string;
   readonly address: KafkaAddress;
   readonly logger: Logger;
-  /** Of the next client: its group, and how it fetches. */
+  /** Returns group and fetch options of the next client. */
   consumer(): ConsumerConfig;
-  /** The group was balanced; what the client is told to seek now holds. */
+  /** Called after a rebalance; a `seek` during this call takes effect. */
   onAssigned(consumer: Consumer, partitions: readonly number[]): void;
   onBatch(payload: EachBatchPayload): void;
-  /** The client has its partitions no longer: they are assigned anew, or it is over. May come several times. */
+  /** Called when the client loses its partitions, by a rebalance or because it ended. May be called several times. */
   onLost?(): void;
-  /** For groups of one client: it leaves however it ended, and is cut off, before this is called. */
+  /** For groups with a single client: called after the client has left the group and is fenced, however it ended. */
   forget?(group: string): Promise<void>;
 }
 
 const requestTimeoutMs = 15_000;
 const heartbeatEveryMs = 2_000;
-/** Longer than whatever a living client may wait for: a request, a join. */
+/** Longer than any request or join of a working client. */
 const silentAfterMs = 75_000;
 const joinTimeoutMs = 60_000;
 
-export class Membership {
-  readonly #options: MembershipOptions;
+export class ConsumerSupervisor {
+  readonly #options: ConsumerSupervisorOptions;
   readonly #stop = new AbortController();
-  readonly #living: Promise<void>;
-  #lastSignMs = 0;
+  readonly #running: Promise<void>;
+  #lastActivityMs = 0;
 
-  constructor(options: MembershipOptions) {
+  constructor(options: ConsumerSupervisorOptions) {
     this.#options = options;
-    this.#living = this.#live();
+    this.#running = this.#superviseClients();
   }
 
-  /** Aborted once it is to end. */
+  /** Aborted when {@link ConsumerSupervisor.close} is called. */
   get ending(): AbortSignal {
     return this.#stop.signal;
   }
 
   async close(): Promise<void> {
     this.#stop.abort();
-    await this.#living;
+    await this.#running;
   }
 
-  async #live(): Promise<void> {
+  async #superviseClients(): Promise<void> {
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       const startedAtMs = performance.now();
-      await this.#session();
+      await this.#runClient();
       if (performance.now() - startedAtMs > silentAfterMs) attempt = 0;
       await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
     }
   }
 
-  /** One client, from joining to its end. */
-  async #session(): Promise<void> {
+  /** Runs one client from joining to its end. */
+  async #runClient(): Promise<void> {
     const { address, logger, onLost, forget } = this.#options;
     const over = new AbortController();
     const client = openKafkaClient(address, requestTimeoutMs, logger);
@@ -76,25 +76,25 @@ export class Membership {
     const stop = () => over.abort();
     this.#stop.signal.addEventListener('abort', stop);
     const watch = setInterval(() => {
-      if (performance.now() - this.#lastSignMs < silentAfterMs) return;
-      logger.warn('a Kafka consumer has gone silent: another one takes its place');
+      if (performance.now() - this.#lastActivityMs < silentAfterMs) return;
+      logger.warn('a Kafka consumer shows no activity: replacing it');
       over.abort();
     }, 1_000);
     try {
-      this.#lastSignMs = performance.now();
-      const running = this.#run(consumer, over.signal);
+      this.#lastActivityMs = performance.now();
+      const running = this.#consume(consumer, over.signal);
       running.catch(() => undefined);
-      if (!(await Promise.race([endsWithin(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
+      if (!(await Promise.race([settlesWithin(running, joinTimeoutMs), aborted(over.signal)]))) over.abort();
       else if (!over.signal.aborted) await running;
       await aborted(over.signal);
     } catch (error) {
-      logger.warn({ err: kafkaFault(error, address.kafkaBrokers) }, 'a Kafka consumer failed: tried again');
+      logger.warn({ err: kafkaFault(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
     } finally {
       over.abort();
       clearInterval(watch);
       this.#stop.signal.removeEventListener('abort', stop);
       onLost?.();
-      if (this.#stop.signal.aborted || forget) await endsWithin(consumer.disconnect(), 5_000);
+      if (this.#stop.signal.aborted || forget) await settlesWithin(consumer.disconnect(), 5_000);
       client.fence();
       await forget?.(config.groupId);
     }
@@ -105,21 +105,21 @@ export class Membership {
     const consumer = client.kafka.consumer({
       heartbeatInterval: heartbeatEveryMs,
       allowAutoTopicCreation: false,
-      // A crashed client is replaced whole; it does not start itself again.
+      // The supervisor replaces a crashed client; the library must not restart it.
       retry: { initialRetryTime: 100, maxRetryTime: 1_000, retries: 30, restartOnFailure: async () => false },
       ...config,
     });
     const { events } = consumer;
     for (const event of [events.FETCH, events.HEARTBEAT, events.GROUP_JOIN, events.REBALANCING] as const) {
       consumer.on(event, () => {
-        this.#lastSignMs = performance.now();
+        this.#lastActivityMs = performance.now();
       });
     }
-    // Fetches have a connection of their own and may go on, while commits and heartbeats would run into the limit time and again.
+    // Fetches use their own connection and may continue while commits and heartbeats time out again and again on a dead one.
     consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
       client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
     });
-    // What is set before the client knows its partitions is forgotten.
+    // The library drops a seek that comes before it has its partitions, so wait for the join.
     consumer.on(events.GROUP_JOIN, ({ payload }) => {
       if (!over.signal.aborted) onAssigned(consumer, payload.memberAssignment[topicName] ?? []);
     });
@@ -136,7 +136,7 @@ export class Membership {
     return consumer;
   }
 
-  async #run(consumer: Consumer, over: AbortSignal): Promise<void> {
+  async #consume(consumer: Consumer, over: AbortSignal): Promise<void> {
     const { topicName, onBatch } = this.#options;
     await consumer.connect();
     await consumer.subscribe({ topics: [topicName], fromBeginning: true });

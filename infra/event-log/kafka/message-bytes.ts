@@ -1,9 +1,9 @@
 import type { Message } from 'kafkajs';
 
-/** What a message costs in memory and on the wire beside its value and key. */
+/** Approximate overhead of a message in memory and on the wire besides value, key and headers. */
 const overheadBytes = 100;
 
-/** What a message takes up, roughly and rather too much. */
+/** Approximate size of a message; a little too high rather than too low. */
 export function bytesOf({ key, value, headers }: Message): number {
   let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
   for (const [name, text] of Object.entries(headers ?? {})) bytes += name.length + (text?.length ?? 0) * 2 + 10;

@@ -1,30 +1,30 @@
-/** What stands in the metadata of a committed offset. Kafka keeps at most 4,096 bytes of it. */
-export interface OffsetNote {
-  /** A cut that was begun: first and last offset. The committed offset is the first. */
+/** Metadata committed with an offset. Kafka stores at most 4,096 bytes of it. */
+export interface OffsetMetadata {
+  /** First and last offset of a batch whose inserts have begun. The committed offset is the first. */
   readonly cut?: readonly [number, number];
-  /** Everything before this offset is done. The committed offset is the same. */
+  /** Every event before this offset is consumed. Equals the committed offset. */
   readonly next?: number;
-  /** A replay that this position is part of. */
+  /** Present while this position is part of a replay. */
   readonly replay?: Replay;
 }
 
-/** Old events are stored anew, in order: their cuts must not be taken for repeats of what was stored before. */
+/** A replay inserts old events again, in order. Its tokens must differ from those of earlier inserts, or ClickHouse drops the rows as repeats. */
 export interface Replay {
-  /** Sets the tokens of this replay apart from those of every other time. */
+  /** Part of the tokens; unique for each replay. */
   readonly salt: string;
-  /** Offset from which on events were never stored. */
+  /** First offset that was never stored; the replay ends there. */
   readonly until: number;
 }
 
 const version = 1;
 
-export function writeNote(note: OffsetNote): string {
-  const { cut, next, replay } = note;
+export function encodeOffsetMetadata(metadata: OffsetMetadata): string {
+  const { cut, next, replay } = metadata;
   return JSON.stringify({ runlake: version, cut, next, ...(replay ? { salt: replay.salt, until: replay.until } : {}) });
 }
 
-/** @returns undefined where the metadata is not a note of this version: somebody else has set the offset. */
-export function readNote(metadata: string | null | undefined): OffsetNote | undefined {
+/** @returns undefined if the metadata is not of this version; another tool has set the offset then. */
+export function decodeOffsetMetadata(metadata: string | null | undefined): OffsetMetadata | undefined {
   const found = parse(metadata);
   if (found?.runlake !== version) return undefined;
   const { cut, next, salt, until } = found;

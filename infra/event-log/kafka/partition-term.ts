@@ -1,28 +1,28 @@
 /**
- * One partition, from its assignment to this process until it is taken away or the process ends.
+ * Consumes one partition, from its assignment to this process until it is revoked or the process ends.
  *
- * Invariant: a batch is handled only between a commit that names exactly it and a commit that says it is done; the batches of a
- * partition are handled one at a time in the order of the log, also over several terms of it in this process; and whoever
- * continues after a crash repeats the batch that was named, whole and under the same tokens, before anything else.
+ * Invariant: a batch is handled only between a commit that names exactly this batch and a commit that marks it consumed. The batches of
+ * a partition are handled one at a time in log order, across all assignments of the partition to this process. The process that
+ * continues after a crash first repeats the named batch, whole and under the same tokens.
  *
- *   1. Records that arrive are kept; nothing is handled before it is known where to begin (`starting-point.ts`). Records are
- *      taken in only where the last ones ended; where the client delivers from elsewhere it is sent back.
- *   2. A cut that was begun in an earlier term is gathered whole and is the first batch. Where it cannot be had any more,
- *      everything from there to the end of the log is stored anew under tokens of its own.
- *   3. Before its first insert the batch is written down: its first offset, which is the committed one already, is committed
- *      again with metadata that holds first and last offset. That commit carries the group's generation, so it fails where the
- *      partition has gone to another process; then the handling stops there, with nothing stored.
- *   4. The batch is handled, again and again until that succeeds. The client's fetching, and with it the heartbeat, goes on
- *      meanwhile, so a long insert costs no session.
- *   5. The offset after the batch is committed, with metadata that says that everything before it is done.
+ *   1. Buffer incoming records; handle none before the starting point is known (`starting-point.ts`). If the client skips offsets,
+ *      seek back once; accept a gap that remains, because its records no longer exist.
+ *   2. If an earlier assignment has begun a batch, wait until that batch is in the buffer whole, and handle it first. If its records no
+ *      longer exist, replay everything from there to the log-end offset under new tokens.
+ *   3. Before the first insert of a batch, commit its first offset again (it is the committed one already) with metadata that holds
+ *      first and last offset. The commit carries the group's generation, so it fails if the partition was assigned to another process.
+ *      Handling then stops, with nothing stored.
+ *   4. Handle the batch; retry until it succeeds. The client continues to fetch and to send heartbeats meanwhile, so a long insert does
+ *      not end the session.
+ *   5. Commit the offset after the batch, with metadata that marks everything before it as consumed.
  *
- * A process may stall between 3 and 4 until it has lost its place, and then store the batch late (a zombie). That changes
- * nothing: whoever has the partition now found the batch in the metadata and stored it under the same tokens, so what comes
- * late is a repeat of what is there. What the zombie wants after that batch begins with step 3, which fails. A batch that was
- * not written down cannot have been stored in part, so it may be divided anew.
+ * A process may stall between steps 3 and 4 until it has lost the partition, and then store the batch late (a zombie). This is harmless:
+ * the new owner found the batch in the metadata and stored it under the same tokens, so the late inserts are repeats. The zombie's next
+ * batch begins with step 3, which fails. A batch that was not named in a commit cannot be stored in part, so it may be divided
+ * differently.
  *
- * A commit is asked for from the beginning of a turn of the event loop, where generation and term always belong together: the
- * client changes its generation and tells of it within one turn.
+ * Each commit starts at the beginning of a turn of the event loop. At that point generation and assignment always match, because the
+ * client changes its generation and emits the event within one turn.
  */
 import type { KafkaMessage, OffsetsByTopicPartition } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';
@@ -31,36 +31,36 @@ import type { LogBatch, Subscription } from '../event-log.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import { kafkaFault, kindsOf } from './client-fault.ts';
 import { lostEvents, replays } from './kafka-metrics.ts';
-import { type OffsetNote, type Replay, writeNote } from './offset-note.ts';
+import { encodeOffsetMetadata, type OffsetMetadata, type Replay } from './offset-note.ts';
 import { backoffMs, pause } from './pause.ts';
 import { RecordBuffer } from './record-buffer.ts';
 import { type KafkaRecord, recordOf } from './record-of.ts';
 import type { StartingPoint } from './starting-point.ts';
 
-/** Commits with the generation that the client has at this moment. */
+/** Commits with the client's current generation. */
 export type Commit = (offsets: OffsetsByTopicPartition) => Promise<void>;
 
-export interface TermOptions {
+export interface PartitionConsumerOptions {
   readonly subscription: Subscription;
-  /** As the topic is called in Kafka. */
+  /** Name of the topic in Kafka. */
   readonly topicName: string;
   readonly partition: number;
-  /** Ends when an earlier term of this partition in this process handles nothing any more. */
+  /** Settles when the previous consumer of this partition in this process has stopped handling batches. */
   readonly predecessor: Promise<void>;
   readonly budget: ByteBudget;
   readonly logger: Logger;
   readonly brokers: string | undefined;
   newSalt(): string;
-  /** Has the client deliver from `offset` on. */
+  /** Makes the client deliver from `offset` on. */
   seek(offset: number): void;
 }
 
 const lostKinds = ['ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID'];
-const firstPauseMs = 200;
-const longestPauseMs = 5_000;
+const minPauseMs = 200;
+const maxPauseMs = 5_000;
 
-export class PartitionTerm {
-  readonly #options: TermOptions;
+export class PartitionConsumer {
+  readonly #options: PartitionConsumerOptions;
   readonly #logger: Logger;
   readonly #buffer = new RecordBuffer();
   readonly #ended = new AbortController();
@@ -68,13 +68,13 @@ export class PartitionTerm {
   #exact: readonly [number, number] | undefined;
   #replay: Replay | undefined;
   #position: number | undefined;
-  #soughtFor: number | undefined;
-  #highest = 0;
+  #lastSeek: number | undefined;
+  #logEndOffset = 0;
   #commit: Commit | undefined;
   #closing = false;
   #wake: () => void = () => {};
 
-  constructor(options: TermOptions) {
+  constructor(options: PartitionConsumerOptions) {
     this.#options = options;
     const { topicName: topic, partition } = options;
     this.#logger = options.logger.child({ topic, partition });
@@ -88,7 +88,7 @@ export class PartitionTerm {
     return !this.#ended.signal.aborted;
   }
 
-  /** Offset of the first event that is not done; undefined before that is known. */
+  /** First unconsumed offset; undefined until the starting point is known. */
   get position(): number | undefined {
     return this.#position;
   }
@@ -97,53 +97,53 @@ export class PartitionTerm {
     return this.#buffer.bytes;
   }
 
-  /** Whether a batch could be handled with what is there, so that fetching may pause. */
+  /** Whether the buffer holds a complete batch, so that fetching may pause. */
   get hasBatch(): boolean {
     if (this.#start === undefined || this.#buffer.isEmpty) return false;
     return this.#exact === undefined || (this.#buffer.lastOffset ?? -1) >= this.#exact[1];
   }
 
   /** Step 1. */
-  accept(messages: readonly KafkaMessage[], highest: number, commit: Commit): void {
+  accept(messages: readonly KafkaMessage[], logEndOffset: number, commit: Commit): void {
     const [first] = messages;
     if (!this.alive || first === undefined) return;
     this.#commit = commit;
-    this.#highest = Math.max(this.#highest, highest);
+    this.#logEndOffset = Math.max(this.#logEndOffset, logEndOffset);
     const expected = this.#buffer.nextOffset;
-    if (expected !== undefined && Number(first.offset) > expected && this.#soughtFor !== expected) {
-      this.#goTo(expected);
+    if (expected !== undefined && Number(first.offset) > expected && this.#lastSeek !== expected) {
+      this.#seek(expected);
       return;
     }
     this.#add(messages);
     this.#wake();
   }
 
-  /** Says where to begin. */
-  begin(start: StartingPoint, highest: number): void {
+  /** Sets the starting point; later calls do nothing. */
+  begin(start: StartingPoint, logEndOffset: number): void {
     if (!this.alive || this.#start !== undefined) return;
     const { topicName: topic } = this.#options;
     this.#start = start;
     this.#position = start.offset;
     this.#exact = start.exact;
     this.#replay = start.replay;
-    this.#highest = Math.max(this.#highest, highest);
+    this.#logEndOffset = Math.max(this.#logEndOffset, logEndOffset);
     if (start.lostEvents > 0) {
       lostEvents.inc({ topic }, start.lostEvents);
       this.#logger.error({ events: start.lostEvents }, 'events were deleted from the log before they were stored');
     }
-    if (start.because !== undefined) this.#tellOfReplay(start.because);
+    if (start.because !== undefined) this.#reportReplay(start.because);
     const firstFetched = this.#buffer.firstOffset;
-    this.#forget(() => this.#buffer.begin(start.offset));
-    // What was fetched so far began elsewhere: after the place to begin, or before a hole in what is left.
+    this.#discard(() => this.#buffer.begin(start.offset));
+    // The buffered records begin after the starting point, so records between are missing: fetch again from there.
     if (firstFetched !== undefined && firstFetched > start.offset) {
-      this.#forget(() => this.#buffer.clear());
+      this.#discard(() => this.#buffer.clear());
       this.#buffer.begin(start.offset);
-      this.#goTo(start.offset);
+      this.#seek(start.offset);
     }
     this.#wake();
   }
 
-  /** Handles batches until the term ends; to be called once. */
+  /** Handles batches until the assignment ends. Call it once. */
   async run(): Promise<void> {
     await this.#options.predecessor;
     if (this.alive) this.#options.subscription.assigned?.(this.#options.partition);
@@ -156,16 +156,16 @@ export class PartitionTerm {
         this.#options.budget.free(bytesOf(records));
       }
     }
-    this.#forget(() => this.#buffer.clear());
+    this.#discard(() => this.#buffer.clear());
   }
 
-  /** The partition is no longer ours: no commit from now on. */
+  /** Ends the assignment: no commit from now on. */
   end(): void {
     this.#ended.abort();
     this.#wake();
   }
 
-  /** Takes no further batch; the one under way is finished, unless it waits to be tried again. */
+  /** Takes no further batch; finishes the batch in progress unless it is waiting for a retry. */
   close(): void {
     this.#closing = true;
     this.#wake();
@@ -177,14 +177,14 @@ export class PartitionTerm {
     this.#options.budget.take(this.#buffer.bytes - before);
   }
 
-  #forget(change: () => void): void {
+  #discard(change: () => void): void {
     const before = this.#buffer.bytes;
     change();
     this.#options.budget.free(before - this.#buffer.bytes);
   }
 
-  #goTo(offset: number): void {
-    this.#soughtFor = offset;
+  #seek(offset: number): void {
+    this.#lastSeek = offset;
     this.#options.seek(offset);
   }
 
@@ -207,8 +207,8 @@ export class PartitionTerm {
     this.#exact = undefined;
     const records = this.#buffer.takeExactly(first, last);
     if (records !== undefined) return records;
-    this.#replay = { salt: this.#options.newSalt(), until: Math.max(this.#highest, last + 1) };
-    this.#tellOfReplay('events were deleted');
+    this.#replay = { salt: this.#options.newSalt(), until: Math.max(this.#logEndOffset, last + 1) };
+    this.#reportReplay('events were deleted');
     return this.#take();
   }
 
@@ -218,47 +218,47 @@ export class PartitionTerm {
     const first = (records[0] as KafkaRecord).offset;
     const next = (records.at(-1) as KafkaRecord).offset + 1;
     const replay = this.#replay && first < this.#replay.until ? { replay: this.#replay } : {};
-    let written = false;
+    let begun = false;
     const batch: LogBatch = {
       topic: subscription.topic,
       partition,
       records,
       ...(replay.replay ? { tokenSalt: replay.replay.salt } : {}),
-      writeDownCut: async () => {
+      beginInsert: async () => {
         if (!this.alive) throw this.#lost();
-        if (!written) await this.#commitNote(first, { cut: [first, next - 1], ...replay });
-        written = true;
+        if (!begun) await this.#commitOffset(first, { cut: [first, next - 1], ...replay });
+        begun = true;
       },
     };
-    if (!(await this.#untilItPasses('a batch could not be stored', () => subscription.handle(batch)))) return;
-    const done: OffsetNote = { next, ...(this.#replay && next < this.#replay.until ? replay : {}) };
-    if (!(await this.#untilItPasses('an offset could not be committed', () => this.#commitNote(next, done)))) return;
+    if (!(await this.#retry('a batch could not be stored', () => subscription.handle(batch)))) return;
+    const done: OffsetMetadata = { next, ...(this.#replay && next < this.#replay.until ? replay : {}) };
+    if (!(await this.#retry('an offset could not be committed', () => this.#commitOffset(next, done)))) return;
     this.#position = next;
   }
 
-  /** @returns whether it passed; not, where the term ended or is to close before that. */
-  async #untilItPasses(what: string, work: () => Promise<void>): Promise<boolean> {
+  /** Retries `work` with backoff. @returns false if the assignment ended, or the consumer is closing, before `work` succeeded. */
+  async #retry(failure: string, work: () => Promise<void>): Promise<boolean> {
     for (let attempt = 0; this.alive; attempt++) {
       try {
         await work();
         return true;
       } catch (error) {
         if (!this.alive || this.#closing) return false;
-        if (attempt % 10 === 0) this.#logger.error({ err: error, attempt }, `${what}: it is tried again`);
-        await pause(backoffMs(attempt, firstPauseMs, longestPauseMs), this.#ended.signal);
+        if (attempt % 10 === 0) this.#logger.error({ err: error, attempt }, `${failure}: retrying`);
+        await pause(backoffMs(attempt, minPauseMs, maxPauseMs), this.#ended.signal);
         if (this.#closing) return false;
       }
     }
     return false;
   }
 
-  /** @throws PARTITION_LOST where the partition is another's, KAFKA_UNAVAILABLE where that is not known. */
-  async #commitNote(offset: number, note: OffsetNote): Promise<void> {
+  /** @throws PARTITION_LOST if another process has the partition, KAFKA_UNAVAILABLE if the outcome is unknown. */
+  async #commitOffset(offset: number, metadata: OffsetMetadata): Promise<void> {
     const { topicName: topic, partition, brokers } = this.#options;
     await new Promise((resolve) => setImmediate(resolve));
     if (!this.alive || this.#commit === undefined) throw this.#lost();
     try {
-      const commit = { partition, offset: String(offset), metadata: writeNote(note) };
+      const commit = { partition, offset: String(offset), metadata: encodeOffsetMetadata(metadata) };
       await this.#commit({ topics: [{ topic, partitions: [commit] }] });
     } catch (error) {
       if (!kindsOf(error).some((kind) => lostKinds.includes(kind))) throw kafkaFault(error, brokers);
@@ -271,13 +271,14 @@ export class PartitionTerm {
     return fault('PARTITION_LOST', { topic: this.#options.topicName, partition: this.#options.partition });
   }
 
-  #tellOfReplay(because: string): void {
+  #reportReplay(because: string): void {
     const { topicName: topic } = this.#options;
     if (this.#replay === undefined) return;
     replays.inc({ topic, reason: because });
     const range = { from: this.#position, until: this.#replay.until, because };
-    if (because === 'no position') this.#logger.info(range, 'the group has no position yet: it begins with the log');
-    else this.#logger.warn(range, 'how far storing had come is not known: events are stored anew, in order');
+    if (because === 'no position')
+      this.#logger.info(range, 'the group has no committed offset: starting at the first offset');
+    else this.#logger.warn(range, 'no valid committed offset metadata: replaying events in order');
   }
 }
 

@@ -1,4 +1,4 @@
-/** Waits, or less where `signal` says to stop waiting. Never rejects. */
+/** Waits `ms`, or until `signal` is aborted. Never rejects. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
@@ -12,8 +12,8 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Waits for `work` at most `ms`. @returns whether it ended in time, well or badly. */
-export async function endsWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+/** Waits for `work` at most `ms`. @returns whether it settled in time, fulfilled or rejected. */
+export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   const late = new AbortController();
   const ended = work.then(
     () => true,
@@ -24,7 +24,7 @@ export async function endsWithin(work: Promise<unknown>, ms: number): Promise<bo
   return inTime;
 }
 
-/** Pauses between attempts: doubling from `firstMs` to `mostMs`, each a little off so that many do not come at once. */
-export function backoffMs(attempt: number, firstMs: number, mostMs: number): number {
-  return Math.min(firstMs * 2 ** Math.min(attempt, 20), mostMs) * (0.8 + Math.random() * 0.4);
+/** Backoff before retry `attempt`: doubles from `minMs` to `maxMs`, with 20 % jitter. */
+export function backoffMs(attempt: number, minMs: number, maxMs: number): number {
+  return Math.min(minMs * 2 ** Math.min(attempt, 20), maxMs) * (0.8 + Math.random() * 0.4);
 }

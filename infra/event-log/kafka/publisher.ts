@@ -1,43 +1,43 @@
 /**
- * Hands the events of requests to Kafka.
+ * Publishes the events of requests to Kafka.
  *
- * Invariant: a request is answered after all its events are in all in-sync replicas; what is held in memory is bounded; nobody
- * waits longer than the time limit, which a large request has several times: once for each 16 MiB.
+ * Invariant: a request is answered after all its events are in all in-sync replicas; memory is bounded; no request waits longer than its
+ * time limit, which is `timeoutMs` for each 16 MiB that it has begun.
  *
- *   1. A request's messages are divided by partition and join the queues of their lanes.
- *   2. A lane appends what waits at that moment as one batch, bounded in bytes, and only then the next (see `appender.ts`).
- *      While it is busy requests gather, so the more there are, the larger the batches.
- *   3. All of a request's messages appended: it is answered.
- *   4. Past the time limit it gets a 503. What of it still waits in a queue is forgotten; what is under way goes on, because
- *      the next batch may not pass it. A repeat of the request merges with it.
- *   5. A lane whose batch has been under way for longer than the limit refuses new requests at once.
+ *   1. Divide the messages of a request by partition and add them to the partition queues.
+ *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `appender.ts`). While a batch is
+ *      in flight requests accumulate, so batches grow with the load.
+ *   3. Answer the request when all its messages are appended.
+ *   4. After the time limit, answer 503. Messages that are still queued are dropped; a batch in flight is retried, because the next
+ *      batch must not overtake it. If the client repeats the request, the repeat merges with it.
+ *   5. A partition queue whose batch has been in flight for longer than the limit refuses new requests at once.
  */
 import { type Message, Partitioners } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';
 import type { LogMessage } from '../event-log.ts';
 import type { Appender } from './appender.ts';
-import { Lane } from './lane.ts';
+import { PartitionQueue } from './lane.ts';
 import { bytesOf } from './message-bytes.ts';
-import { endsWithin } from './pause.ts';
+import { settlesWithin } from './pause.ts';
 
 export interface PublisherOptions {
   readonly appender: Pick<Appender, 'append'>;
-  /** Of each topic that is published to, by name. */
+  /** Number of partitions of each topic, by topic name. */
   readonly partitions: ReadonlyMap<string, number>;
   readonly maxPendingBytes: number;
-  /** Bytes at which a batch is full; one larger event goes alone. */
+  /** Maximum bytes of a batch; a larger event is sent alone. */
   readonly batchBytes: number;
-  /** What a request has for each {@link timedBytes} that it has begun. */
+  /** Time limit of a request for each {@link timedBytes} that it has begun. */
   readonly timeoutMs: number;
 }
 
 const retryAfterSeconds = 2;
-/** Else the largest bodies would get through only where Kafka is fast, and their repeats no better. */
+/** Large requests get more time; otherwise the largest would fail, and so would their retries, unless Kafka is fast. */
 const timedBytes = 16 * 1024 * 1024;
 
 export class Publisher {
   readonly #options: PublisherOptions;
-  readonly #lanes = new Map<string, Lane[]>();
+  readonly #queues = new Map<string, PartitionQueue[]>();
   readonly #partitioner = Partitioners.DefaultPartitioner();
   #pendingBytes = 0;
   #closed = false;
@@ -45,11 +45,12 @@ export class Publisher {
   constructor(options: PublisherOptions) {
     this.#options = options;
     for (const [topic, partitions] of options.partitions) {
-      const lanes = Array.from(
+      const queues = Array.from(
         { length: partitions },
-        (_, partition) => new Lane({ topic, partition, ...options, released: (bytes) => this.#release(bytes) }),
+        (_, partition) =>
+          new PartitionQueue({ topic, partition, ...options, released: (bytes) => this.#release(bytes) }),
       );
-      this.#lanes.set(topic, lanes);
+      this.#queues.set(topic, queues);
     }
   }
 
@@ -69,7 +70,7 @@ export class Publisher {
     await this.#append(shares, bytes);
   }
 
-  /** As `publish`, for what has to go out while others are refused. */
+  /** Like `publish`, but accepts messages even above the byte limit and while closing. For dead-letter records. */
   async publishAlways(topic: string, messages: readonly Message[]): Promise<void> {
     const shares = this.#divide(topic, messages);
     await this.#append(
@@ -78,26 +79,26 @@ export class Publisher {
     );
   }
 
-  /** Takes nothing more and waits at most `ms` for what was taken. @returns whether all of it got through. */
+  /** Rejects new events and waits at most `ms` for the accepted ones. @returns whether all of them were appended. */
   async close(ms: number): Promise<boolean> {
     this.#closed = true;
-    return endsWithin(Promise.all([...this.#lanes.values()].flat().map((lane) => lane.idle())), ms);
+    return settlesWithin(Promise.all([...this.#queues.values()].flat().map((queue) => queue.idle())), ms);
   }
 
   async #append(shares: readonly Share[], bytes: number): Promise<void> {
     const { timeoutMs } = this.#options;
-    if (shares.some(({ lane }) => lane.isOverdue(timeoutMs))) throw unavailable();
+    if (shares.some(({ queue }) => queue.isOverdue(timeoutMs))) throw unavailable();
     this.#pendingBytes += bytes;
-    const entries = shares.map(({ lane, messages, bytes: own }) => lane.add(messages, own));
+    const entries = shares.map(({ queue, messages, bytes: own }) => queue.add(messages, own));
     const timer = setTimeout(
       () => {
-        for (const entry of entries) entry.giveUp(unavailable());
+        for (const entry of entries) entry.cancel(unavailable());
       },
       timeoutMs * Math.ceil(Math.max(1, bytes) / timedBytes),
     );
     try {
-      const ends = await Promise.allSettled(entries.map((entry) => entry.appended));
-      const failed = ends.find((end) => end.status === 'rejected');
+      const outcomes = await Promise.allSettled(entries.map((entry) => entry.appended));
+      const failed = outcomes.find((outcome) => outcome.status === 'rejected');
       if (failed) throw failed.reason;
     } finally {
       clearTimeout(timer);
@@ -105,13 +106,15 @@ export class Publisher {
   }
 
   #divide(topic: string, messages: readonly Message[]): Share[] {
-    const lanes = this.#lanes.get(topic) ?? [];
-    const partitionMetadata = lanes.map((_, partitionId) => ({ partitionId, leader: 0 })) as never;
-    const shares = new Map<Lane, { lane: Lane; messages: Message[]; bytes: number }>();
+    const queues = this.#queues.get(topic) ?? [];
+    const partitionMetadata = queues.map((_, partitionId) => ({ partitionId, leader: 0 })) as never;
+    const shares = new Map<PartitionQueue, { queue: PartitionQueue; messages: Message[]; bytes: number }>();
     for (const message of messages) {
-      const lane = lanes[lanes.length === 1 ? 0 : this.#partitioner({ topic, partitionMetadata, message })] as Lane;
-      const share = shares.get(lane) ?? { lane, messages: [], bytes: 0 };
-      shares.set(lane, share);
+      const queue = queues[
+        queues.length === 1 ? 0 : this.#partitioner({ topic, partitionMetadata, message })
+      ] as PartitionQueue;
+      const share = shares.get(queue) ?? { queue, messages: [], bytes: 0 };
+      shares.set(queue, share);
       share.messages.push(message);
       share.bytes += bytesOf(message);
     }
@@ -124,7 +127,7 @@ export class Publisher {
 }
 
 interface Share {
-  readonly lane: Lane;
+  readonly queue: PartitionQueue;
   readonly messages: readonly Message[];
   readonly bytes: number;
 }

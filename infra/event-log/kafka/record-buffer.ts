@@ -5,7 +5,7 @@ export interface BatchLimits {
   readonly bytes: number;
 }
 
-/** Records of one partition that were fetched and are not handled yet, in the order of the log and without repeats. */
+/** Fetched records of one partition that are not handled yet, in log order and without repeats. */
 export class RecordBuffer {
   #records: KafkaRecord[] = [];
   #bytes = 0;
@@ -27,12 +27,12 @@ export class RecordBuffer {
     return this.#records.at(-1)?.offset;
   }
 
-  /** Offset with which the next records have to begin; undefined before {@link RecordBuffer.begin}. */
+  /** Offset that the next added records must continue from; undefined before {@link RecordBuffer.begin}. */
   get nextOffset(): number | undefined {
     return this.#nextOffset;
   }
 
-  /** Forgets everything before `offset`, which is where the records begin. */
+  /** Sets the first offset to handle and drops earlier records. */
   begin(offset: number): void {
     this.#records = this.#records.filter((record) => record.offset >= offset);
     this.#bytes = bytesOf(this.#records);
@@ -54,7 +54,7 @@ export class RecordBuffer {
     this.#bytes = 0;
   }
 
-  /** Takes the next records within `limits`; one above them comes alone. */
+  /** Takes the next records up to `limits`; a record that exceeds them is taken alone. */
   take(limits: BatchLimits): KafkaRecord[] {
     let rows = 0;
     let bytes = 0;
@@ -67,8 +67,8 @@ export class RecordBuffer {
   }
 
   /**
-   * Takes exactly the records from `first` to `last`.
-   * @returns undefined where they are not there whole; then they stay.
+   * Takes exactly the records from offset `first` to `last`.
+   * @returns undefined if the buffer does not hold all of them; it then keeps its records.
    */
   takeExactly(first: number, last: number): KafkaRecord[] | undefined {
     const rows = this.#records.findIndex(({ offset }) => offset === last) + 1;

@@ -1,17 +1,17 @@
 import type { IHeaders, KafkaMessage } from 'kafkajs';
 import type { LogRecord } from '../event-log.ts';
 
-/** A record as it came, beside what the rest of Runlake sees of it: keys and headers of strangers may be any bytes. */
+/** A record with its raw key and headers, which may be any bytes, besides the decoded ones that the rest of Runlake uses. */
 export interface KafkaRecord extends LogRecord {
   readonly raw: { readonly key: Buffer | null; readonly headers: IHeaders };
-  /** What it takes up in memory. */
+  /** Approximate size in memory. */
   readonly bytes: number;
 }
 
-const nothing = Buffer.alloc(0);
+const empty = Buffer.alloc(0);
 const overheadBytes = 200;
 
-/** A record without a value becomes one with no bytes, which is no record in the wire format: poison, and no crash. */
+/** Converts a fetched message. A message without a value gets an empty one; the sink sends that to the dead-letter queue. */
 export function recordOf(partition: number, message: KafkaMessage): KafkaRecord {
   const { key, value, headers = {} } = message;
   const texts: Record<string, string> = {};
@@ -26,7 +26,7 @@ export function recordOf(partition: number, message: KafkaMessage): KafkaRecord 
     partition,
     offset: Number(message.offset),
     key: key?.toString() ?? '',
-    value: value ?? nothing,
+    value: value ?? empty,
     headers: texts,
     raw: { key, headers },
     bytes,

@@ -3,7 +3,7 @@ import { request as httpsRequest } from 'node:https';
 import { fault } from '../../errors/runlake-error.ts';
 
 export interface RegistryAddress {
-  /** Without user and password. */
+  /** URL without user and password. */
   readonly base: string;
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly ca: readonly string[] | undefined;
@@ -11,11 +11,11 @@ export interface RegistryAddress {
 
 export interface RegistryAnswer {
   readonly status: number;
-  /** The parsed body; undefined where it is not JSON. */
+  /** The parsed body; undefined if it is not JSON. */
   readonly body: unknown;
 }
 
-const longestAnswerBytes = 16 * 1024 * 1024;
+const maxAnswerBytes = 16 * 1024 * 1024;
 
 export function registryAddress(url: string, ca: readonly string[] | undefined): RegistryAddress {
   const parsed = new URL(url);
@@ -28,10 +28,10 @@ export function registryAddress(url: string, ca: readonly string[] | undefined):
 }
 
 /**
- * `GET` of a path of the registry's API, or `POST` of `content`.
- * @throws REGISTRY_UNAVAILABLE where nothing answers within `timeoutMs`, in full.
+ * Sends `GET` to a path of the registry's API, or `POST` if there is `content`.
+ * @throws REGISTRY_UNAVAILABLE if the complete answer does not arrive within `timeoutMs`.
  */
-export function askRegistry(
+export function requestRegistry(
   address: RegistryAddress,
   path: string,
   timeoutMs: number,
@@ -61,7 +61,7 @@ export function askRegistry(
         response.on('error', failed);
         response.on('data', (chunk: Buffer) => {
           bytes += chunk.length;
-          if (bytes > longestAnswerBytes) request.destroy(registryFault(address, 'its answer is too long'));
+          if (bytes > maxAnswerBytes) request.destroy(registryFault(address, 'its answer is too long'));
           else chunks.push(chunk);
         });
         response.on('end', () => {

@@ -2,20 +2,20 @@ import { Agent } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry, SchemaType } from '@kafkajs/confluent-schema-registry';
 import { fault, isRunlakeError } from '../../errors/runlake-error.ts';
 import { backoffMs, pause } from './pause.ts';
-import { askRegistry, type RegistryAddress, registryFault } from './registry-request.ts';
+import { type RegistryAddress, registryFault, requestRegistry } from './registry-request.ts';
 
-/** Error code of the registry's API: a schema of that id does not exist. A bare 404 may come from anything on the way. */
+/** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
 const schemaNotFound = 40_403;
 const timeoutMs = 5_000;
-/** Ids are asked for by what stands in records, so strangers decide how many there are. */
-const mostSchemas = 1_000;
+/** Bounds the cache: the ids come from records, so a client of Kafka can make up any number of them. */
+const maxSchemas = 1_000;
 
-/** Incompatible, invalid, read-only: answers of the registry that a retry does not change. */
+/** Status codes that a retry does not change: incompatible, invalid, read-only. */
 const refusals = new Set([403, 405, 409, 422]);
-/** Registering takes several requests; of processes that start together on an empty registry some are refused, once. */
+/** Registering takes several requests. When processes start together on an empty registry, the registry refuses some of them once. */
 const registerAttempts = 4;
 
-/** The schemas of the log. Those once read are kept: a registry that is down stops only schemas not seen before. */
+/** Registers and reads the schemas of the log. Caches those it has read: while the registry is down only unknown ids fail. */
 export class Schemas {
   readonly #address: RegistryAddress;
   readonly #texts = new Map<number, string>();
@@ -25,7 +25,7 @@ export class Schemas {
   }
 
   /**
-   * Registers `schema` under `subject`, whose compatibility is FULL from then on.
+   * Registers `schema` under `subject` and sets the subject's compatibility to FULL.
    *
    * @returns the registry's id.
    * @throws REGISTRY_UNAVAILABLE, SCHEMA_REFUSED
@@ -38,7 +38,7 @@ export class Schemas {
       clientId: 'runlake',
       retry: { retries: 1, initialRetryTimeInSecs: 0.1, maxRetryTimeInSecs: 1 },
       ...(auth ? { auth } : {}),
-      // The authorities may be meant for other servers: a plain address takes no agent of TLS.
+      // `tlsCaFile` may be meant for other servers: an agent with TLS options would fail on a plain http address.
       ...(ca && host.startsWith('https:') ? { agent: new Agent({ ca: [...ca] }) } : {}),
     });
     for (let attempt = 1; ; attempt++) {
@@ -58,24 +58,24 @@ export class Schemas {
   }
 
   /**
-   * The text of a schema; `undefined` where the registry says that there is none of that id.
-   * @throws REGISTRY_UNAVAILABLE where it says nothing, or something else: that must never be taken for "there is none".
+   * Returns the text of a schema, or `undefined` if the registry reports that the id does not exist.
+   * @throws REGISTRY_UNAVAILABLE for any other failure, so that an outage never counts as "does not exist".
    */
   async textOf(id: number): Promise<string | undefined> {
     const kept = this.#texts.get(id);
     if (kept !== undefined) return kept;
-    const { status, body } = await askRegistry(this.#address, `/schemas/ids/${id}`, timeoutMs);
+    const { status, body } = await requestRegistry(this.#address, `/schemas/ids/${id}`, timeoutMs);
     const { schema, error_code: code } = (body ?? {}) as { schema?: unknown; error_code?: unknown };
     if (status === 404 && code === schemaNotFound) return undefined;
     if (status !== 200 || typeof schema !== 'string') throw registryFault(this.#address, `it answered ${status}`);
-    if (this.#texts.size >= mostSchemas) this.#texts.clear();
+    if (this.#texts.size >= maxSchemas) this.#texts.clear();
     this.#texts.set(id, schema);
     return schema;
   }
 
   /** @throws REGISTRY_UNAVAILABLE */
   async check(): Promise<void> {
-    const { status, body } = await askRegistry(this.#address, '/subjects', timeoutMs);
+    const { status, body } = await requestRegistry(this.#address, '/subjects', timeoutMs);
     if (status === 200 && Array.isArray(body)) return;
     if (status === 401 || status === 403) {
       throw fault('ACCESS_DENIED_BY_STORE', { store: 'The schema registry', reason: `it answered ${status}` });
@@ -83,7 +83,7 @@ export class Schemas {
     throw registryFault(this.#address, `it answered ${status} to a request for its subjects`);
   }
 
-  /** The package reports a lost connection like an answer with status 400, which the registry itself never sends here. */
+  /** The package reports a lost connection as status 400, which the registry itself never sends here; so check the registry first. */
   async #refusal(subject: string, error: unknown): Promise<Error> {
     try {
       await this.check();

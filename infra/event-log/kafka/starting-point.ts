@@ -1,53 +1,53 @@
-import { type Replay, readNote } from './offset-note.ts';
+import { decodeOffsetMetadata, type Replay } from './offset-note.ts';
 
-/** What Kafka says of a partition when it is assigned. */
+/** Committed offset and log bounds of a partition at its assignment. */
 export interface FoundPosition {
-  /** Committed offset of the group; negative where there is none. */
+  /** Committed offset of the group; negative if it has none. */
   readonly committed: number;
   readonly metadata: string | null | undefined;
-  /** First offset that the log still holds, and the one that the next event will get. */
+  /** First offset that the log still holds, and the log-end offset. */
   readonly low: number;
   readonly high: number;
 }
 
-/** Where to begin, and how. */
+/** Where and how to start consuming a partition. */
 export interface StartingPoint {
   readonly offset: number;
-  /** A cut that was begun: the first batch is exactly this, whole. */
+  /** A batch that was begun: the first batch must be exactly this offset range. */
   readonly exact?: readonly [number, number];
   readonly replay?: Replay;
-  /** Why the position cannot simply be gone on from. */
+  /** Why the partition cannot continue at its committed offset. */
   readonly because?: 'no position' | 'a position of somebody else' | 'events were deleted' | 'the log is another one';
-  /** Events that are gone from the log before they were stored. */
+  /** Number of events that were deleted from the log before they were stored. */
   readonly lostEvents: number;
 }
 
 /**
- * Decides where the handling of a partition begins.
+ * Decides where to start consuming a partition.
  *
- * A cut may have been stored by whoever had the partition before. Where the note tells exactly how far that went, handling
- * goes on from there, and a cut that was begun is repeated whole under its old tokens, so that what is there of it is
- * recognised. Where it does not tell, everything from the best known position up to the end of the log, as it stands now, is
- * stored anew in order under tokens of its own: with the old ones, cuts that happen to have the same bounds as before would be
- * dropped as repeats while older ones before them are inserted anew, and older values would win.
+ * The previous owner may have stored part of a batch. If the offset metadata states exactly how far it came, consumption continues
+ * there: a batch that was begun is repeated whole under its old tokens, so that ClickHouse recognises the part that is stored. Otherwise
+ * everything from the best known position to the current log-end offset is replayed in order under new tokens. With the old tokens,
+ * batches that happen to have the same bounds as before would be dropped as repeats while older batches before them are inserted again,
+ * and older values would win.
  */
 export function startingPoint(found: FoundPosition, newSalt: () => string): StartingPoint {
   const { committed, low, high } = found;
-  const anew = (from: number, because: NonNullable<StartingPoint['because']>, until = high): StartingPoint => {
+  const replayFrom = (from: number, because: NonNullable<StartingPoint['because']>, until = high): StartingPoint => {
     const offset = Math.min(Math.max(from, low), Math.max(high, low));
     const lostEvents = committed >= 0 && committed < low ? low - committed : 0;
-    // Nothing in the log that may have been stored before: its tokens need no salt.
+    // The log has no event that may have been stored before, so the tokens need no salt.
     if (offset >= until) return { offset, because, lostEvents };
     return { offset, because, lostEvents, replay: { salt: newSalt(), until } };
   };
-  if (committed < 0) return low === high ? { offset: high, lostEvents: 0 } : anew(low, 'no position');
-  const note = readNote(found.metadata);
-  if (committed > high) return anew(low, 'the log is another one');
-  if (note === undefined || (note.cut?.[0] ?? note.next) !== committed) {
-    return anew(committed, 'a position of somebody else');
+  if (committed < 0) return low === high ? { offset: high, lostEvents: 0 } : replayFrom(low, 'no position');
+  const metadata = decodeOffsetMetadata(found.metadata);
+  if (committed > high) return replayFrom(low, 'the log is another one');
+  if (metadata === undefined || (metadata.cut?.[0] ?? metadata.next) !== committed) {
+    return replayFrom(committed, 'a position of somebody else');
   }
-  if (committed < low) return anew(low, 'events were deleted');
-  if (note.cut && note.cut[1] >= high) return anew(committed, 'the log is another one');
-  const replay = note.replay && committed < note.replay.until ? { replay: note.replay } : {};
-  return { offset: committed, lostEvents: 0, ...replay, ...(note.cut ? { exact: note.cut } : {}) };
+  if (committed < low) return replayFrom(low, 'events were deleted');
+  if (metadata.cut && metadata.cut[1] >= high) return replayFrom(committed, 'the log is another one');
+  const replay = metadata.replay && committed < metadata.replay.until ? { replay: metadata.replay } : {};
+  return { offset: committed, lostEvents: 0, ...replay, ...(metadata.cut ? { exact: metadata.cut } : {}) };
 }

@@ -1,87 +1,86 @@
 /**
- * A reader of one topic beside its groups: it stores nothing and commits nothing.
+ * Follows one topic outside its consumer groups: stores nothing and commits nothing.
  *
- * Invariant: of each partition the records are handed over in order from where the reader began, and only the position in this
- * process says how far that went.
+ * Invariant: the records of each partition are passed to `onRecords` in order from the starting offset, and only the positions in this
+ * process record the progress.
  *
- *   1. Kafka is asked where each partition was `sinceMs` ago, and where it ends now.
- *   2. A client joins a group of its own under a name that nobody had, since the library reads in groups only and the seat of
- *      a client that died would be kept for a while. It is given all partitions, and seeks the position of each; one that was
- *      added since is read from its beginning.
- *   3. What it fetches is handed over at once, so that there is never more in memory than one fetch.
- *   4. A client that crashed or went silent is cut off (`membership.ts`), its group is deleted, and another client goes on at the
- *      positions.
- *   5. At the end the client leaves its group, which is deleted. That of a process that was killed, Kafka clears away.
+ *   1. Fetch the offset of each partition at `sinceMs` ago, and its log-end offset.
+ *   2. A client joins a consumer group with a random name, because the library reads only through groups and Kafka keeps the member of
+ *      a dead client for a while. The client gets all partitions and seeks to the position of each. A partition that was added later is
+ *      read from its beginning.
+ *   3. Each fetch is passed on at once, so memory never holds more than one fetch.
+ *   4. A client that crashed or stalled is fenced (`membership.ts`), its group is deleted, and another client continues at the positions.
+ *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was killed.
  */
 import { randomBytes } from 'node:crypto';
 import type { EachBatchPayload } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { LogPosition, Tail, TailOptions } from '../event-log.ts';
+import type { FollowOptions, LogPosition, TopicFollower } from '../event-log.ts';
 import type { AdminLink } from './admin-link.ts';
 import type { KafkaAddress } from './kafka-client.ts';
-import { Membership } from './membership.ts';
+import { ConsumerSupervisor } from './membership.ts';
 import { recordOf } from './record-of.ts';
 
-export interface TailReaderOptions extends TailOptions {
-  /** As the topic is called in Kafka. */
+export interface KafkaFollowerOptions extends FollowOptions {
+  /** Name of the topic in Kafka. */
   readonly topicName: string;
-  /** What the names of its groups begin with. */
+  /** Prefix of the names of its consumer groups. */
   readonly groupPrefix: string;
   readonly address: KafkaAddress;
   readonly admin: AdminLink;
   readonly sessionTimeoutMs: number;
-  /** How soon a partition that was added is found. Default: 30 s. */
+  /** Maximum time until a new partition is found. Default: 30 s. */
   readonly metadataMaxAgeMs?: number;
   readonly logger: Logger;
 }
 
 const fetchBytes = 8 * 1024 * 1024;
-const usualMetadataMaxAgeMs = 30_000;
+const defaultMetadataMaxAgeMs = 30_000;
 
-/** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE where Kafka cannot be asked where to begin. */
-export async function openTailReader(options: TailReaderOptions): Promise<TailReader> {
+/** Opens a follower. @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE if the starting offsets cannot be fetched. */
+export async function openKafkaFollower(options: KafkaFollowerOptions): Promise<KafkaFollower> {
   const { admin, topicName, sinceMs = 0 } = options;
-  const [begins, ends] = await admin.ask((asked) =>
+  const [begins, ends] = await admin.call((client) =>
     Promise.all([
-      asked.fetchTopicOffsetsByTimestamp(topicName, Date.now() - sinceMs),
-      asked.fetchTopicOffsets(topicName),
+      client.fetchTopicOffsetsByTimestamp(topicName, Date.now() - sinceMs),
+      client.fetchTopicOffsets(topicName),
     ]),
   );
-  // The end was read beside the beginning, which may be behind it by now.
+  // The log-end offset was fetched concurrently and may be smaller than the starting offset.
   const from = Object.fromEntries(begins.map(({ partition, offset }) => [partition, Number(offset)]));
-  return new TailReader(
+  return new KafkaFollower(
     options,
     from,
     Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)])),
   );
 }
 
-export class TailReader implements Tail {
+export class KafkaFollower implements TopicFollower {
   readonly from: LogPosition;
-  /** Resolves when everything is handed over that was in the log when the reader was opened. @throws DRAINING where it was closed before. */
+  /** Resolves when all events that were in the log at opening were passed on. @throws DRAINING if the follower is closed before. */
   readonly caughtUp: Promise<void>;
-  readonly #options: TailReaderOptions;
+  readonly #options: KafkaFollowerOptions;
   readonly #logger: Logger;
   readonly #positions: Map<number, number>;
   readonly #ends: LogPosition;
-  readonly #membership: Membership;
-  #tellCaughtUp: () => void = () => {};
-  #giveUp: () => void = () => {};
+  readonly #supervisor: ConsumerSupervisor;
+  #resolveCaughtUp: () => void = () => {};
+  #rejectCaughtUp: () => void = () => {};
 
-  /** For {@link openTailReader}. */
-  constructor(options: TailReaderOptions, from: LogPosition, ends: LogPosition) {
+  /** Use {@link openKafkaFollower}. */
+  constructor(options: KafkaFollowerOptions, from: LogPosition, ends: LogPosition) {
     this.#options = options;
     this.#logger = options.logger.child({ tail: options.topicName });
     this.from = from;
     this.#positions = new Map(Object.entries(from).map(([partition, offset]) => [Number(partition), offset]));
     this.#ends = ends;
     this.caughtUp = new Promise((resolve, reject) => {
-      this.#tellCaughtUp = resolve;
-      this.#giveUp = () => reject(fault('DRAINING', {}, { retryAfterSeconds: 1 }));
+      this.#resolveCaughtUp = resolve;
+      this.#rejectCaughtUp = () => reject(fault('DRAINING', {}, { retryAfterSeconds: 1 }));
     });
     this.caughtUp.catch(() => undefined);
-    this.#membership = this.#join();
+    this.#supervisor = this.#join();
   }
 
   passed(position: LogPosition): boolean {
@@ -89,20 +88,20 @@ export class TailReader implements Tail {
   }
 
   close(): Promise<void> {
-    this.#giveUp();
-    return this.#membership.close();
+    this.#rejectCaughtUp();
+    return this.#supervisor.close();
   }
 
-  #join(): Membership {
+  #join(): ConsumerSupervisor {
     const { topicName, groupPrefix, sessionTimeoutMs, metadataMaxAgeMs, address } = this.#options;
-    return new Membership({
+    return new ConsumerSupervisor({
       topicName,
       address,
       logger: this.#logger,
       consumer: () => ({
         groupId: `${groupPrefix}${randomBytes(9).toString('base64url')}`,
         sessionTimeout: sessionTimeoutMs,
-        metadataMaxAge: metadataMaxAgeMs ?? usualMetadataMaxAgeMs,
+        metadataMaxAge: metadataMaxAgeMs ?? defaultMetadataMaxAgeMs,
         minBytes: 1,
         maxWaitTimeInMs: 500,
         maxBytes: fetchBytes,
@@ -113,19 +112,19 @@ export class TailReader implements Tail {
           const position = this.#positions.get(partition);
           if (position !== undefined) consumer.seek({ topic: topicName, partition, offset: String(position) });
         }
-        this.#lookWhetherCaughtUp();
+        this.#checkCaughtUp();
       },
       onBatch: (payload) => this.#accept(payload),
-      forget: (group) => this.#forget(group),
+      forget: (group) => this.#deleteGroup(group),
     });
   }
 
   /** Step 3. */
   #accept({ batch }: EachBatchPayload): void {
-    if (this.#membership.ending.aborted) return;
+    if (this.#supervisor.ending.aborted) return;
     const { partition, messages } = batch;
     const position = this.#positions.get(partition) ?? 0;
-    // A topic that was made anew begins anew.
+    // A recreated topic starts again at offset 0.
     const fresh = Number(batch.highWatermark) < position ? 0 : position;
     const records = messages
       .filter(({ offset }) => Number(offset) >= fresh)
@@ -135,21 +134,21 @@ export class TailReader implements Tail {
       try {
         this.#options.onRecords(records);
       } catch (error) {
-        this.#logger.error({ err: error }, 'a tail of the event log failed on records');
+        this.#logger.error({ err: error }, 'a follower of the event log failed on records');
       }
     }
-    this.#lookWhetherCaughtUp();
+    this.#checkCaughtUp();
   }
 
-  #lookWhetherCaughtUp(): void {
-    if (this.passed(this.#ends)) this.#tellCaughtUp();
+  #checkCaughtUp(): void {
+    if (this.passed(this.#ends)) this.#resolveCaughtUp();
   }
 
-  async #forget(group: string): Promise<void> {
+  async #deleteGroup(group: string): Promise<void> {
     try {
-      await this.#options.admin.ask((asked) => asked.deleteGroups([group]));
+      await this.#options.admin.call((client) => client.deleteGroups([group]));
     } catch (error) {
-      this.#logger.debug({ err: error, group }, 'the group of a reader is left for Kafka to clear away');
+      this.#logger.debug({ err: error, group }, "a follower's consumer group could not be deleted; Kafka expires it");
     }
   }
 }

@@ -1,6 +1,6 @@
 import type { Topic } from '../../../schemas/topics.ts';
 
-/** Names as they stand in Kafka: those of several installations differ by their prefix. */
+/** Names in Kafka. Installations that share a cluster differ by their prefix. */
 export interface TopicNames {
   of(topic: Topic): string;
   deadLettersOf(topic: Topic): string;

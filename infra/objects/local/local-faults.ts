@@ -3,28 +3,28 @@ import { destinationFault, type ObjectCall } from '../destination-fault.ts';
 
 type Known = readonly [code: Parameters<typeof destinationFault>[0], reason: string];
 
-const denied: Known = ['DESTINATION_ACCESS_DENIED', 'the user that runs Runlake may not do this'];
-const full: Known = ['DESTINATION_UNAVAILABLE', 'there is no room left on its disk'];
+const denied: Known = ['DESTINATION_ACCESS_DENIED', 'the user that runs Runlake has no permission'];
+const full: Known = ['DESTINATION_UNAVAILABLE', 'the disk is full'];
 
 const byCode: Readonly<Record<string, Known>> = {
   EACCES: denied,
   EPERM: denied,
-  EROFS: ['DESTINATION_ACCESS_DENIED', 'it can only be read'],
-  ENOENT: ['DESTINATION_BUCKET_NOT_VALID', 'the folder for local exports is not there'],
+  EROFS: ['DESTINATION_ACCESS_DENIED', 'the file system is read-only'],
+  ENOENT: ['DESTINATION_BUCKET_NOT_VALID', 'the folder for local exports does not exist'],
   ENOTDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
   EISDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a folder has the name of the object'],
   EEXIST: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
   ENAMETOOLONG: ['DESTINATION_BUCKET_NOT_VALID', 'its name is too long'],
-  ELOOP: ['DESTINATION_BUCKET_NOT_VALID', 'its path goes round in links'],
+  ELOOP: ['DESTINATION_BUCKET_NOT_VALID', 'its path contains a loop of symbolic links'],
   ENOSPC: full,
   EDQUOT: full,
 };
 
-/** The catalogue's error for whatever the file system said. */
+/** Converts a file system error to an error of the catalogue. */
 export function localFault(raw: unknown, call: ObjectCall): RunlakeError {
   if (isRunlakeError(raw)) return raw;
   const code = String((raw as NodeJS.ErrnoException | undefined)?.code);
   if (code === 'ENOENT' && call.step === 'read') return fault('DESTINATION_OBJECT_MISSING', { where: call.where });
-  const [name, reason] = byCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system says ${code}`];
+  const [name, reason] = byCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system returned ${code}`];
   return destinationFault(name, call, reason, raw);
 }

@@ -11,16 +11,16 @@ import { localFault } from './local-faults.ts';
 import { placeBelow } from './place-below.ts';
 import { draftPath, newDraftName, writeWhole } from './write-whole.ts';
 
-const pieceBytes = 1024 ** 2;
+const chunkBytes = 1024 ** 2;
 
 export interface LocalOptions {
-  /** The folder that only the operator names. It has to be there. */
+  /** The root folder, which only the operator configures. It must exist. */
   readonly root: string;
-  /** Folders below it, parts joined by `/`. */
+  /** Folders below the root, joined by `/`. */
   readonly prefix: string;
 }
 
-/** A folder below the root for local exports. Paths that it tells are relative to that root, which is the operator's affair. */
+/** Opens a folder below the root for local exports. Messages contain paths relative to the root, because callers must not see it. */
 export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
   const pathOf = (key: string) => joinKey(prefix, key);
   const attempt = async <Result>(
@@ -83,13 +83,13 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
           const hash = createHash('sha256');
           let bytes = 0;
           const write = async (file: FileHandle) => {
-            const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, size));
+            const buffer = Buffer.allocUnsafe(Math.min(chunkBytes, size));
             while (bytes < size) {
               signal?.throwIfAborted();
-              const piece = buffer.subarray(0, size - bytes);
-              await fillFrom(source, piece, bytes, [hash]);
-              await file.appendFile(piece);
-              bytes += piece.length;
+              const chunk = buffer.subarray(0, size - bytes);
+              await fillFrom(source, chunk, bytes, [hash]);
+              await file.appendFile(chunk);
+              bytes += chunk.length;
               onProgress?.(bytes);
             }
             await mayReplace?.();

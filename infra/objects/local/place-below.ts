@@ -3,14 +3,14 @@ import { dirname, join, sep } from 'node:path';
 import { isSystemError } from '../../embedded/private-file.ts';
 import { destinationFault, type ObjectCall } from '../destination-fault.ts';
 
-/** Keys have no other parts; a part that is none of a path is refused. */
+/** Parts that are not allowed in a path: empty, `.`, `..`, or with a NUL character. */
 const notAPart = /^(?:\.{1,2})?$|\0/;
 
 /**
- * The absolute path of `name` below `root`, whose folder is made where `make` says so. No part of it leads out of the root,
- * neither by its name nor by a link.
+ * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the root, neither
+ * by its name nor by a symbolic link.
  *
- * @throws DESTINATION_BUCKET_NOT_VALID, and what the file system says.
+ * @throws DESTINATION_BUCKET_NOT_VALID, and errors of the file system.
  */
 export async function placeBelow(
   root: string,
@@ -22,7 +22,7 @@ export async function placeBelow(
   const top = await realpath(root);
   const path = join(top, name);
   const folder = dirname(path);
-  // Before anything is made: the part of the way that is there already decides where the rest would be.
+  // Checked before folders are created, because a link in the existing part of the path decides where they would be.
   await requireBelow(top, await realpathOfWhatIsThere(folder), call);
   if (make) {
     await mkdir(folder, { recursive: true });
@@ -42,8 +42,8 @@ async function realpathOfWhatIsThere(folder: string): Promise<string> {
 }
 
 async function requireBelow(top: string, real: string, call: ObjectCall): Promise<void> {
-  const beginning = top.endsWith(sep) ? top : top + sep;
-  if (real !== top && !real.startsWith(beginning)) throw outside(call);
+  const start = top.endsWith(sep) ? top : top + sep;
+  if (real !== top && !real.startsWith(start)) throw outside(call);
 }
 
 const outside = (call: ObjectCall) =>

@@ -1,12 +1,12 @@
 /**
- * Writes a file whole or not at all.
+ * Writes a file atomically.
  *
- * Invariant: whoever opens `path` finds what was there before or all of the new file, also after a crash of the machine.
+ * Invariant: a reader of `path` sees the previous file or the complete new file, even after a crash of the machine.
  *
- * 1. Write to a draft in the same folder, whose name no reader takes for a file of the export.
- * 2. Put the draft on the disk.
- * 3. Rename it, and put the folder on the disk.
- * Whatever fails before 3 removes the draft; one that a killed process left behind is removed by its name.
+ * 1. Write to a draft in the same folder, with a name that cannot be mistaken for an exported file.
+ * 2. Sync the draft to disk.
+ * 3. Rename it, and sync the folder to disk.
+ * A failure before step 3 deletes the draft. The draft of a killed process is later deleted by its recorded name.
  */
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
@@ -16,7 +16,7 @@ const draftForm = /^\.draft-[0-9a-f]{24}$/;
 
 export const newDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
 
-/** Where the draft of that name for `path` lies; undefined where it is no name of a draft. */
+/** Returns the path of the draft of `path` with that name, or undefined if it is not a draft name. */
 export function draftPath(path: string, draftName: string): string | undefined {
   return draftForm.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
 }

@@ -1,12 +1,12 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import { readAtMost } from '../read-at-most.ts';
 
-/** More than any answer of the S3 API about one object has. */
+/** Larger than any response of the S3 API about one object. */
 const maxAnswerBytes = 256 * 1024;
 
 /**
- * The S3 client keeps whatever comes back in memory until it ends. At an address that anybody may name there need not be an
- * end: what is longer is cut off, and then no answer of the S3 API. The contents of objects are read by who asked for them.
+ * Limits the size of responses. The S3 client buffers each response in memory, and an endpoint that a user chooses may send an endless
+ * one. A longer response is truncated, and the client then fails to parse it. Contents of objects are excluded: their caller limits them.
  */
 export function boundAnswers(client: S3Client): void {
   client.middlewareStack.add(

@@ -10,15 +10,15 @@ import { putOnce } from './put-once.ts';
 import { openS3Connection } from './s3-connection.ts';
 import { isNoBucket, statusOf } from './s3-faults.ts';
 import type { S3Options } from './s3-options.ts';
-import { takeBackAll } from './take-back.ts';
+import { abortUploadsTo } from './take-back.ts';
 import { uploadParts } from './upload-parts.ts';
 import { uploadSmall } from './upload-small.ts';
 
-/** Files from this size on go up in parts. */
-const smallestInParts = 16 * 1024 ** 2;
+/** Files of at least this size are uploaded in parts. */
+const minMultipartBytes = 16 * 1024 ** 2;
 const binary = 'application/octet-stream';
 
-/** A bucket behind the S3 API. Connects at the first call. */
+/** Opens a bucket with the S3 API. Connects at the first call. */
 export function openS3Store(options: S3Options): ObjectStore {
   const connection = openS3Connection(options);
   const { bucket } = connection;
@@ -38,7 +38,7 @@ export function openS3Store(options: S3Options): ObjectStore {
             if (isNoBucket(raw)) {
               throw destinationFault('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
             }
-            // Any other answer is one. What is wrong, the next step says better: answers to HEAD have no body.
+            // Any other response counts. Responses to HEAD have no body, so the next step reports errors in more detail.
             if ((statusOf(raw) ?? 500) >= 500) throw raw;
           }),
         { signal },
@@ -86,7 +86,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       try {
         const { size: bytes } = await file.stat();
         const contentType = binary;
-        if (bytes >= smallestInParts) {
+        if (bytes >= minMultipartBytes) {
           const uploaded = await uploadParts(connection, call, { name, file, bytes, contentType }, uploadOptions);
           return { ...uploaded, etag: await etagOf(call, name, bytes, signal) };
         }
@@ -103,7 +103,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       }
     },
     async abortUploads(key, uploadIds, { signal } = {}) {
-      await takeBackAll(connection, callFor('upload', key), nameOf(key), uploadIds, { signal });
+      await abortUploadsTo(connection, callFor('upload', key), nameOf(key), uploadIds, { signal });
     },
     async close() {
       connection.close();
@@ -124,16 +124,16 @@ export function openS3Store(options: S3Options): ObjectStore {
     return { bytes: ContentLength ?? -1, etag: ETag };
   }
 
-  /** Compares the size of what arrived, if it may be read. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED */
+  /** Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED */
   async function etagOf(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const found = await head(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
-      // Moved or deleted by somebody; the store spoke the S3 API a moment ago.
+      // The object was moved or deleted meanwhile, because the upload has just succeeded.
       if (isMissing(error)) throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
       throw error;
     });
     if (found === undefined || found.bytes === bytes) return found?.etag;
-    const reason = `it has ${found.bytes} bytes, and ${bytes} were sent`;
+    const reason = `it has ${found.bytes} bytes, but ${bytes} were sent`;
     throw destinationFault('DESTINATION_OBJECT_DAMAGED', call, reason);
   }
 }

@@ -1,14 +1,14 @@
 /**
- * Writes a small object that a stalled writer of the same name cannot write over later.
+ * Writes a small object so that a stalled writer of the same key cannot overwrite it later.
  *
- * Invariant, on a store that knows conditional writes: each write names what it replaces, nothing or one ETag. So of two writers of a name
- * the one that was slower finds something else there, and asks its caller whether it may still write.
+ * Invariant, on a store with conditional writes: each write has a condition, no object or one ETag. So of two writers of a key, the
+ * slower one finds a different object and checks with its caller whether it may still write.
  *
- *   1. Write if nothing is there.
- *   2. Something is: `mayReplace` confirms that the caller may still write, for example that its lease is not lost.
- *   3. Write if the object that was found is still there; else begin with 2 again.
- * A store that ignores the condition, refuses it, or may not be asked for an ETag, gets a plain write after 2; the check before the
- * manifest of an export (`verify-files.ts`) finds a file that was written over.
+ *   1. Write on the condition that no object exists.
+ *   2. If one exists, `mayReplace` confirms that the caller may still write, for example that its lease is not lost.
+ *   3. Write on the condition that the same object still exists; otherwise repeat step 2.
+ * If the store ignores or rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check before the manifest
+ * of an export (`verify-files.ts`) then detects an overwritten file.
  */
 import { isRunlakeError } from '../../errors/runlake-error.ts';
 import { destinationFault, type ObjectCall } from '../destination-fault.ts';
@@ -38,7 +38,7 @@ export async function putOnce(
     await mayReplace?.();
     condition = outcome === 'refused' ? await conditionOf(now) : undefined;
   }
-  throw destinationFault('DESTINATION_UNAVAILABLE', call, 'others write the same object all the time');
+  throw destinationFault('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
 
   async function put(named: WriteCondition | undefined): Promise<Outcome> {
     try {
@@ -46,7 +46,7 @@ export async function putOnce(
       return 'stored';
     } catch (error) {
       const status = named && isRunlakeError(error) ? statusOf(error.cause) : undefined;
-      // 409: another conditional write of the name is under way.
+      // 409: another conditional write of the same key is in progress.
       if (status === 412 || status === 409) return 'refused';
       if (status === 400 || status === 501) return 'unknown condition';
       throw error;
@@ -54,7 +54,7 @@ export async function putOnce(
   }
 }
 
-/** @returns undefined if the store does not say what is there. */
+/** @returns undefined if the ETag of the current object cannot be read. */
 async function conditionOf(now: () => Promise<ObjectStat>): Promise<WriteCondition | undefined> {
   try {
     const { etag } = await now();

@@ -1,12 +1,12 @@
 /**
- * The S3 client, bounded.
+ * The S3 client, with timeouts for every call.
  *
- * Invariant: every call ends, whatever the other side does. It ends by the first of
+ * Invariant: every call ends, whatever the store does. It ends by the first of
  *
- * 1. the answer, after at most so many attempts as the limits say;
- * 2. its signal, with that signal's reason;
- * 3. its time, which counts attempts, pauses between them and the search for credentials;
- * 4. the end of the connection.
+ * 1. the response, after at most `limits.attempts` attempts;
+ * 2. its signal, with the reason of that signal;
+ * 3. its timeout, which includes all attempts, the pauses between them and the lookup of credentials;
+ * 4. `close` of the connection.
  */
 import { S3Client } from '@aws-sdk/client-s3';
 import { quietStorageClient } from '../../config/quiet-storage-client.ts';
@@ -18,29 +18,29 @@ import { orAborted } from './or-aborted.ts';
 import { s3Fault } from './s3-faults.ts';
 import { defaultLimits, type S3Options } from './s3-options.ts';
 
-/** The parts of an upload that are under way, and a small call beside them. */
+/** Enough for the concurrent parts of an upload and one small call. */
 const maxConnections = 4;
 const bodyBytesPerMs = 64;
 const defaultRegion = 'us-east-1';
 
 export interface S3CallOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Size of the body, which takes its time. */
+  /** Size of the body; a larger body has a longer timeout. */
   readonly bytes?: number;
 }
 
 export interface S3Connection {
-  /** What commands name as their bucket. */
+  /** Value of `Bucket` in commands. */
   readonly bucket: string;
-  /** The store in words, as `host:port`. */
+  /** The store for messages, as `host:port`. */
   readonly place: string;
-  /** @throws an error of the catalogue about `call`, or the reason of the signal. */
+  /** Runs one call. @throws an error of the catalogue about `call`, or the reason of the signal. */
   send<Result>(
     call: ObjectCall,
     work: (client: S3Client, abortSignal: AbortSignal) => Promise<Result>,
     options?: S3CallOptions,
   ): Promise<Result>;
-  /** Calls under way fail. */
+  /** Closes the connections. Running calls fail. */
   close(): void;
 }
 
@@ -61,7 +61,7 @@ export function openS3Connection(options: S3Options): S3Connection {
     region,
     maxAttempts: limits.attempts,
     retryMode: 'standard',
-    // Stores other than AWS know no other checksums than the signed one of the body.
+    // Stores other than AWS support only the signed checksum of the body.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     expectContinueHeader: false,
@@ -95,11 +95,11 @@ export function openS3Connection(options: S3Options): S3Connection {
       signal?.addEventListener('abort', end, { once: true });
       underWay.add(controller);
       try {
-        // The client does not look at a signal while it looks for credentials.
+        // The client ignores the signal while it looks up credentials.
         return await orAborted(work(client, controller.signal), controller.signal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
-        const reason = isLate ? `${place} took longer than ${callMs} ms` : 'the connection was closed here';
+        const reason = isLate ? `${place} did not respond within ${callMs} ms` : 'Runlake closed the connection';
         if (controller.signal.aborted) throw destinationFault('DESTINATION_UNAVAILABLE', call, reason, raw);
         throw s3Fault(raw, call, place);
       } finally {

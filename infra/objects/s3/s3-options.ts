@@ -4,37 +4,37 @@ export interface S3Credentials {
   readonly sessionToken?: string | undefined;
 }
 
-/** A bucket, and how it may be reached. */
+/** A bucket and its connection options. */
 export interface S3Options {
-  /** Undefined where `endpointUrl` holds it. */
+  /** Undefined if `endpointUrl` contains the bucket. */
   readonly bucket: string | undefined;
-  /** Goes before each key; slashes at its ends do not count. */
+  /** Prefix of all keys; slashes at its ends are ignored. */
   readonly prefix: string;
-  /** Undefined: `us-east-1`, which stores other than AWS do not look at. */
+  /** Default: `us-east-1`, which stores other than AWS ignore. */
   readonly region: string | undefined;
-  /** Undefined: AWS. */
+  /** Default: AWS. */
   readonly endpointUrl: string | undefined;
-  /** `endpointUrl` is the address of the bucket itself, and `pathOf` leaves the bucket out. */
+  /** Whether `endpointUrl` is the URL of the bucket; `pathOf` then omits the bucket. */
   readonly isBucketInEndpoint: boolean;
-  /** `auto`: in the path at an endpoint, in the host name at AWS. */
+  /** Where URLs contain the bucket. `auto`: in the path with `endpointUrl`, in the host name for AWS. */
   readonly addressingStyle: 'virtual' | 'path' | 'auto';
-  /** Undefined: the default chain of the S3 client. */
+  /** Default: the credential chain of the S3 client. */
   readonly credentials: S3Credentials | undefined;
-  /** Lets endpoints on loopback and private addresses pass. */
+  /** Allows endpoints on loopback and private addresses. */
   readonly allowPrivateEndpoints: boolean;
   /** Certificate authorities to trust, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly limits?: S3Limits | undefined;
 }
 
-/** Undefined fields are as {@link defaultLimits} says. */
+/** Limits of calls; {@link defaultLimits} has the defaults. */
 export interface S3Limits {
-  /** How often a request is sent before its failure counts. */
+  /** Maximum number of attempts of a request. */
   readonly attempts?: number;
   readonly connectMs?: number;
-  /** Longest silence on a connection in use. */
+  /** Idle timeout of a connection in use. */
   readonly silenceMs?: number;
-  /** Longest time of a call, all its attempts included; each 64 KiB of its body adds a second. */
+  /** Timeout of a call with all its attempts; each 64 kB of its body adds a second. */
   readonly callMs?: number;
 }
 

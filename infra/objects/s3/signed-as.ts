@@ -1,11 +1,11 @@
 import type { PutObjectCommand, UploadPartCommand } from '@aws-sdk/client-s3';
 
 /**
- * Gives a command the SHA-256 of its body, which is signed and which stores compare with what arrives. The client would
- * compute it in one go, which holds the event loop up for as long.
+ * Sets the signed SHA-256 of the body of a command, which stores compare with the received data. The client would compute it in one
+ * step and block the event loop.
  */
 export function signedAs(command: PutObjectCommand | UploadPartCommand, sha256: string): void {
-  // The stacks differ in the types of what they carry, which is not looked at.
+  // The two stacks differ only in type parameters that are not used here.
   const stack = command.middlewareStack as PutObjectCommand['middlewareStack'];
   stack.add(
     (next) => (args) => {

@@ -2,8 +2,8 @@ import { AbortMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-s
 import type { ObjectCall } from '../destination-fault.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
 
-/** Aborts an upload in parts, as far as rights allow. Never rejects, unless `signal` is aborted. */
-export async function takeBack(
+/** Aborts a multipart upload, if the credentials permit it. Rejects only if `signal` is aborted. */
+export async function abortUpload(
   connection: S3Connection,
   call: ObjectCall,
   name: string,
@@ -19,11 +19,10 @@ export async function takeBack(
 }
 
 /**
- * Aborts uploads in parts to an object: those that are known, and where they may be listed all others. Of one whose beginner died
- * before it could note the id, or never got the answer that told it, only the store knows. As far as rights allow; never
- * rejects, unless `signal` is aborted.
+ * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Only the store knows uploads
+ * whose process died before it recorded the id, or never received it. Rejects only if `signal` is aborted.
  */
-export async function takeBackAll(
+export async function abortUploadsTo(
   connection: S3Connection,
   call: ObjectCall,
   name: string,
@@ -31,7 +30,7 @@ export async function takeBackAll(
   { signal }: S3CallOptions = {},
 ): Promise<void> {
   const listed = await uploadsTo(connection, call, name, signal);
-  for (const id of new Set([...known, ...listed])) await takeBack(connection, call, name, id, { signal });
+  for (const id of new Set([...known, ...listed])) await abortUpload(connection, call, name, id, { signal });
 }
 
 async function uploadsTo(
@@ -40,7 +39,7 @@ async function uploadsTo(
   name: string,
   signal: AbortSignal | undefined,
 ): Promise<string[]> {
-  // The name itself comes first of all that begin with it, so that the first page will do.
+  // The list is sorted and the key itself sorts before longer keys with the same prefix, so the first page is enough.
   const command = () => new ListMultipartUploadsCommand({ Bucket: connection.bucket, Prefix: name });
   try {
     const { Uploads = [] } = await connection.send(

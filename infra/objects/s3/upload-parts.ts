@@ -1,14 +1,14 @@
 /**
- * An upload in parts.
+ * A multipart upload.
  *
- * Invariant: the object is there whole or not at all, and where this fails, no part stays behind unless the right to abort is
- * missing or the store does not answer.
+ * Invariant: the object is stored completely or not at all. After a failure no parts are left, unless the permission to abort is missing
+ * or the store does not respond.
  *
- * 1. Begin the upload, and let the caller note its id.
- * 2. Read the file from its beginning to its end, part by part; at most `partsAtOnce` parts are in memory, each on its way.
- * 3. When all have arrived, put the object together. Where the answer to 1 was lost and it was asked again, there may be an
- *    upload too many, which is aborted.
- * Whatever fails: end the parts that are on their way, wait for that, and abort the upload.
+ * 1. Create the upload, and let the caller record its id.
+ * 2. Read the file from start to end and send it in parts; at most `partsAtOnce` parts are in memory and in flight.
+ * 3. Complete the upload when all parts are stored. If step 1 was retried because its response was lost, a second upload may exist,
+ *    which is aborted.
+ * After any failure: cancel the parts in flight, wait for them, and abort the upload.
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
@@ -21,24 +21,24 @@ import { orAborted } from './or-aborted.ts';
 import type { S3CallOptions, S3Connection } from './s3-connection.ts';
 import { notS3 } from './s3-faults.ts';
 import { signedAs } from './signed-as.ts';
-import { takeBack, takeBackAll } from './take-back.ts';
+import { abortUpload, abortUploadsTo } from './take-back.ts';
 
 const MIB = 1024 ** 2;
-/** Of the S3 API. */
-const mostParts = 10_000;
-const leastPartBytes = 8 * MIB;
+/** Limit of the S3 API. */
+const maxParts = 10_000;
+const minPartBytes = 8 * MIB;
 const partsAtOnce = 3;
-/** How long an upload that failed waits until it is taken back; one that its caller gave up, less. */
-const patientMs = 10_000;
-const hurriedMs = 1_000;
+/** Timeout for aborting an upload, after a failure and after its signal was aborted. */
+const abortTimeoutMs = 10_000;
+const shortAbortTimeoutMs = 1_000;
 
-/** The smallest size with which a file of so many bytes has few enough parts. */
+/** Returns the smallest part size with which the file has at most the maximum number of parts. */
 export function partBytesOf(fileBytes: number): number {
-  return Math.max(leastPartBytes, Math.ceil(fileBytes / mostParts));
+  return Math.max(minPartBytes, Math.ceil(fileBytes / maxParts));
 }
 
 export interface LargeObject {
-  /** Within the bucket. */
+  /** Key in the bucket. */
   readonly name: string;
   readonly file: FileHandle;
   readonly bytes: number;
@@ -61,17 +61,17 @@ export async function uploadParts(
     await options.noteUpload?.(id);
     const { parts, sha256 } = await sendParts(connection, call, object, id, options);
     await complete(connection, call, object.name, id, parts, options);
-    if (attempts > 1) await takeBackAll(connection, call, object.name, [], options);
+    if (attempts > 1) await abortUploadsTo(connection, call, object.name, [], options);
     return { bytes: object.bytes, sha256 };
   } catch (error) {
-    // Where this takes longer, it goes on by itself.
-    const patienceMs = options.signal?.aborted ? hurriedMs : patientMs;
-    await Promise.race([takeBack(connection, call, object.name, id), pause(patienceMs, undefined, { ref: false })]);
+    // After the timeout the abort continues in the background.
+    const timeoutMs = options.signal?.aborted ? shortAbortTimeoutMs : abortTimeoutMs;
+    await Promise.race([abortUpload(connection, call, object.name, id), pause(timeoutMs, undefined, { ref: false })]);
     throw error;
   }
 }
 
-/** Where the caller gives up meanwhile, the upload may begin all the same: its id is waited for, and it is taken back. */
+/** If the caller aborts, the upload may still be created: this then waits for its id in the background and aborts the upload. */
 async function begin(
   connection: S3Connection,
   call: ObjectCall,
@@ -86,13 +86,13 @@ async function begin(
   );
   const { UploadId: id, $metadata } = await orAborted(created, signal).catch((error) => {
     void created.then(
-      ({ UploadId: late }) => (late === undefined ? undefined : takeBack(connection, call, name, late)),
+      ({ UploadId: late }) => (late === undefined ? undefined : abortUpload(connection, call, name, late)),
       () => undefined,
     );
     throw error;
   });
   if (id !== undefined) return { id, attempts: $metadata.attempts ?? 1 };
-  const reason = notS3(connection.place, 'what it answered names no upload');
+  const reason = notS3(connection.place, 'the response has no upload id');
   throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
 }
 
@@ -130,7 +130,7 @@ async function sendParts(
       { signal: failed.signal, bytes: body.length },
     );
     if (ETag === undefined) {
-      const reason = notS3(connection.place, 'what it answered names no stored part');
+      const reason = notS3(connection.place, 'the response has no ETag');
       throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
     }
     parts[number - 1] = { PartNumber: number, ETag };

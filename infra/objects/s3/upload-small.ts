@@ -5,23 +5,23 @@ import { notS3 } from './s3-faults.ts';
 import { signedAs } from './signed-as.ts';
 
 export interface SmallObject {
-  /** Within the bucket. */
+  /** Key in the bucket. */
   readonly name: string;
   readonly body: Uint8Array;
-  /** Of the body, in hexadecimal. */
+  /** Hash of the body, in hexadecimal. */
   readonly sha256: string;
   readonly contentType: string;
 }
 
-/** What has to be at the name for the write to happen. */
+/** Condition on the existing object. */
 export interface WriteCondition {
-  /** Nothing. */
+  /** No object exists. */
   readonly IfNoneMatch?: '*';
-  /** The object with this ETag. */
+  /** The object has this ETag. */
   readonly IfMatch?: string;
 }
 
-/** One PutObject. An answer without an ETag means that nothing was stored. */
+/** Sends one PutObject. A response without an ETag means that nothing was stored. */
 export async function uploadSmall(
   connection: S3Connection,
   call: ObjectCall,
@@ -46,7 +46,7 @@ export async function uploadSmall(
     { signal, bytes: body.length },
   );
   if (ETag === undefined) {
-    const reason = notS3(connection.place, 'what it answered names no stored object');
+    const reason = notS3(connection.place, 'the response has no ETag');
     throw destinationFault('DESTINATION_ENDPOINT_INVALID', call, reason);
   }
 }

@@ -24,7 +24,7 @@ describe('one process at a time', () => {
     const folder = await openDataFolder(path);
     const again = openDataFolder(path);
     await expect(again).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
-    await expect(again).rejects.toThrow(`${path} is in use by another runlake (process ${process.pid})`);
+    await expect(again).rejects.toThrow(`${path} is in use by another runlake process (${process.pid})`);
     expect(await holdFolder(path, 'nothing')).toMatchObject({ fault: 'DATA_FOLDER_IN_USE' });
     await folder.close();
     await folder.close();
@@ -40,14 +40,14 @@ describe('one process at a time', () => {
   });
 
   it.runIf(process.platform === 'linux')('says at once where no folder can be made', async () => {
-    await expect(openDataFolder('/proc/none/inside')).rejects.toThrow('no folder can be made there');
+    await expect(openDataFolder('/proc/none/inside')).rejects.toThrow('the folder cannot be created');
   });
 
   it('is free again after kill -9 of the holder', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
     expect(held.fault).toBeUndefined();
-    await expect(openDataFolder(path)).rejects.toThrow(`process ${held.child.pid}`);
+    await expect(openDataFolder(path)).rejects.toThrow(`process (${held.child.pid})`);
     await kill(held.child, 'SIGKILL');
     await (await openDataFolder(path)).close();
   });
@@ -88,7 +88,7 @@ describe('a folder that cannot be', () => {
   it.skipIf(process.getuid?.() === 0)('not writable (skipped: root may write everywhere)', async () => {
     const path = join(temporaryFolder(), 'closed');
     mkdirSync(path, { mode: 0o500 });
-    await expect(openDataFolder(path)).rejects.toThrow('this user may not write there');
+    await expect(openDataFolder(path)).rejects.toThrow('this user has no write permission');
   });
 });
 
@@ -112,7 +112,7 @@ describe('run.json', () => {
     const text = readFileSync(file, 'utf8');
     await kill(held.child, 'SIGKILL');
     expect(readFileSync(file, 'utf8')).toBe(text);
-    await expect(readRunFile(path)).rejects.toThrow(`No runlake is running on the data folder ${path}`);
+    await expect(readRunFile(path)).rejects.toThrow(`No runlake process is running on the data folder ${path}`);
     writeFileSync(file, text.replace(`"pid": ${held.child.pid}`, `"pid": ${process.pid}`));
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
   });

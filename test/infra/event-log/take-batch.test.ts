@@ -22,9 +22,10 @@ it.each([
   ['those of others before a queue', 'a1 a1 a1 a1 a1 a1 b1 c1', true, 'a1 a1 b1 c1', 'a1 a1 a1 a1'],
   ['the one with the fewest bytes next', 'a3 a3 b1 b1 b1', true, 'a3 b1', 'a3 b1 b1'],
   ['many small ones beside a large one', 'a3 b0.1 b0.1 b0.1', true, 'a3 b0.1 b0.1 b0.1', ''],
+  ['nothing of those of which something is under way', 'a1 b1 a1 c1', true, 'b1', 'a1 a1 c1', 'ac'],
   ['nothing of nothing', '', true, '', ''],
-])('takes %s', (_what, before, isShared, taken, left) => {
+])('takes %s', (_what, before, isShared, taken, left, exceptFor = '') => {
   const queue = queueOf(before);
-  expect(namesOf(takeBatch(queue, limits, isShared))).toBe(taken);
+  expect(namesOf(takeBatch(queue, limits, { isShared, exceptFor: new Set(exceptFor) }))).toBe(taken);
   expect(namesOf(queue)).toBe(left);
 });

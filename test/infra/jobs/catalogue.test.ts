@@ -32,7 +32,7 @@ describe('the catalogue of jobs', () => {
     null,
   ])('delete-project-runs refuses %j', (payload) => {
     expect(() => checkPayload(jobCatalogue, 'delete-project-runs', payload)).toThrow(
-      /delete-project-runs was not well formed/,
+      /a job delete-project-runs is invalid/,
     );
   });
 

@@ -31,12 +31,12 @@ describe('loadMigrations', () => {
   });
 
   it.each([
-    ['a gap', ['0001_a.sql', '0003_c.sql'], '0003_c failed: number 2 is missing before it'],
-    ['a first that is not 1', ['0002_b.sql'], '0002_b failed: number 1 is missing before it'],
-    ['a number given twice', ['0001_a.sql', '0001_b.sql'], '0001_b failed: its number is given twice'],
-    ['a zero', ['0000_a.sql'], '0000_a failed: its number is given twice'],
-    ['another kind of name', ['0001_a.sql', '2_b.sql'], '2_b.sql failed: its name is not NNNN_name.sql'],
-    ['another kind of file', ['0001_a.sql.orig'], '0001_a.sql.orig failed: its name is not NNNN_name.sql'],
+    ['a gap', ['0001_a.sql', '0003_c.sql'], '0003_c failed: migration number 2 is missing'],
+    ['a first that is not 1', ['0002_b.sql'], '0002_b failed: migration number 1 is missing'],
+    ['a number given twice', ['0001_a.sql', '0001_b.sql'], '0001_b failed: its number is a duplicate'],
+    ['a zero', ['0000_a.sql'], '0000_a failed: its number is a duplicate'],
+    ['another kind of name', ['0001_a.sql', '2_b.sql'], '2_b.sql failed: its file name must be NNNN_name.sql'],
+    ['another kind of file', ['0001_a.sql.orig'], '0001_a.sql.orig failed: its file name must be NNNN_name.sql'],
   ])('%s is refused', (_, names, words) => {
     expect(() => loadMigrations('postgres', folderWith(...names))).toThrow(words);
   });

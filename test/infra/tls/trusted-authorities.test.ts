@@ -23,9 +23,9 @@ describe('authorities that connections trust', () => {
   });
 
   it.each([
-    ['missing.pem', undefined, /there is no such file/],
-    ['empty.pem', '', /holds no certificate/],
-    ['key.pem', '-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n', /holds no certificate/],
+    ['missing.pem', undefined, /the file does not exist/],
+    ['empty.pem', '', /contains no PEM certificate/],
+    ['key.pem', '-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n', /contains no PEM certificate/],
     ['bad.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n', /cannot be used: .+\./],
   ])('%s is named with what is wrong', (name, text, reason) => {
     const tlsCaFile = join(folder, name);

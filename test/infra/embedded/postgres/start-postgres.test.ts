@@ -124,9 +124,9 @@ describe('says what is wrong', () => {
     await start({ folder });
     await stop();
     writeFileSync(join(folder, 'postgres.password'), 'another');
-    await expect(start({ folder })).rejects.toThrow('postgres.password is not the password of its data');
+    await expect(start({ folder })).rejects.toThrow('postgres.password does not match the password of its data');
     rmSync(join(folder, 'postgres.password'));
-    await expect(start({ folder })).rejects.toThrow('and with it the password');
+    await expect(start({ folder })).rejects.toThrow('with its password does not exist');
     expect(processesOn(folder)).toEqual([]);
   });
 
@@ -214,7 +214,7 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
     await stop();
 
     rmSync(shared, { recursive: true });
-    await expect(start(options)).rejects.toThrow('which is gone');
+    await expect(start(options)).rejects.toThrow('does not exist');
   });
 
   it('a shared folder that somebody else could have prepared is not used', async () => {
@@ -223,6 +223,6 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
     chmodSync(shared, 0o777);
     const folder = join(temporaryFolder(), 'data');
     mkdirSync(folder);
-    await expect(start({ folder, sharedFolders: [shared] })).rejects.toThrow('can reach none of');
+    await expect(start({ folder, sharedFolders: [shared] })).rejects.toThrow('cannot access any of');
   });
 });

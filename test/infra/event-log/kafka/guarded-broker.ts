@@ -3,13 +3,13 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { loadStackSettings } from '../../../../infra/config/stack-settings.ts';
 import { onFreePorts } from '../../../../infra/embedded/free-port.ts';
-import { startsSoon } from '../../../../infra/native/java-options.ts';
-import { launchProgram } from '../../../../infra/native/launch-program.ts';
-import { kafka } from '../../../../infra/native/parts/kafka.ts';
-import { checkKafka } from '../../../../infra/native/parts/kafka-metadata.ts';
-import { openTools } from '../../../../infra/native/tools.ts';
+import { startsSoon } from '../../../stack/java-options.ts';
+import { launchProgram } from '../../../stack/launch-program.ts';
+import { kafka } from '../../../stack/parts/kafka.ts';
+import { checkKafka } from '../../../stack/parts/kafka-metadata.ts';
+import { loadStackSettings } from '../../../stack/stack-settings.ts';
+import { openTools } from '../../../stack/tools.ts';
 import { serverCertificate } from '../../tls/certificates.ts';
 
 /** Ways into the broker, each at a port of its own. */
@@ -123,7 +123,7 @@ function propertiesOf(ports: readonly number[], folder: string): string {
     own[`listener.name.${name}.scram-sha-256.sasl.jaas.config`] = scram;
     own[`listener.name.${name}.scram-sha-512.sasl.jaas.config`] = scram;
   }
-  const stack = readFileSync(new URL('../../../../infra/native/kafka-server.properties', import.meta.url), 'utf8');
+  const stack = readFileSync(new URL('../../../stack/kafka-server.properties', import.meta.url), 'utf8');
   return `${stack}\n${Object.entries(own)
     .map(([name, value]) => `${name}=${value}\n`)
     .join('')}`;

@@ -25,7 +25,7 @@ describe.runIf(servers)('Kafka is away while events are published', () => {
       { publishTimeoutMs, maxPendingBytes: 1_000_000, kafkaPartitions: 2, maxRunBytes: 512 * 1024 },
     );
     log = await under.open({}, [runEvents]);
-    await log.tail(runEvents, {
+    await log.follow(runEvents, {
       onRecords(records) {
         for (const { partition, offset } of records) tailed.set(partition, [...(tailed.get(partition) ?? []), offset]);
       },

@@ -1,12 +1,12 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { loadStackSettings } from '../../../../infra/config/stack-settings.ts';
 import { freePorts } from '../../../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../../../infra/embedded/supervise-engine.ts';
-import { kafka } from '../../../../infra/native/parts/kafka.ts';
-import { openTools } from '../../../../infra/native/tools.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { kafka } from '../../../stack/parts/kafka.ts';
+import { loadStackSettings } from '../../../stack/stack-settings.ts';
+import { openTools } from '../../../stack/tools.ts';
 import { until } from '../../until.ts';
 
 /** A broker of the test's own, to be stopped and killed. */

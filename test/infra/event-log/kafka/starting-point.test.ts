@@ -1,5 +1,9 @@
 import { expect, test } from 'vitest';
-import { type OffsetNote, readNote, writeNote } from '../../../../infra/event-log/kafka/offset-note.ts';
+import {
+  decodeOffsetMetadata,
+  encodeOffsetMetadata,
+  type OffsetMetadata,
+} from '../../../../infra/event-log/kafka/offset-note.ts';
 import { startingPoint } from '../../../../infra/event-log/kafka/starting-point.ts';
 
 const salt = () => 'new';
@@ -11,7 +15,7 @@ const anew = (offset: number, because: string, until: number, lostEvents = 0) =>
   replay: { salt: 'new', until },
 });
 
-test.each<[string, { committed: number; low: number; high: number; note?: OffsetNote | string }, object]>([
+test.each<[string, { committed: number; low: number; high: number; note?: OffsetMetadata | string }, object]>([
   ['a new group on an empty topic', { committed: -1, low: 0, high: 0 }, { offset: 0, lostEvents: 0 }],
   ['a new group where all was deleted', { committed: -1, low: 9, high: 9 }, { offset: 9, lostEvents: 0 }],
   ['no position and events', { committed: -1, low: 3, high: 9 }, anew(3, 'no position', 9)],
@@ -75,7 +79,7 @@ test.each<[string, { committed: number; low: number; high: number; note?: Offset
     anew(5, 'the log is another one', 7),
   ],
 ])('%s', (_what, { note, ...found }, expected) => {
-  const metadata = typeof note === 'object' ? writeNote(note) : note;
+  const metadata = typeof note === 'object' ? encodeOffsetMetadata(note) : note;
   expect(startingPoint({ ...found, metadata }, salt)).toEqual(expected);
 });
 
@@ -90,10 +94,12 @@ test.each<[string, string | null | undefined]>([
   ['a negative offset', '{"runlake":1,"next":-1}'],
   ['a broken number', '{"runlake":1,"next":1.5}'],
 ])('a note that is %s is none', (_what, metadata) => {
-  expect(readNote(metadata)).toBeUndefined();
+  expect(decodeOffsetMetadata(metadata)).toBeUndefined();
 });
 
 test('a note stays within what Kafka keeps of it', () => {
   const most = Number.MAX_SAFE_INTEGER;
-  expect(writeNote({ cut: [most - 1, most], replay: { salt: 'x'.repeat(12), until: most } }).length).toBeLessThan(200);
+  expect(
+    encodeOffsetMetadata({ cut: [most - 1, most], replay: { salt: 'x'.repeat(12), until: most } }).length,
+  ).toBeLessThan(200);
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { AdminLink } from '../../../../infra/event-log/kafka/admin-link.ts';
-import { openTailReader } from '../../../../infra/event-log/kafka/tail-reader.ts';
+import { openKafkaFollower } from '../../../../infra/event-log/kafka/tail-reader.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { until } from '../../until.ts';
@@ -32,7 +32,7 @@ describe.runIf(servers)('a tail of a topic', () => {
   test('follows partitions that are added while it is open, from their beginning, and the others without a break', async () => {
     const records: LogRecord[] = [];
     const topic = under.nameOf(runEvents);
-    const tail = await openTailReader({
+    const tail = await openKafkaFollower({
       onRecords: (handed) => void records.push(...handed),
       topicName: topic,
       groupPrefix: `${topic}-tail-`,

@@ -116,7 +116,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     [
       'a wrong secret',
       () => ({ credentials: { ...s3.credentials('writer'), secretAccessKey: 'not the secret' } }),
-      { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringContaining('does not fit') },
+      { code: 'DESTINATION_ACCESS_DENIED', message: expect.stringContaining('does not match') },
     ],
     [
       'a session token that is none',
@@ -335,7 +335,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     [
       'holds another size than was sent, because somebody else wrote there',
       () => new PutObjectCommand({ ...place(), Body: 'other' }),
-      (bytes: number) => `it has 5 bytes, and ${bytes} were sent`,
+      (bytes: number) => `it has 5 bytes, but ${bytes} were sent`,
     ],
     [
       'holds nothing, because somebody moved it away at once',

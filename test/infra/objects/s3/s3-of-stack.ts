@@ -4,7 +4,7 @@ import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-options.ts';
 import { stackPart } from '../../../engines/stack.ts';
 
-/** What each may do: `infra/native/parts/s3.ts`. */
+/** What each may do: `test/stack/parts/s3.ts`. */
 export type S3Identity = 'admin' | 'writer' | 'reader' | 'dropper' | 'guest';
 
 /** The S3 store of the native stack. */
