@@ -1,11 +1,11 @@
 import type { Sql } from '../../infra/postgres/database.ts';
 
-/** Reads the time, in milliseconds since 1970. */
+/** Reads the current time, in milliseconds since the epoch. */
 export type ReadClock = (sql: Sql) => Promise<number>;
 
 /**
- * The clock of Postgres: processes agree on what is due, however their own clocks are set. Rounded up, so that a row that was due when
- * the clock was read counts as due.
+ * Reads the clock of Postgres, so that all processes agree on what is due even if their own clocks differ. Rounds up to whole
+ * milliseconds, so that a row with exactly this time is due.
  */
 export const readDatabaseClock: ReadClock = async (sql) => {
   const [row] = await sql.query<{ now_ms: number }>(
@@ -17,46 +17,46 @@ export const readDatabaseClock: ReadClock = async (sql) => {
 };
 
 export interface DueClock {
-  /** Something became due, or may have, somewhere: look. */
+  /** Checks as soon as possible for work that is due. */
   wake(): void;
-  /** Resolves once no look is under way. */
+  /** Stops the clock. Resolves when the current check has finished. */
   stop(): Promise<void>;
 }
 
-/** A notice that wakes it may be lost, and the clock of the database may be set. */
-const longestPauseMs = 10_000;
+/** An upper limit, because a notification can be lost and the clock of the database can be set. */
+const maxPauseMs = 10_000;
 
 /**
- * Looks now, when it is woken, and when the next is due, but at least every ten seconds. One look at a time: what wakes it meanwhile
- * makes it look once more.
+ * Calls `work` now, after each `wake` and when the next item is due, but at least every ten seconds. Calls do not overlap: a `wake`
+ * during a call causes one more call.
  *
- * @param look Does what is due, and says in how many milliseconds the next is; undefined where none is.
+ * @param work Processes what is due. Returns the milliseconds until the next item is due; undefined if no item is.
  */
-export function startDueClock(look: () => Promise<number | undefined>, onFailure: (error: unknown) => void): DueClock {
+export function startDueClock(work: () => Promise<number | undefined>, onFailure: (error: unknown) => void): DueClock {
   let stopping = false;
   let isStale = false;
-  let looking: Promise<void> | undefined;
+  let working: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
 
-  async function lookUntilFresh(): Promise<void> {
-    let pauseMs = longestPauseMs;
+  async function workUntilFresh(): Promise<void> {
+    let pauseMs = maxPauseMs;
     do {
       isStale = false;
       clearTimeout(timer);
       try {
-        pauseMs = Math.min((await look()) ?? longestPauseMs, longestPauseMs);
+        pauseMs = Math.min((await work()) ?? maxPauseMs, maxPauseMs);
       } catch (error) {
         onFailure(error);
       }
     } while (isStale && !stopping);
-    looking = undefined;
+    working = undefined;
     if (!stopping) timer = setTimeout(wake, pauseMs);
   }
 
   function wake(): void {
     if (stopping) return;
     isStale = true;
-    looking ??= lookUntilFresh();
+    working ??= workUntilFresh();
   }
 
   wake();
@@ -64,7 +64,7 @@ export function startDueClock(look: () => Promise<number | undefined>, onFailure
     wake,
     async stop() {
       stopping = true;
-      await looking;
+      await working;
       clearTimeout(timer);
     },
   };

@@ -4,10 +4,10 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { operatorOf } from '../tenants/operator.ts';
 
-/** The deployment that an agent server is a process of. */
+/** The deployment that an agent server process serves. */
 export interface ServedDeployment {
   readonly deploymentId: string;
-  /** Acts for the deployment towards the rest of Runlake, in its workspace. */
+  /** The caller that the agent server uses for other parts of Runlake, in the workspace of the deployment. */
   readonly operator: WorkspaceCaller;
 }
 
@@ -18,10 +18,10 @@ interface DeploymentRow {
 }
 
 /**
- * Reads the deployment that the settings name. The default deployment of an organisation has the id of the organisation; it is created
- * here, in the first workspace, unless it exists.
+ * Reads the deployment that the settings name; by default that of the organisation. The default deployment has the id of the
+ * organisation. This function creates it in the first workspace if it does not exist.
  *
- * @throws NOT_FOUND if there is no such organisation or deployment, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was deleted.
+ * @throws NOT_FOUND if the organisation or deployment does not exist, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was deleted.
  */
 export async function openDeployment(
   database: Database,

@@ -1,17 +1,17 @@
 import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 
-/** Beside the columns of a page. */
+/** Columns that the statement adds to those of the page. */
 interface Measured {
   readonly page_rows: number;
   readonly page_fits: boolean;
 }
 
 /**
- * The rows of `page`, a SELECT, in its order. They are measured as JSON where they lie, up to the first that is too much, so that what is
- * more than `limitBytes` is neither sent nor held; a row that is alone always is.
+ * Returns the rows of `page`, a SELECT, in its order. Postgres measures the rows as JSON and returns none of them if together they exceed
+ * `limitBytes`, so that neither side holds a page that is too large. A page of one row always fits.
  *
- * @param beside a further part of the statement, which sees `page` and, in `measured`, whether `page_fits`
+ * @param cte an additional CTE; it can read `page` and `measured.page_fits`
  * @throws ANSWER_TOO_LARGE
  */
 export async function pageWithin<Row extends object>(
@@ -19,7 +19,7 @@ export async function pageWithin<Row extends object>(
   page: string,
   params: readonly unknown[],
   limitBytes: number = Number.MAX_SAFE_INTEGER,
-  { beside }: { readonly beside?: string } = {},
+  { cte }: { readonly cte?: string } = {},
 ): Promise<Row[]> {
   const rows = await sql.query<Row & Measured>(
     `WITH page AS MATERIALIZED (${page}),
@@ -31,7 +31,7 @@ export async function pageWithin<Row extends object>(
        ) AS page_fits
        FROM (SELECT count(*)::int AS page_rows FROM page) counted
      )
-     ${beside === undefined ? '' : `, ${beside}`}
+     ${cte === undefined ? '' : `, ${cte}`}
      SELECT page.*, page_rows, page_fits FROM measured LEFT JOIN page ON page_fits`,
     [...params, limitBytes],
   );
@@ -39,17 +39,17 @@ export async function pageWithin<Row extends object>(
   return rows.flatMap(({ page_rows, page_fits: _, ...row }) => (page_rows === 0 ? [] : [row as unknown as Row]));
 }
 
-/** @throws ANSWER_TOO_LARGE where several rows have more bytes than an answer may have. */
+/** @throws ANSWER_TOO_LARGE if there are several rows and together they exceed `limitBytes`. */
 export function requireWithin(rows: number, bytes: number, limitBytes: number): void {
   if (rows > 1 && bytes > limitBytes) throw tooLarge(limitBytes);
 }
 
-/** Of columns that are named as fields those that `select` asks for; at least the first. */
-export function chosenColumns(columns: string, select: readonly string[] | null | undefined): string {
+/** The columns that `select` names, as a list for SQL; all of them without `select`, the first if `select` names none. */
+export function selectedColumns(columns: string, select: readonly string[] | null | undefined): string {
   if (!select) return columns;
   const all = columns.split(', ');
-  const asked = all.filter((column) => select.includes(column));
-  return asked.join(', ') || all[0]!;
+  const selected = all.filter((column) => select.includes(column));
+  return selected.join(', ') || all[0]!;
 }
 
 function tooLarge(limitBytes: number): RunlakeError {

@@ -4,7 +4,7 @@ import type { Executor } from './execute/executor.ts';
 import { countUnfinishedRuns } from './runs/count-unfinished-runs.ts';
 import type { WorkerPool } from './workers/worker-pool.ts';
 
-/** Shows what waits and runs, and what room there is, from now on. @returns ends that. */
+/** Starts to report unfinished runs and run slots in the metrics. @returns a function that stops it. */
 export function showAgentMetrics(ports: {
   readonly database: Sql;
   readonly deploymentId: string;

@@ -1,6 +1,6 @@
 import type { Database } from '../../infra/postgres/database.ts';
 
-/** What can be deleted as a whole. */
+/** The kinds of data to delete. */
 export interface Truncation {
   readonly runs: boolean;
   readonly threads: boolean;
@@ -10,24 +10,25 @@ export interface Truncation {
   readonly checkpointer: boolean;
 }
 
-const ofRows = (table: string, more = '') => `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
-const ofState = (table: string) => `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = $1::uuid::text`;
-const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(ofState);
+const deleteRows = (table: string, more = '') => `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
+const deleteState = (table: string) =>
+  `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = $1::uuid::text`;
+const state = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(deleteState);
 
-/** The assistants that the server made for its graphs stay: without them no graph could be run until it starts anew. */
+/** Keeps the assistants that the server created for its graphs: without them no graph could run until the server restarts. */
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
-    ofRows('runs'),
+    deleteRows('runs'),
     'UPDATE agents.threads SET status = rest_status, next_due_at = NULL, next_caller_id = NULL WHERE deployment_id = $1::uuid',
   ],
-  crons: [ofRows('crons')],
-  store: [ofRows('store_items')],
+  crons: [deleteRows('crons')],
+  store: [deleteRows('store_items')],
   checkpointer: state,
-  threads: [...state, ofRows('runs'), ofRows('threads')],
-  assistants: [ofRows('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
+  threads: [...state, deleteRows('runs'), deleteRows('threads')],
+  assistants: [deleteRows('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
 };
 
-/** Deletes rows of a deployment, for the tests of its operator. */
+/** Deletes all rows of the chosen kinds in a deployment, in one transaction. Meant for test environments. */
 export async function truncateAgents(database: Database, deploymentId: string, what: Truncation): Promise<void> {
   await database.transaction(async (tx) => {
     for (const [name, deletions] of Object.entries(statements)) {

@@ -4,25 +4,26 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { isLiveWorkspace } from '../tenants/read-workspace.ts';
 import type { ServedDeployment } from './open-deployment.ts';
 
-const lookEveryMs = 2_000;
+const checkEveryMs = 2_000;
 
 type Publishing = Pick<EventLog, 'publish' | 'schemaId'>;
 
-/** Whether the workspace of the deployment that this process serves was deleted. */
+/** Detects that the workspace of the served deployment was deleted. */
 export interface DeploymentWatch {
   readonly isDeleted: boolean;
-  /** The log for what runs publish: once the workspace is deleted, it drops everything. */
+  /** Wraps the event log: after the deletion of the workspace, `publish` drops all messages. */
   dropWhenDeleted(log: Publishing): Publishing;
-  /** Calls `end` once, when the workspace is deleted. What it throws is logged. */
+  /** Calls `end` once, after the deletion of the workspace. Errors of `end` are logged. */
   onDeleted(end: () => Promise<void>): void;
   stop(): Promise<void>;
 }
 
 /**
- * Looks every two seconds whether the workspace of a deployment is deleted; that is never taken back. While Postgres is away nothing ends.
+ * Checks every two seconds whether the workspace of a deployment is deleted. A deletion is final. If Postgres is unavailable, the
+ * process continues to serve.
  *
- * The deletion of the data (`delete-workspace-data.ts`) waits until no process of the deployment has a heartbeat. Events that are being
- * published are in the log before this process ends its runs, and with them its heartbeat; later ones are dropped.
+ * The deletion of the data (`delete-workspace-data.ts`) waits until no process of the deployment has a heartbeat. This process first waits
+ * for the events that it is publishing, then ends its runs and with them its heartbeat. It drops all later events.
  */
 export function watchDeployment(
   database: Database,
@@ -32,13 +33,13 @@ export function watchDeployment(
   const ends: (() => Promise<void>)[] = [];
   const publishing = new Set<Promise<void>>();
   let isDeleted = false;
-  let looking: Promise<void> | undefined;
+  let checking: Promise<void> | undefined;
 
-  async function look(): Promise<void> {
+  async function check(): Promise<void> {
     try {
       isDeleted = !(await isLiveWorkspace(database, workspaceId));
     } catch (err) {
-      logger.debug({ err }, 'workspace of the deployment not read: retrying');
+      logger.debug({ err }, 'workspace of the deployment could not be read: retrying');
       return;
     }
     if (!isDeleted) return;
@@ -49,14 +50,14 @@ export function watchDeployment(
     );
     await Promise.allSettled(publishing);
     for (const end of ends) {
-      await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not end'));
+      await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not stop'));
     }
   }
   const timer = setInterval(() => {
-    looking ??= look().finally(() => {
-      looking = undefined;
+    checking ??= check().finally(() => {
+      checking = undefined;
     });
-  }, lookEveryMs);
+  }, checkEveryMs);
 
   return {
     get isDeleted() {
@@ -77,7 +78,7 @@ export function watchDeployment(
     onDeleted: (end) => void ends.push(end),
     async stop() {
       clearInterval(timer);
-      await looking;
+      await checking;
     },
   };
 }

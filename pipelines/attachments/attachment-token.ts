@@ -1,16 +1,16 @@
 import type { OpenedToken, TokenSigner } from '../../infra/signing/token-signer.ts';
 
-/** What a link is for. */
+/** The attachment that a link gives access to. */
 export interface AttachmentKey {
   readonly tenantId: string;
   readonly runId: string;
   readonly name: string;
 }
 
-/** How long a link works, from the answer that holds it. */
+/** Lifetime of a link, from the response that contains it. */
 const linkSeconds = 3_600;
 
-/** A token that lets whoever holds it read that one attachment for an hour. */
+/** Signs a token that allows reading this one attachment for an hour. */
 export function signAttachmentToken(signer: TokenSigner, { tenantId, runId, name }: AttachmentKey): string {
   const nowSeconds = Math.floor(Date.now() / 1_000);
   return signer.sign(JSON.stringify([tenantId, runId, name]), nowSeconds + linkSeconds);
@@ -23,7 +23,7 @@ export type OpenedAttachmentToken =
 export function openAttachmentToken(signer: TokenSigner, token: string): OpenedAttachmentToken {
   const opened = signer.open(token, Math.floor(Date.now() / 1_000));
   if (opened.kind !== 'valid') return opened;
-  // Only we sign, so the text is what we wrote.
+  // The signature proves that this server wrote the text.
   const [tenantId, runId, name] = JSON.parse(opened.text) as [string, string, string];
   return { kind: 'valid', key: { tenantId, runId, name } };
 }

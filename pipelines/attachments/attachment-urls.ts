@@ -5,15 +5,15 @@ import { signAttachmentToken } from './attachment-token.ts';
 export interface LinkPorts {
   readonly warehouse: Warehouse;
   readonly signer: TokenSigner;
-  /** What a token is put behind to become an absolute URL. */
+  /** Prefix of a link; with a token appended it is an absolute URL. */
   readonly linkBase: string;
 }
 
 /**
- * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (works for an hour without
- * a key) and `mime_type`. Runs without attachments are left out.
+ * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (valid for an hour without an API key)
+ * and `mime_type`. Runs without attachments are left out.
  *
- * @throws what the warehouse throws.
+ * @throws errors of ClickHouse.
  */
 export async function attachmentUrls(
   { warehouse, signer, linkBase }: LinkPorts,

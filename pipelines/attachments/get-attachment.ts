@@ -13,8 +13,9 @@ export interface StoredAttachment {
 }
 
 /**
- * The attachment that a token is for.
- * @throws NOT_FOUND where nobody here made the token, or the attachment or its workspace is deleted; LINK_EXPIRED; what the warehouse throws.
+ * Reads the attachment that a token gives access to.
+ *
+ * @throws NOT_FOUND if the token is invalid, or the attachment or its workspace is deleted; LINK_EXPIRED; errors of ClickHouse.
  */
 export async function getAttachment(
   {

@@ -10,27 +10,28 @@ import { encodeAttachment } from './encode-attachment.ts';
 export interface NewAttachment {
   readonly runId: string;
   readonly name: string;
-  /** As the sender gave it, without parameters. */
+  /** As sent, without parameters. */
   readonly mimeType: string;
   readonly content: Buffer;
 }
 
 const maxNameCharacters = 255;
 
-/** RFC 9110: a type and a subtype, each a token. What has another form is told by nobody. */
+/** RFC 9110: a type and a subtype, each a token. Other values are stored as `application/octet-stream`. */
 const mimeForm = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127}$/i;
 const unknownMimeType = 'application/octet-stream';
 
 /**
- * One attachment of a run, as a message for the log, keyed by workspace and run. The same name again replaces it.
- * @throws INVALID_ATTACHMENT for its name, RUN_TOO_LARGE.
+ * Encodes an attachment of a run as a log message, keyed by workspace and run. Sending the same name again replaces the attachment.
+ *
+ * @throws INVALID_ATTACHMENT for an invalid name, RUN_TOO_LARGE.
  */
 export function readAttachment(
   sender: Sender,
   { runId, name, mimeType, content }: NewAttachment,
   { log, config }: { readonly log: Pick<EventLog, 'schemaId'>; readonly config: Pick<Config, 'maxRunBytes'> },
 ): LogMessage {
-  const reason = nameFault(name);
+  const reason = validateName(name);
   if (reason !== undefined)
     throw fault('INVALID_ATTACHMENT', { attachment: `${name.slice(0, 64)} of ${runId}`, reason });
   const writer = new AvroWriter(content.length + 1_024);
@@ -51,8 +52,8 @@ export function readAttachment(
   return { key: `${sender.workspaceId}:${runId}`, value };
 }
 
-function nameFault(name: string): string | undefined {
-  if (name === '') return 'the name of the part ends before that of the attachment';
+function validateName(name: string): string | undefined {
+  if (name === '') return 'the part name contains no attachment name';
   if ([...name].length > maxNameCharacters) return `its name is longer than ${maxNameCharacters} characters`;
-  return /\p{Cc}/u.test(name) ? 'its name has control characters' : undefined;
+  return /\p{Cc}/u.test(name) ? 'its name contains control characters' : undefined;
 }

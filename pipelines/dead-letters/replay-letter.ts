@@ -1,15 +1,15 @@
 /**
- * Puts a dead letter back at the end of its topic.
+ * Publishes the event of a dead-letter record to its topic again.
  *
- * Invariant: without `force` an event goes back at most once, and never over a newer event of its run; whatever dies in
- * between, the letter itself stays.
+ * Invariant: without `force` an event is published again at most once, and never after a newer event of its run was stored. The
+ * dead-letter record itself is kept whatever happens.
  *
- *   1. The letter is read and decoded. What cannot be decoded would die again at once.
- *   2. For an event of a run: is there an event of it in the store that was accepted later?
- *   3. The replay is claimed in Postgres; of two commands at the same moment one gets the claim.
- *   4. The original bytes and headers are published. The log refused them: the claim is given back. Died before the answer:
- *      the claim stays, and only `force` replays again; repeats merge.
- *   5. The claim becomes a replay.
+ *   1. Decode the record. The sink would refuse an event that cannot be decoded again.
+ *   2. For a run event, check whether ClickHouse has an event of the run that was accepted later.
+ *   3. Claim the replay in Postgres; of two concurrent commands one gets the claim.
+ *   4. Publish the original bytes and headers. If the log refuses them, release the claim. After a crash before the answer the claim
+ *      stays, and only `force` replays again; repeats merge.
+ *   5. Mark the claim as replayed.
  */
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
@@ -19,65 +19,68 @@ import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
-import { claimReplay, finishReplay, giveUpReplay } from './letter-replays.ts';
+import { claimReplay, finishReplay, releaseReplay } from './letter-replays.ts';
 import { type EventOfRun, lastReceivedAtMicros } from './run-of-letter.ts';
 
 export interface ReplayPorts {
   readonly database: Database;
   readonly warehouse: Warehouse;
   readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
-  /** Resolves when the log has the event. */
-  readonly publish: (letter: DeadLetter) => Promise<void>;
+  /** Resolves when the event is in the log. */
+  readonly publish: (deadLetter: DeadLetter) => Promise<void>;
 }
 
 export type Replay =
   | { readonly outcome: 'replayed' }
-  /** `reason` is a sentence about the letter. */
+  /** `reason` is a sentence about the dead-letter record. */
   | { readonly outcome: 'refused'; readonly reason: string };
 
 /** @throws what the stores and the log throw. */
 export async function replayLetter(
-  letter: DeadLetter,
+  deadLetter: DeadLetter,
   ports: ReplayPorts,
   { force }: { readonly force: boolean },
 ): Promise<Replay> {
-  const reason = force ? undefined : await reasonAgainst(letter, ports);
+  const reason = force ? undefined : await reasonAgainst(deadLetter, ports);
   if (reason !== undefined) return { outcome: 'refused', reason };
-  const earlier = await claimReplay(ports.database, letter.id, force);
+  const earlier = await claimReplay(ports.database, deadLetter.id, force);
   if (earlier !== undefined) return { outcome: 'refused', reason: earlier };
   try {
-    await ports.publish(letter);
+    await ports.publish(deadLetter);
   } catch (error) {
-    // What may still happen keeps its claim.
-    const undecided = isRunlakeError(error) && error.code === 'REPLAY_UNCONFIRMED';
-    if (!undecided) await giveUpReplay(ports.database, letter.id);
+    // Keep the claim if the event may still be published.
+    const isUnconfirmed = isRunlakeError(error) && error.code === 'REPLAY_UNCONFIRMED';
+    if (!isUnconfirmed) await releaseReplay(ports.database, deadLetter.id);
     throw error;
   }
-  await finishReplay(ports.database, letter.id);
+  await finishReplay(ports.database, deadLetter.id);
   return { outcome: 'replayed' };
 }
 
 /** Steps 1 and 2. */
-async function reasonAgainst(letter: DeadLetter, { warehouse, schemaOf }: ReplayPorts): Promise<string | undefined> {
-  const record = await readLetter(letter, schemaOf);
-  if (record === undefined) return 'its bytes cannot be read by any schema that is known, so it would die again';
-  if (letter.topic !== runEvents.name) return undefined;
+async function reasonAgainst(
+  deadLetter: DeadLetter,
+  { warehouse, schemaOf }: ReplayPorts,
+): Promise<string | undefined> {
+  const record = await decodeRecord(deadLetter, schemaOf);
+  if (record === undefined) return 'its bytes cannot be read by any schema, so the sink would refuse it again';
+  if (deadLetter.topic !== runEvents.name) return undefined;
   const event = eventOfRun(record);
-  if (event === undefined) return 'it does not say which run it is of, so it would die again';
+  if (event === undefined) return 'it does not name its run, so the sink would refuse it again';
   const lastMicros = await lastReceivedAtMicros(warehouse, event);
   if (lastMicros === undefined || lastMicros <= event.receivedAtMicros) return undefined;
   const changedAt = new Date(lastMicros / 1_000).toISOString();
   return `run ${event.runId} has changed since: an event of it was accepted at ${changedAt}, after this one`;
 }
 
-/** The record of a letter, for people; undefined where no schema reads it. */
-export async function readLetter(
-  letter: Pick<DeadLetter, 'value'>,
+/** Decodes the event of a dead-letter record for display; undefined if no schema matches. */
+export async function decodeRecord(
+  deadLetter: Pick<DeadLetter, 'value'>,
   schemaOf: ReplayPorts['schemaOf'],
 ): Promise<Record<string, unknown> | undefined> {
-  const schemaId = schemaIdOf(letter.value);
+  const schemaId = schemaIdOf(deadLetter.value);
   const schema = schemaId === undefined ? undefined : await schemaOf(schemaId);
-  return schema === undefined ? undefined : readableRecord(letter.value, schema);
+  return schema === undefined ? undefined : readableRecord(deadLetter.value, schema);
 }
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -12,31 +12,32 @@ const pollMs = 100;
 const waitMs = 30_000;
 
 /**
- * Has the process that runs the in-process log publish the event of a letter: nobody else can. Resolves when it has.
+ * Publishes the event of a dead-letter record through a job, because only the process with the in-process log can publish to it.
+ * Resolves when that process has done so.
  * @throws REPLAY_UNCONFIRMED, JOBS_UNAVAILABLE
  */
 export async function replayThroughJob(
-  letter: DeadLetter,
+  deadLetter: DeadLetter,
   { jobs, database, limitMs = waitMs }: { readonly jobs: Jobs; readonly database: Database; readonly limitMs?: number },
 ): Promise<void> {
-  const before = await lastReplayOf(database, letter.id);
-  await jobs.enqueue('replay-dead-letter', { letter_id: letter.id }, { jobId: letter.id });
+  const before = await lastReplayOf(database, deadLetter.id);
+  await jobs.enqueue('replay-dead-letter', { letter_id: deadLetter.id }, { jobId: deadLetter.id });
   const deadline = Date.now() + limitMs;
-  while ((await lastReplayOf(database, letter.id)) === before) {
-    if (Date.now() >= deadline) throw fault('REPLAY_UNCONFIRMED', { letter: letter.id, limitMs });
+  while ((await lastReplayOf(database, deadLetter.id)) === before) {
+    if (Date.now() >= deadline) throw fault('REPLAY_UNCONFIRMED', { letter: deadLetter.id, limitMs });
     await pause(pollMs);
   }
 }
 
-/** The other end: publishes the event of a stored letter. A letter that is gone is left alone. */
+/** Handles the job: publishes the event of a dead-letter record. Does nothing if the record is gone. */
 export async function publishStoredLetter(
   { log, database }: { readonly log: EventLog; readonly database: Database },
-  letterId: string,
+  deadLetterId: string,
 ): Promise<void> {
-  const letter = await storedDeadLetters(database).find(letterId);
-  const topic = topics.find(({ name }) => name === letter?.topic);
-  if (letter === undefined || topic === undefined) return;
-  const { key, value, headers } = letter;
+  const deadLetter = await storedDeadLetters(database).find(deadLetterId);
+  const topic = topics.find(({ name }) => name === deadLetter?.topic);
+  if (deadLetter === undefined || topic === undefined) return;
+  const { key, value, headers } = deadLetter;
   await log.publish(topic, [{ key, value, headers }]);
-  await markReplayed(database, letterId);
+  await markReplayed(database, deadLetterId);
 }

@@ -3,17 +3,20 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { countReplays } from './letter-replays.ts';
 
-/** How many dead letters of each topic nobody has replayed. @throws what the log and Postgres throw. */
-export async function waitingLetters(
-  { letters, database }: { readonly letters: Pick<DeadLetters, 'count'>; readonly database: Pick<Database, 'query'> },
+/** Number of dead-letter records of each topic that were not replayed. @throws what the log and Postgres throw. */
+export async function countUnreplayed(
+  {
+    deadLetters,
+    database,
+  }: { readonly deadLetters: Pick<DeadLetters, 'count'>; readonly database: Pick<Database, 'query'> },
   topics: readonly Topic[],
 ): Promise<{ labels: { topic: string }; value: number }[]> {
   const replays = await countReplays(database);
   return Promise.all(
     topics.map(async (topic) => ({
       labels: { topic: topic.name },
-      // A letter may be gone from the log after its replay.
-      value: Math.max(0, (await letters.count(topic)) - (replays.get(topic.name) ?? 0)),
+      // The log may have deleted a record after its replay.
+      value: Math.max(0, (await deadLetters.count(topic)) - (replays.get(topic.name) ?? 0)),
     })),
   );
 }

@@ -9,15 +9,15 @@ import { textOf } from './runs/end-attempt.ts';
 import { spawnDue } from './schedules.ts';
 import { type FilesCheck, verifyFiles } from './verify-files.ts';
 
-/** Two runs may end at the same moment; what a third makes room for, the sweep finds. */
-const newcomers = 2;
+/** Two export runs may end at the same time. If a third ends as well, the sweep queues the run it makes room for. */
+const maxNewRuns = 2;
 
 /**
- * Brings an export on when a run of it is over: the next runs are queued; where none is left, the manifest is written, and the
- * export is COMPLETED. Then the next interval of its schedule may have waited for that. Repeating it is harmless.
+ * Advances an export after one of its export runs has ended: queues the next runs or, when none is left, writes the manifest and marks the
+ * export COMPLETED. It then spawns the next interval of its schedule, which may have waited for this export. Idempotent.
  *
- * @param signal Once it is aborted the manifest is not waited for any more.
- * @throws what the database throws, what the store throws for now, and the reason of `signal`: the sweep comes back to it.
+ * @param signal If aborted, checking the files and writing the manifest stop.
+ * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then calls this again.
  */
 export async function advanceExport(ports: WorkPorts, exportId: string, signal?: AbortSignal): Promise<void> {
   const { database, limits, now } = ports;
@@ -28,9 +28,9 @@ export async function advanceExport(ports: WorkPorts, exportId: string, signal?:
   );
   if (at === undefined) return;
   if (at.open > 0) {
-    // With room for all of them all are queued already.
+    // Below the limit all unfinished export runs are queued already.
     if (at.open < limits.exportRunsAtOnce) return;
-    for (const run of await dueRuns(database, limits, now(), { exportId, newest: newcomers }))
+    for (const run of await dueRuns(database, limits, now(), { exportId, newest: maxNewRuns }))
       await enqueueRun(ports, run);
     return;
   }
@@ -51,29 +51,33 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
       if (check.kind === 'gone') return await failExport(ports, of, check);
       if (check.unchecked > 0) {
         const about = { exportId: of.id, files: check.unchecked };
-        ports.logger.warn(about, 'files of a bulk export may not be read in its destination: not checked');
+        ports.logger.warn(about, 'cannot check files of a bulk export: its destination denies reading');
       }
       const manifest = await writeManifest(ports, of, store, { uncheckedFiles: check.unchecked, signal });
       const completed = await finishExport(ports, of.id, { to: 'COMPLETED', reason: null });
-      // Cancelled, or out of time, at the last moment: its set is not said to be whole. Completed by another: it is.
+      // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker completed it, the
+      // manifest stays.
       if (!completed && !(await isCompleted(ports, of.id))) await manifest.takeBack();
     } finally {
       await store.close();
     }
   } catch (err) {
     if (!isRunlakeError(err) || err.class !== 'caller') throw err;
-    ports.logger.error({ err, exportId: of.id }, 'the manifest of a bulk export cannot be written');
+    ports.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
     await finishExport(ports, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${textOf(err)}` });
   }
 }
 
-/** Nothing brings the file back: no retry. The export is FAILED; `errors` of the run, which stays COMPLETED, names the cause too. */
+/**
+ * A lost file cannot be made again, so there is no retry. The export becomes FAILED. The export run stays COMPLETED, and its `errors` names
+ * the cause too.
+ */
 async function failExport(
   ports: WorkPorts,
   of: ExportRecord,
   { runId, error }: Extract<FilesCheck, { kind: 'gone' }>,
 ): Promise<void> {
-  ports.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is gone');
+  ports.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
   const now = ports.now();
   const ended = await ports.database.transaction(async (tx) => {
     const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: textOf(error) }, now);

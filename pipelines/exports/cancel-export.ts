@@ -4,10 +4,10 @@ import { finishExport } from './finish-export.ts';
 import { type ExportWithProgress, readExport } from './read-export.ts';
 
 /**
- * Cancels an export or a schedule, with those of its runs that are not finished; workers notice within a second or two.
- * Exports that a schedule has spawned go on. One that is cancelled already stays so.
+ * Cancels an export or a schedule, and its unfinished export runs; workers notice within two seconds. Exports that a schedule has already
+ * spawned continue. Cancelling a cancelled export has no effect.
  *
- * @throws NOT_FOUND; EXPORT_FINISHED where it ended otherwise.
+ * @throws NOT_FOUND; EXPORT_FINISHED if the export ended in another state.
  */
 export async function cancelExport(
   ports: ExportPorts,

@@ -1,15 +1,17 @@
 /**
- * Starts an export when its turn has come.
+ * Starts an export when its preconditions hold.
  *
- * Invariant: of a workspace no more exports are RUNNING than may be, and an export gets its runs exactly once, in the transaction
- * that makes it RUNNING.
+ * Invariant: at most `exportsPerWorkspace` exports of a workspace are RUNNING, and an export gets its export runs exactly once, in the
+ * transaction that makes it RUNNING.
  *
- *   1. What was accepted before it was made is stored: else wait for a while, then leave it to the sweep.
- *   2. Its workspace has room, by the row of the workspace, which is held: else it waits, and the end of another has it looked at.
- *   3. One run for each UTC day of its range; RUNNING.
- *   4. The first of its runs are queued.
+ *   1. Everything that the log accepted before the export was created must be stored. If it is not stored within the timeout, the sweep
+ *      tries again.
+ *   2. The workspace must be below its limit, which is checked under a lock on the workspace row. Otherwise the export waits until another
+ *      export of the workspace ends.
+ *   3. One export run is created for each UTC day of the range, and the export becomes RUNNING.
+ *   4. The first export runs are queued.
  *
- * Called for one that is RUNNING, it does 4, and what is due when no run is left.
+ * For an export that is already RUNNING, only step 4 is done, and the export is ended if no export run is left.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -25,16 +27,16 @@ import { statesBefore } from './export-states.ts';
 import { finishExport } from './finish-export.ts';
 import { dueRuns } from './runs/due-runs.ts';
 
-const askEveryMs = 100;
-/** How long a look at an export waits for the log before it leaves that to the next. */
-const usualPatienceMs = 10_000;
+const pollIntervalMs = 100;
+/** How long one call waits for the log; later calls try again. */
+const defaultLogTimeoutMs = 10_000;
 
-/** @throws what log, database and store throw; the sweep comes back to it. */
+/** @throws errors of the log, the database and the object store; the sweep then calls this again. */
 export async function coordinateExport(
   ports: WorkPorts,
   exportId: string,
   signal?: AbortSignal,
-  patienceMs = usualPatienceMs,
+  logTimeoutMs = defaultLogTimeoutMs,
 ): Promise<void> {
   const [of] = await ports.database.query<ExportRecord>(
     `SELECT ${exportColumns} FROM bulk_exports AS e WHERE id = $1 AND interval_hours IS NULL`,
@@ -42,7 +44,7 @@ export async function coordinateExport(
   );
   if (of === undefined) return;
   if (of.status === 'CREATED') {
-    if (!(await isLogStored(ports, of, signal, patienceMs))) return;
+    if (!(await isLogStored(ports, of, signal, logTimeoutMs))) return;
     if (await isProjectDeleted(ports.database, of)) {
       await finishExport(ports, exportId, { to: 'FAILED', reason: 'Its project was deleted.' });
       return;
@@ -58,15 +60,15 @@ async function isLogStored(
   { log }: ExportPorts,
   { logPosition }: ExportRecord,
   signal: AbortSignal | undefined,
-  patienceMs: number,
+  logTimeoutMs: number,
 ): Promise<boolean> {
-  const endMs = performance.now() + patienceMs;
+  const endMs = performance.now() + logTimeoutMs;
   for (const [name, position] of Object.entries(logPosition ?? {})) {
     const topic = topics.find((each) => each.name === name);
     if (topic === undefined) continue;
     while (!(await log.stored(topic, position))) {
       if (signal?.aborted || performance.now() >= endMs) return false;
-      await pause(askEveryMs);
+      await pause(pollIntervalMs);
     }
   }
   return true;
@@ -76,7 +78,7 @@ async function startExport({ database, limits, now }: ExportPorts, of: ExportRec
   const windows = dayWindows(of.startTime, of.endTime as string);
   const at = now().toISOString();
   return database.transaction(async (tx) => {
-    // Held by each that starts an export here, so that they count one after the other.
+    // Every start of an export locks this row, so that starts in one workspace are counted one after the other.
     await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [of.workspaceId]);
     const [{ running } = { running: 0 }] = await tx.query<{ running: number }>(
       `SELECT count(*) AS running FROM bulk_exports
@@ -84,7 +86,7 @@ async function startExport({ database, limits, now }: ExportPorts, of: ExportRec
       [of.workspaceId],
     );
     if (running >= limits.exportsPerWorkspace) {
-      const reason = `It waits until fewer than ${limits.exportsPerWorkspace} exports of its workspace are running.`;
+      const reason = `Waiting until fewer than ${limits.exportsPerWorkspace} exports of the workspace are running.`;
       await tx.execute(
         `UPDATE bulk_exports SET status_reason = $2, updated_at = $3
          WHERE id = $1 AND status = 'CREATED' AND status_reason IS DISTINCT FROM $2`,

@@ -1,4 +1,4 @@
-/** One UTC day of a range, clipped to it, half-open. In milliseconds since 1970; a range may begin and end between them. */
+/** One UTC day of a range, clipped to the range, half-open. ISO 8601 with microseconds. */
 export interface DayWindow {
   readonly start: string;
   readonly end: string;
@@ -7,8 +7,8 @@ export interface DayWindow {
 const dayMs = 86_400_000;
 
 /**
- * Cuts a half-open range into UTC days that tile it: the first begins where it begins, the last ends where it ends. UTC has no
- * summer time; its days all have 24 hours. Times are ISO 8601 in UTC and stay to the microsecond as they are.
+ * Splits a half-open range into UTC days without gaps or overlap; the first and the last day are clipped to the range. UTC has no daylight
+ * saving time, so each day has 24 hours. Times are ISO 8601 in UTC and keep their microseconds.
  */
 export function dayWindows(start: string, end: string): DayWindow[] {
   const windows: DayWindow[] = [];

@@ -1,25 +1,24 @@
 /**
- * Does `work` for each of `items`, for at most `most` of them at the same time: the next one is begun when one is over. The items
- * behind one whose work was rejected are worked on nevertheless.
+ * Calls `work` for each of `items`, with at most `max` calls in flight. Continues after a rejected call.
  *
- * @param signal Once it is aborted no further one is begun.
- * @throws the first rejection of `work`, when all is over.
+ * @param signal If aborted, no further call starts.
+ * @throws the first rejection of `work`, after all calls have ended.
  */
 export async function eachAtMost<Item>(
-  most: number,
+  max: number,
   items: readonly Item[],
   work: (item: Item) => Promise<void>,
   signal?: AbortSignal,
 ): Promise<void> {
-  const faults: unknown[] = [];
-  // One iterator for all, so that each item is taken once.
-  const left = items.values();
-  const lane = async () => {
-    for (const item of left) {
+  const errors: unknown[] = [];
+  // All workers share one iterator, so that each item is taken once.
+  const remaining = items.values();
+  const worker = async () => {
+    for (const item of remaining) {
       if (signal?.aborted) return;
-      await work(item).catch((error) => faults.push(error));
+      await work(item).catch((error) => errors.push(error));
     }
   };
-  await Promise.all(Array.from({ length: Math.min(most, items.length) }, lane));
-  if (faults.length > 0) throw faults[0];
+  await Promise.all(Array.from({ length: Math.min(max, items.length) }, worker));
+  if (errors.length > 0) throw errors[0];
 }

@@ -1,10 +1,10 @@
 import { exportFields, isExportField } from '../../schemas/parquet/run-columns.ts';
 
-/** The fields that an export asks for, and names that are none; all fields where it asks for none in particular. */
-export function fieldsAsked(asked: readonly string[] | null | undefined): {
+/** The requested fields, and those of them that are unknown. All fields if none are requested. */
+export function resolveFields(requested: readonly string[] | null | undefined): {
   readonly fields: readonly string[];
   readonly unknown: readonly string[];
 } {
-  if (asked === null || asked === undefined) return { fields: exportFields, unknown: [] };
-  return { fields: asked, unknown: asked.filter((name) => !isExportField(name)) };
+  if (requested === null || requested === undefined) return { fields: exportFields, unknown: [] };
+  return { fields: requested, unknown: requested.filter((name) => !isExportField(name)) };
 }

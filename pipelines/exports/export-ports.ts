@@ -25,24 +25,27 @@ export type ExportLimits = Pick<
   | 'exportTimeoutMs'
 >;
 
-/** What every operation on bulk exports needs. */
+/** Dependencies of every operation on bulk exports. */
 export interface ExportPorts {
   readonly database: Database;
   readonly log: Pick<EventLog, 'position' | 'stored'>;
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly limits: ExportLimits;
   readonly logger: Logger;
-  /** The time by which exports are made, started, tried again and given up. */
+  /** Clock for creation, start, retry and timeout of exports. */
   readonly now: () => Date;
 }
 
-/** What those need who do the work. */
+/** Dependencies of the export workers. */
 export interface WorkPorts extends ExportPorts {
-  /** The store behind a destination; to be closed by the caller. @throws its faults, and NOT_FOUND where it is no more. */
+  /**
+   * Opens the object store of a destination; the caller closes it. @throws errors of the store, and NOT_FOUND if the destination was
+   * deleted.
+   */
   readonly openStore: (destination: {
     readonly workspaceId: string;
     readonly destinationId: string;
   }) => Promise<ObjectStore>;
-  /** How the members of a run become files. */
+  /** Opens the source that turns the members of an export run into files. */
   readonly openSource: (scope: ExportScope, format: ExportFormat) => SliceSource<unknown>;
 }

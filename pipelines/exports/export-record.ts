@@ -2,21 +2,21 @@ import type { LogPosition } from '../../infra/event-log/event-log.ts';
 import type { ExportFormat } from './export-scope.ts';
 import type { ExportStatus } from './export-states.ts';
 
-/** A bulk export as it is read from its table. Times are ISO 8601 with microseconds. */
+/** A row of `bulk_exports`. Times are ISO 8601 with microseconds. */
 export interface ExportRecord {
   readonly id: string;
   readonly workspaceId: string;
   readonly destinationId: string;
   readonly projectId: string;
   readonly startTime: string;
-  /** Null for schedules, which have no end. */
+  /** Exclusive. Null for schedules. */
   readonly endTime: string | null;
-  /** Of schedules. */
+  /** Null for exports that are not schedules. */
   readonly intervalHours: number | null;
   readonly format: string;
   readonly formatVersion: ExportFormat['version'];
   readonly compression: ExportFormat['compression'];
-  /** Null: all that there are. */
+  /** Null: all fields. */
   readonly exportFields: readonly string[] | null;
   readonly filter: string | null;
   readonly status: ExportStatus;
@@ -24,7 +24,7 @@ export interface ExportRecord {
   /** The schedule that spawned it. */
   readonly sourceExportId: string | null;
   readonly nextStartTime: string | null;
-  /** By topic. */
+  /** Log-end offsets at creation, by topic. Null for schedules. */
   readonly logPosition: Readonly<Record<string, LogPosition>> | null;
   readonly membersUntil: string;
   readonly startedAt: string | null;
@@ -34,7 +34,7 @@ export interface ExportRecord {
   readonly finishedAt: string | null;
 }
 
-/** Of `bulk_exports AS e`. */
+/** Select list of an {@link ExportRecord} from `bulk_exports AS e`. */
 export const exportColumns = `e.id, e.workspace_id AS "workspaceId", e.destination_id AS "destinationId",
   e.project_id AS "projectId", e.start_time AS "startTime", e.end_time AS "endTime", e.interval_hours AS "intervalHours",
   e.format, e.format_version AS "formatVersion", e.compression, e.export_fields AS "exportFields", e.filter, e.status,

@@ -1,37 +1,37 @@
 import type { TimeWindow } from '../runs/run-key.ts';
 
-/** Which runs belong to one run of an export, frozen when the export was made. Every query of an export carries it whole. */
+/** Which runs belong to one export run, frozen when the export was created. Every query of an export is bound to it. */
 export interface ExportScope {
   readonly tenantId: string;
   readonly projectId: string;
   /** By key time, half-open. */
   readonly window: TimeWindow;
-  /** Runs whose first event came later do not belong. */
+  /** Runs whose first event was received later are not members. */
   readonly membersUntilMicros: number;
 }
 
-/** Place of a run in the order of an export: key time, then trace, then id, as ClickHouse compares them. */
+/** Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares them. */
 export interface ExportCursor {
   readonly startTimeMicros: number;
   readonly traceId: string;
   readonly runId: string;
 }
 
-/** Consecutive members of a scope: all behind `after` up to `last`, which belongs to it. */
+/** Consecutive members of a scope: those after `after` up to and including `last`. */
 export interface ExportSlice {
-  /** Undefined at the beginning of the window. */
+  /** Undefined: from the start of the window. */
   readonly after: ExportCursor | undefined;
   readonly last: ExportCursor;
-  /** When it was found; deletions can only lessen it. */
+  /** Number of members when the slice was found; later deletions can only reduce it. */
   readonly rows: number;
-  /** Of its JSON columns. */
+  /** Total size of the JSON columns. */
   readonly bytes: number;
 }
 
-/** What the files look like. */
+/** Format of the exported files. */
 export interface ExportFormat {
   readonly version: 'v1' | 'v2_beta';
   readonly compression: 'none' | 'gzip' | 'snappy' | 'zstandard';
-  /** Names of columns, in the order of the files. */
+  /** Column names, in the order of the file. */
   readonly fields: readonly string[];
 }

@@ -1,9 +1,9 @@
-/** States of a bulk export and of each of its runs. Source: SPEC 3.3. */
+/** States of a bulk export and of each export run. Source: SPEC 3.3. */
 export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
 
 export type ExportStatus = (typeof exportStatuses)[number];
 
-/** What moves. A schedule is an export that spawns others; it is RUNNING from the beginning and has no runs of its own. */
+/** What has a state. A schedule is an export that spawns others: it is RUNNING from its creation and has no export runs of its own. */
 export type Moving = 'export' | 'schedule' | 'run';
 
 export interface Move {
@@ -13,32 +13,37 @@ export interface Move {
   readonly when: string;
 }
 
-/** Every move that there is. Statements that change a status take the states that they may leave from here. */
+/** Every allowed transition. SQL statements that change a status take the allowed previous states from this table. */
 export const moves: readonly Move[] = [
-  { what: 'export', from: 'CREATED', to: 'RUNNING', when: 'what came before it is stored, and its workspace has room' },
+  {
+    what: 'export',
+    from: 'CREATED',
+    to: 'RUNNING',
+    when: 'earlier events are stored, and its workspace is below its limit',
+  },
   { what: 'export', from: 'CREATED', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
   { what: 'export', from: 'CREATED', to: 'FAILED', when: 'its project was deleted' },
   { what: 'export', from: 'RUNNING', to: 'COMPLETED', when: 'every run is COMPLETED and the manifest is written' },
   { what: 'export', from: 'RUNNING', to: 'FAILED', when: 'a run is FAILED, or the manifest can never be written' },
   { what: 'export', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
-  { what: 'export', from: 'RUNNING', to: 'TIMEDOUT', when: 'it took longer than an export may' },
+  { what: 'export', from: 'RUNNING', to: 'TIMEDOUT', when: 'it exceeds the timeout of an export' },
   { what: 'schedule', from: 'RUNNING', to: 'CANCELLED', when: 'its owner cancels it, or its workspace was deleted' },
   { what: 'schedule', from: 'RUNNING', to: 'FAILED', when: 'its project was deleted' },
-  { what: 'run', from: 'CREATED', to: 'RUNNING', when: 'a worker takes it up' },
+  { what: 'run', from: 'CREATED', to: 'RUNNING', when: 'a worker claims it' },
   { what: 'run', from: 'CREATED', to: 'CANCELLED', when: 'its export is cancelled or failed' },
   { what: 'run', from: 'CREATED', to: 'TIMEDOUT', when: 'its export is out of time' },
   { what: 'run', from: 'RUNNING', to: 'COMPLETED', when: 'its last file is recorded' },
-  { what: 'run', from: 'RUNNING', to: 'FAILED', when: 'its retries are used up, or its fault cannot pass' },
+  { what: 'run', from: 'RUNNING', to: 'FAILED', when: 'its retries are used up, or its error is not retryable' },
   { what: 'run', from: 'RUNNING', to: 'CANCELLED', when: 'its export is cancelled or failed' },
   { what: 'run', from: 'RUNNING', to: 'TIMEDOUT', when: 'its export is out of time' },
 ];
 
-/** The states from which `what` may become `to`; empty where nothing may. */
+/** The states from which `what` may change to `to`; empty if no transition leads there. */
 export function statesBefore(what: Moving, to: ExportStatus): ExportStatus[] {
   return moves.filter((move) => move.what === what && move.to === to).map((move) => move.from);
 }
 
-/** Whether it stays as it is for ever. */
+/** Whether the state is final. */
 export function isFinished(status: ExportStatus): boolean {
   return status !== 'CREATED' && status !== 'RUNNING';
 }

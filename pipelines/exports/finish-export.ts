@@ -5,17 +5,18 @@ import { type ExportStatus, statesBefore } from './export-states.ts';
 
 export interface ExportEnd {
   readonly to: Exclude<ExportStatus, 'CREATED' | 'RUNNING'>;
-  /** In words for its owner. */
+  /** Shown to the owner of the export. */
   readonly reason: string | null;
 }
 
-/** What becomes of the runs of an export that ended so and that are not over themselves. */
+/** State that the unfinished export runs get, by the final state of the export. */
 const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIMEDOUT', COMPLETED: undefined } as const;
 
 /**
- * Ends an export and those of its runs that are not over, where the table of moves allows it, and lets others of the workspace
- * have its room.
- * @returns whether it ended so just now.
+ * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for its slot in the
+ * workspace.
+ *
+ * @returns whether this call ended it.
  */
 export async function finishExport(
   ports: Pick<ExportPorts, 'database' | 'now' | 'jobs' | 'logger'>,
@@ -27,7 +28,7 @@ export async function finishExport(
   return finished !== undefined;
 }
 
-/** {@link finishExport} inside a transaction. @returns the workspace; undefined where the move is not allowed. */
+/** {@link finishExport} inside a transaction, without queueing. @returns the workspace id; undefined if the transition is not allowed. */
 export async function endExport(
   tx: Sql,
   exportId: string,
@@ -54,7 +55,7 @@ export async function endExport(
   return ended.workspaceId;
 }
 
-/** Has the exports looked at that wait for room in a workspace. */
+/** Queues the oldest exports of a workspace that wait for a slot. */
 export async function enqueueWaiting(
   ports: Pick<ExportPorts, 'database' | 'jobs' | 'logger'>,
   workspaceId: string,

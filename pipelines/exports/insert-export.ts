@@ -20,8 +20,9 @@ export interface ExportToInsert {
 }
 
 /**
- * Adds the row of an export, as CREATED, or of a schedule, as RUNNING.
- * @returns whether it was added; not where its schedule has spawned that interval already.
+ * Inserts the row of an export as CREATED, or of a schedule as RUNNING.
+ *
+ * @returns whether the row was inserted; false if the schedule has already spawned this interval.
  */
 export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boolean> {
   const schedule = row.intervalHours !== null;
@@ -46,8 +47,8 @@ export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boole
       row.exportFields,
       schedule ? 'RUNNING' : 'CREATED',
       schedule
-        ? 'It makes an export for each interval.'
-        : 'It waits for `runlake exports` or `runlake all`, and until what was accepted before it is stored.',
+        ? 'The schedule creates an export for each interval.'
+        : 'Waiting for `runlake exports` or `runlake all`, and until all events accepted earlier are stored.',
       row.sourceExportId,
       schedule ? row.startTime : null,
       row.logPosition,

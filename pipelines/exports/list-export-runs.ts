@@ -7,11 +7,11 @@ import { keyOfManifest, keyOfPart } from './export-places.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 import { type ExportRunRecord, runColumns } from './runs/run-record.ts';
 
-/** A run of an export, with where its files are. */
+/** An export run with the location of its files. */
 export interface ExportRunWithFiles extends ExportRunRecord {
-  /** Of its files that are in the bucket, whole, in order; as the bucket's owner sees them. */
+  /** Paths of its complete files, in order of part, including the bucket. */
   readonly paths: readonly string[];
-  /** The folder of its files, as the bucket's owner sees it. */
+  /** The folder of its files, including the bucket. */
   readonly folder: string;
   /** The folder of its export, without the bucket. */
   readonly prefix: string;
@@ -36,15 +36,15 @@ type Row = ExportRunRecord & {
   readonly config: DestinationConfig;
 };
 
-/** The runs of one export, or of all that one schedule spawned, in the order of time. */
+/** The export runs of one export, or of all exports that one schedule spawned, in order of time. */
 export async function listExportRuns(
   database: Database,
   workspaceId: string,
-  whose: { readonly exportId: string } | { readonly sourceExportId: string },
+  parent: { readonly exportId: string } | { readonly sourceExportId: string },
   { limit, offset }: Page,
 ): Promise<ExportRunWithFiles[]> {
   const [condition, id] =
-    'exportId' in whose ? ['e.id = $2', whose.exportId] : ['e.source_bulk_export_id = $2', whose.sourceExportId];
+    'exportId' in parent ? ['e.id = $2', parent.exportId] : ['e.source_bulk_export_id = $2', parent.sourceExportId];
   return find(database, `${condition} ORDER BY r.start_time, r.id LIMIT $3 OFFSET $4`, [
     workspaceId,
     id,
@@ -53,7 +53,7 @@ export async function listExportRuns(
   ]);
 }
 
-/** @throws NOT_FOUND where the workspace has no export of that id, or it has no such run. */
+/** @throws NOT_FOUND if the workspace has no such export, or the export has no such run. */
 export async function readExportRun(
   database: Database,
   workspaceId: string,
@@ -65,7 +65,7 @@ export async function readExportRun(
   return found;
 }
 
-/** Files of a run that are in the bucket, whole, in order. @throws NOT_FOUND as {@link readExportRun}. */
+/** Complete files of an export run, in order of part. @throws NOT_FOUND as {@link readExportRun}. */
 export async function listExportFiles(
   database: Database,
   workspaceId: string,

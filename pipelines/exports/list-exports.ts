@@ -6,9 +6,9 @@ export interface ExportFilter {
   readonly statuses?: readonly ExportStatus[] | undefined;
   readonly destinationId?: string | undefined;
   readonly projectId?: string | undefined;
-  /** Those that this schedule spawned. */
+  /** Only exports that this schedule spawned. */
   readonly sourceExportId?: string | undefined;
-  /** Only schedules, or everything else. */
+  /** True: only schedules. False: only other exports. */
   readonly scheduled?: boolean | undefined;
   readonly limit: number;
   readonly offset: number;

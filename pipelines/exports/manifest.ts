@@ -3,7 +3,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import { formatOf, keyOfManifest } from './export-places.ts';
 import type { ExportRecord } from './export-record.ts';
 
-/** A version of the manifest's own form; fields are added without a new one. */
+/** Version of the manifest's format. Adding a field does not change it. */
 const manifestVersion = 1;
 
 export interface ManifestFile {
@@ -24,11 +24,11 @@ interface ManifestRun {
 }
 
 /**
- * Writes the manifest of an export whose runs are all COMPLETED, over one that is there: that it is in the bucket tells a reader
- * that the set is whole, and what belongs to it. Its form is in `docs/guide`.
+ * Writes the manifest of an export whose export runs are all COMPLETED, and overwrites an existing one. A manifest in the bucket means that
+ * the set of files is complete. Its format is described in `docs/guide`.
  *
- * @returns how to take it back, where the export turns out to have ended otherwise.
- * @throws what store and database throw, and the reason of `signal`.
+ * @returns `takeBack`, which deletes the manifest if the export turns out to have ended in another state.
+ * @throws errors of the object store and the database, and the reason of `signal`.
  */
 export async function writeManifest(
   { database }: { readonly database: Database },
@@ -37,12 +37,12 @@ export async function writeManifest(
   { uncheckedFiles, signal }: { readonly uncheckedFiles: number; readonly signal?: AbortSignal | undefined },
 ): Promise<{ takeBack(): Promise<void> }> {
   const key = keyOfManifest(of);
-  const text = JSON.stringify(await manifestOf(database, of, uncheckedFiles), null, 2);
+  const text = JSON.stringify(await buildManifest(database, of, uncheckedFiles), null, 2);
   await store.put(key, Buffer.from(`${text}\n`), { contentType: 'application/json', signal });
   return { takeBack: () => store.delete(key).catch(() => undefined) };
 }
 
-async function manifestOf(database: Database, of: ExportRecord, uncheckedFiles: number) {
+async function buildManifest(database: Database, of: ExportRecord, uncheckedFiles: number) {
   const runs = await database.query<ManifestRun>(
     `SELECT id, start_time AS "startTime", end_time AS "endTime", rows_written AS rows, coalesce(late_runs, 0) AS "lateRuns"
      FROM bulk_export_runs WHERE bulk_export_id = $1 ORDER BY start_time`,
@@ -69,7 +69,7 @@ async function manifestOf(database: Database, of: ExportRecord, uncheckedFiles: 
     fields,
     rows: sum(files.map(({ rows }) => rows)),
     bytes: sum(files.map(({ bytes }) => bytes)),
-    // Files that the destination does not let be read; all others were there right before this was written.
+    // Files that the destination denies reading. All others were checked shortly before the manifest was written.
     unchecked_files: uncheckedFiles,
     late_runs: sum(runs.map(({ lateRuns }) => lateRuns)),
     runs: runs.map(({ id, startTime, endTime, rows, lateRuns }) => ({

@@ -2,17 +2,17 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type ExportRecord, exportColumns } from './export-record.ts';
 
-/** Sums over the runs of an export. */
+/** Sums over the export runs of an export. */
 export interface ExportProgress {
   readonly runsTotal: number;
   readonly runsCompleted: number;
   readonly rowsWritten: number;
   readonly bytesWritten: number;
   readonly files: number;
-  /** Of the runs that were counted so far. */
+  /** Total members of the export runs that are already counted. */
   readonly rowsCounted: number;
   readonly runsCounted: number;
-  /** What is done of each run, in millionths, all together. */
+  /** Done share of each export run in millionths, summed over all runs. */
   readonly millionthsDone: number;
   readonly lateRuns: number;
   readonly retries: number;
@@ -22,7 +22,7 @@ export type ExportWithProgress = ExportRecord & ExportProgress;
 
 const million = 1_000_000;
 
-/** Columns and source for reading exports together with their progress; conditions may follow. */
+/** SELECT and FROM for exports with their progress; a WHERE clause may follow. */
 export const exportsWithProgress = `SELECT ${exportColumns}, p.*, f.files
   FROM bulk_exports AS e
   CROSS JOIN LATERAL (
@@ -40,7 +40,7 @@ export const exportsWithProgress = `SELECT ${exportColumns}, p.*, f.files
     WHERE r.bulk_export_id = e.id
   ) AS f`;
 
-/** @throws NOT_FOUND where the workspace has no export of that id. */
+/** @throws NOT_FOUND if the workspace has no export with this id. */
 export async function readExport(
   database: Database,
   workspaceId: string,
@@ -55,18 +55,17 @@ export async function readExport(
 }
 
 /**
- * How much of an export is done, from 0 to 1; below 1 until it is COMPLETED. Each of its runs, which are its days, counts alike,
- * however many rows it holds: how many that are is only known when it is taken up, and a share of all rows that are known so far
- * falls whenever a run is counted. What is put together here never falls: neither what a run has written, nor that it is COMPLETED,
- * is taken back by another attempt, and its rows are counted once.
+ * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight, whatever its number of
+ * rows: rows are only counted when a run is claimed, so a share of all rows counted so far would fall with each new count. This value never
+ * falls, because another attempt neither removes rows that a run has written nor counts its rows again.
  */
 export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
   if (status === 'COMPLETED') return 1;
-  // The last of it is the manifest.
+  // The manifest is still missing.
   return runsTotal === 0 ? 0 : Math.min(millionthsDone / (runsTotal * million), 0.99);
 }
 
-/** How fast an export goes, and how long it will. Both undefined where nothing tells yet. */
+/** Rows per second and estimated remaining time. Both undefined if nothing is written yet. */
 export function paceOf(
   { startedAt, finishedAt, runsTotal, runsCounted, rowsCounted, rowsWritten }: ExportWithProgress,
   now: Date,
@@ -75,7 +74,7 @@ export function paceOf(
   const end = finishedAt === null ? now.getTime() : Date.parse(finishedAt);
   const seconds = Math.max((end - Date.parse(startedAt)) / 1_000, 0.001);
   const rowsPerSecond = rowsWritten / seconds;
-  // Runs that were not counted yet are taken to be as large as the others are on average.
+  // Export runs that are not counted yet are assumed to have the average size.
   const expected = runsCounted === 0 ? rowsWritten : (rowsCounted / runsCounted) * runsTotal;
   const secondsLeft = finishedAt === null ? Math.max(0, expected - rowsWritten) / rowsPerSecond : undefined;
   return { rowsPerSecond, secondsLeft };

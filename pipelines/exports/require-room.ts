@@ -7,10 +7,11 @@ const unfinished = `SELECT count(*) AS there FROM bulk_exports AS e JOIN workspa
   WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
 
 /**
- * Undoes the transaction that has inserted an export, or a schedule, where the organisation of its workspace has more than it may.
+ * Rolls back the transaction that inserted an export or a schedule if the organisation is then above its limit.
+ *
  * @throws LIMIT_REACHED
  */
-export async function requireRoom(
+export async function requireExportQuota(
   tx: Sql,
   workspaceId: string,
   schedule: boolean,

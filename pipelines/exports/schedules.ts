@@ -1,18 +1,18 @@
 /**
  * Schedules: exports that spawn others, one for each interval.
  *
- * Invariant: the intervals of a schedule follow each other without a gap and each is spawned once, whatever dies: the new export
- * and the move to the next interval are one transaction that holds the schedule's row.
+ * Invariant: the intervals of a schedule follow each other without a gap, and each is spawned exactly once, also after crashes: one
+ * transaction that locks the schedule's row inserts the new export and advances the schedule to the next interval.
  *
- *   1. An interval is due at its end and a delay more (SPEC 4.3 rule 4).
- *   2. On time: it is spawned, whether the last one is finished or not.
- *   3. Behind, that is, where the interval after it is due as well: it is spawned only when no other of the schedule is
- *      unfinished. So after a downtime they are made up for one at a time, the oldest first.
- *   4. Where the project is gone, the schedule has FAILED.
+ *   1. An interval is due a fixed delay after its end (SPEC 4.3 rule 4).
+ *   2. On time: the export is spawned even if the previous one is unfinished.
+ *   3. Behind (the following interval is due as well): the export is spawned only if no other export of the schedule is unfinished. After a
+ *      downtime the intervals are therefore caught up one at a time, oldest first.
+ *   4. If the project is deleted, the schedule becomes FAILED.
  */
 import { randomUUID } from 'node:crypto';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
-import { positionOf } from './create-export.ts';
+import { readLogEndOffsets } from './create-export.ts';
 import { enqueueExport } from './enqueue.ts';
 import { isProjectDeleted, microsOf } from './export-places.ts';
 import type { ExportPorts } from './export-ports.ts';
@@ -22,7 +22,7 @@ import { insertExport } from './insert-export.ts';
 
 const hourMicros = 3_600_000_000;
 
-/** Spawns what is due of one schedule, or of all. @throws what log and database throw. */
+/** Spawns all due exports of one schedule, or of all schedules. @throws errors of the log and the database. */
 export async function spawnDue(ports: ExportPorts, scheduleId?: string): Promise<void> {
   const due = await ports.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports
@@ -36,7 +36,7 @@ export async function spawnDue(ports: ExportPorts, scheduleId?: string): Promise
   }
 }
 
-/** Ends of intervals up to it are due. */
+/** Intervals that end at this time or earlier are due. */
 function lastDueEnd({ now, limits }: ExportPorts): string {
   return new Date(now().getTime() - limits.exportScheduleDelayMs).toISOString();
 }
@@ -44,7 +44,7 @@ function lastDueEnd({ now, limits }: ExportPorts): string {
 async function spawnNext(ports: ExportPorts, scheduleId: string): Promise<'spawned' | 'not due'> {
   const { database, limits } = ports;
   const createdAt = ports.now();
-  const logPosition = await positionOf(ports);
+  const logPosition = await readLogEndOffsets(ports);
   const outcome = await database.transaction(async (tx) => {
     const [schedule] = await tx.query<ExportRecord & { createdByKeyId: string | null; behind: boolean; busy: boolean }>(
       `SELECT ${exportColumns}, e.created_by_key_id AS "createdByKeyId",

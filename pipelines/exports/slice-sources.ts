@@ -7,7 +7,7 @@ import { encodeSlice } from './slices/encode-slice.ts';
 import { findSlice } from './slices/find-slice.ts';
 import { readSlice, type SliceFiles } from './slices/read-slice.ts';
 
-/** Members of runs out of the warehouse, and files out of an encoder that each run has to itself while it is worked on. */
+/** Creates slice sources that read members from ClickHouse and make files with an encoder that each export run borrows for one attempt. */
 export function sliceSources(
   { warehouse, encoders }: { readonly warehouse: Warehouse; readonly encoders: EncoderPool },
   { exportSliceRows: rows, exportSliceBytes: bytes }: WorkPorts['limits'],

@@ -1,8 +1,9 @@
 /**
- * The workers of bulk exports in one process: they start exports, make the files of runs, and look everything over from time to time.
- * How many may go on beside each other, in this process and others, is decided by rows alone; here the number in this process.
+ * The bulk export workers of one process: they start exports, make the files of export runs, and sweep periodically. Rows in Postgres limit
+ * the concurrency over all processes; `concurrency` limits it in this process.
  *
- * At the end nothing more is taken up; runs that are worked on are given back at once, without a retry, for whoever comes next.
+ * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that another worker can claim
+ * them.
  */
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
@@ -15,11 +16,11 @@ import { sweepExports } from './sweep-exports.ts';
 import { openWorkFolders } from './work-folders.ts';
 
 export interface ExportWorkers {
-  /** Gives runs back; resolves when nothing is worked on. The jobs go on to be taken, and do nothing. */
+  /** Releases the export runs; resolves when no work is left. Jobs are still taken from the queue, but do nothing. */
   stop(): Promise<void>;
 }
 
-/** @throws WORK_FILE_UNUSABLE where the work folder cannot be used. */
+/** @throws WORK_FILE_UNUSABLE if the work folder cannot be used. */
 export async function startExportWorkers(
   ports: WorkPorts & { readonly jobs: Jobs },
   options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
@@ -27,10 +28,10 @@ export async function startExportWorkers(
   const { database, jobs, limits, logger } = ports;
   const folders = await openWorkFolders(options.workFolder);
   const attempts = new LiveAttempts(database, limits, logger);
-  const underWay = new Set<Promise<void>>();
+  const inFlight = new Set<Promise<void>>();
   const track = (work: Promise<void>) => {
-    const tracked = work.finally(() => underWay.delete(tracked));
-    underWay.add(tracked);
+    const tracked = work.finally(() => inFlight.delete(tracked));
+    inFlight.add(tracked);
     return tracked;
   };
   jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
@@ -38,7 +39,7 @@ export async function startExportWorkers(
   );
   const fair = new FairAttempts({ ...ports, attempts, folders }, options.concurrency);
   jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
-  // Begins with one at once, which finds what was going on when the last process ended.
+  // The first sweep starts at once and continues what was interrupted when the last process ended.
   let nextSweep: NodeJS.Timeout | undefined;
   const stopped = new AbortController();
   const sweep = async () => {
@@ -57,7 +58,7 @@ export async function startExportWorkers(
       attempts.stop();
       stopped.abort(fault('DRAINING'));
       clearTimeout(nextSweep);
-      await Promise.allSettled(underWay);
+      await Promise.allSettled(inFlight);
       hide();
       await folders.close();
     },

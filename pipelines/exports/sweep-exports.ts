@@ -1,20 +1,19 @@
 /**
- * Looks all exports over, from time to time and after a start. What the queues should hold follows from the rows alone: so a
- * queue that was lost is rebuilt here, and whatever a crash left between two steps goes on.
+ * Sweeps all exports, periodically and after a start. The content of the queues can be derived from the rows alone, so that the sweep
+ * rebuilds a lost queue and continues what a crash interrupted between two steps.
  *
- *   1. Exports and schedules of workspaces that were deleted are CANCELLED: nobody could do that any more.
- *   2. Exports past their time are TIMEDOUT, with their runs.
- *   3. Schedules spawn what is due.
- *   4. CREATED exports are started that can be, of each workspace as many as it may run.
- *   5. Runs are queued that a worker could take up.
- *   6. In buckets: RUNNING exports that have no run left get their manifest and end; what runs that are over have left is removed.
+ *   1. Exports and schedules of deleted workspaces become CANCELLED, because no caller can cancel them any more.
+ *   2. Exports past their timeout become TIMEDOUT, with their export runs.
+ *   3. Schedules spawn their due exports.
+ *   4. CREATED exports are started, for each workspace up to its limit.
+ *   5. Export runs that a worker can claim are queued.
+ *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended runs are removed.
  *
- * Nothing of this comes out of a queue: it is what rebuilds them. Any number of processes may sweep at the same time. Jobs that
- * are in the queues already are not added again, by their ids. A fault in one part does not keep the others from being done.
+ * None of this runs as a job, because it rebuilds the queues. Any number of processes may sweep at the same time. Job ids keep jobs that
+ * are already queued from being added again. An error in one step does not keep the others from running.
  *
- * Buckets may be slow, or hang until the limits of their client end that. So they come last; a sweep turns to a part of them, some
- * at a time, picked anew each time, and begins with none after a while: none holds up the next sweep for long, nor another bucket
- * for good.
+ * Buckets may be slow, or hang until their client times out. They therefore come last: a sweep processes a random part of them with limited
+ * concurrency, and starts none after a deadline, so that no bucket delays the next sweep for long, or another bucket for ever.
  */
 import { advanceExport } from './advance-export.ts';
 import { coordinateExport } from './coordinate-export.ts';
@@ -26,26 +25,26 @@ import { dueRuns } from './runs/due-runs.ts';
 import { tidyRun } from './runs/tidy-run.ts';
 import { spawnDue } from './schedules.ts';
 
-/** Behind it, a bucket that cannot be asked will not be any more. */
-const tidyForHours = 24;
-const tidiedAtOnce = 20;
-/** Each is in memory whole. */
-const manifestsAtOnce = 8;
-/** Most that one sweep turns to, of each kind. */
-const bucketsOfSweep = 200;
-/** No bucket is turned to later in a sweep. */
-const bucketsWithinMs = 15_000;
+/** Runs that ended earlier are no longer tidied: their bucket probably stays unreachable. */
+const maxTidyAgeHours = 24;
+const maxConcurrentTidies = 20;
+/** Each manifest is held in memory. */
+const maxConcurrentManifests = 8;
+/** Maximum number of buckets per sweep, for each of the two kinds of work. */
+const maxBucketsPerSweep = 200;
+/** A sweep starts no work on a bucket after this time. */
+const bucketDeadlineMs = 15_000;
 
-/** @param signal Once it is aborted no further bucket is turned to, and no manifest waited for. */
+/** @param signal If aborted, no further bucket is processed, and writing manifests stops. */
 export async function sweepExports(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
-  const doPart = (name: string, part: Promise<void>) =>
-    part.catch((err) => ports.logger.warn({ err, part: name }, 'a part of the sweep of exports failed'));
-  await doPart('orphans', cancelOrphans(ports));
-  await doPart('late exports', endLate(ports));
-  await doPart('schedules', spawnDue(ports));
-  await doPart('exports that wait', startExports(ports));
-  await doPart('runs', queueRuns(ports));
-  await Promise.all([doPart('manifests', endExports(ports, signal)), doPart('tidying', tidyRuns(ports, signal))]);
+  const runStep = (name: string, step: Promise<void>) =>
+    step.catch((err) => ports.logger.warn({ err, step: name }, 'a step of the export sweep failed'));
+  await runStep('orphans', cancelOrphans(ports));
+  await runStep('overdue exports', timeOutExports(ports));
+  await runStep('schedules', spawnDue(ports));
+  await runStep('waiting exports', startExports(ports));
+  await runStep('runs', queueRuns(ports));
+  await Promise.all([runStep('manifests', endExports(ports, signal)), runStep('tidying', tidyRuns(ports, signal))]);
 }
 
 async function cancelOrphans(ports: WorkPorts): Promise<void> {
@@ -57,28 +56,28 @@ async function cancelOrphans(ports: WorkPorts): Promise<void> {
     await finishExport(ports, id, { to: 'CANCELLED', reason: 'Its workspace was deleted.' });
 }
 
-async function endLate(ports: WorkPorts): Promise<void> {
+async function timeOutExports(ports: WorkPorts): Promise<void> {
   const { database, limits, now } = ports;
   const startedBefore = new Date(now().getTime() - limits.exportTimeoutMs).toISOString();
-  const late = await database.query<{ id: string }>(
+  const overdue = await database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE status = 'RUNNING' AND interval_hours IS NULL AND started_at <= $1`,
     [startedBefore],
   );
   const reason = `It took longer than ${limits.exportTimeoutMs} ms (RUNLAKE_EXPORT_TIMEOUT_MS). Export a smaller range, or fewer fields.`;
-  for (const { id } of late) await finishExport(ports, id, { to: 'TIMEDOUT', reason });
+  for (const { id } of overdue) await finishExport(ports, id, { to: 'TIMEDOUT', reason });
 }
 
 async function startExports(ports: WorkPorts): Promise<void> {
   const waiting = await ports.database.query<{ id: string }>(
     `SELECT id FROM (
-       SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS place FROM bulk_exports
+       SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS ordinal FROM bulk_exports
        WHERE status = 'CREATED') AS waiting
-     WHERE place <= $1`,
+     WHERE ordinal <= $1`,
     [ports.limits.exportsPerWorkspace],
   );
   for (const { id } of waiting) {
     await coordinateExport(ports, id, undefined, 0).catch((err) =>
-      ports.logger.warn({ err, exportId: id }, 'a bulk export could not be started'),
+      ports.logger.warn({ err, exportId: id }, 'cannot start a bulk export'),
     );
   }
 }
@@ -92,13 +91,13 @@ async function endExports(ports: WorkPorts, signal?: AbortSignal): Promise<void>
     `SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
        AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)
      ORDER BY random() LIMIT $1`,
-    [bucketsOfSweep],
+    [maxBucketsPerSweep],
   );
   const end = ({ id }: { readonly id: string }) =>
     advanceExport(ports, id, signal).catch((err) =>
-      ports.logger.warn({ err, exportId: id }, 'a bulk export could not be ended'),
+      ports.logger.warn({ err, exportId: id }, 'cannot end a bulk export'),
     );
-  await eachAtMost(manifestsAtOnce, ended, end, untilLate(signal));
+  await eachAtMost(maxConcurrentManifests, ended, end, bucketDeadline(signal));
 }
 
 async function tidyRuns(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
@@ -107,12 +106,12 @@ async function tidyRuns(ports: WorkPorts, signal?: AbortSignal): Promise<void> {
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
-    [new Date(ports.now().getTime() - tidyForHours * 3_600_000).toISOString(), bucketsOfSweep],
+    [new Date(ports.now().getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await eachAtMost(tidiedAtOnce, untidy, (run) => tidyRun(ports, run), untilLate(signal));
+  await eachAtMost(maxConcurrentTidies, untidy, (run) => tidyRun(ports, run), bucketDeadline(signal));
 }
 
-function untilLate(signal?: AbortSignal): AbortSignal {
-  const late = AbortSignal.timeout(bucketsWithinMs);
-  return signal === undefined ? late : AbortSignal.any([late, signal]);
+function bucketDeadline(signal?: AbortSignal): AbortSignal {
+  const overdue = AbortSignal.timeout(bucketDeadlineMs);
+  return signal === undefined ? overdue : AbortSignal.any([overdue, signal]);
 }

@@ -1,9 +1,9 @@
 /**
- * Checks that every recorded file of an export is in its destination, before the manifest says so: a bucket that was emptied, or deleted
- * and made again, answers writes as if nothing had happened.
+ * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was emptied, or deleted
+ * and created again, accepts writes without an error.
  *
- * Each file that was found is noted, so that a check that was interrupted continues. What was noted longer ago than a while is checked
- * again, because files may go meanwhile.
+ * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a few minutes are
+ * checked again, because they may have been deleted meanwhile.
  */
 import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
@@ -13,7 +13,7 @@ import { keyOfPart } from './export-places.ts';
 import type { ExportRecord } from './export-record.ts';
 
 const requestsAtOnce = 8;
-/** Files of one note. */
+/** Files per UPDATE. */
 const chunkFiles = 200;
 const checkedForMinutes = 10;
 
@@ -26,12 +26,12 @@ interface RecordedFile {
   readonly etag: string | null;
 }
 
-/** What the check found: `unchecked` files may not be read in the destination. */
+/** Result of the check: `unchecked` is the number of files that the destination denies reading. */
 export type FilesCheck =
   | { readonly kind: 'present'; readonly unchecked: number }
   | { readonly kind: 'gone'; readonly runId: string; readonly error: RunlakeError };
 
-/** @throws what store and database throw, and the reason of `signal`. */
+/** @throws errors of the object store and the database, and the reason of `signal`. */
 export async function verifyFiles(
   { database }: { readonly database: Database },
   of: ExportRecord,
@@ -51,7 +51,7 @@ export async function verifyFiles(
     let gone: { readonly runId: string; readonly error: RunlakeError } | undefined;
     const check = async (file: RecordedFile) => {
       if (gone !== undefined) return;
-      const state = await stateOf(of, file, store, signal);
+      const state = await checkFile(of, file, store, signal);
       if (state === 'present') found.push(file);
       else if (state === 'unreadable') unchecked++;
       else {
@@ -62,12 +62,12 @@ export async function verifyFiles(
     await eachAtMost(requestsAtOnce, files.slice(from, from + chunkFiles), check, signal);
     signal?.throwIfAborted();
     if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
-    await noteChecked(database, found);
+    await storeChecked(database, found);
   }
   return { kind: 'present', unchecked };
 }
 
-async function stateOf(
+async function checkFile(
   of: ExportRecord,
   file: RecordedFile,
   store: ObjectStore,
@@ -76,19 +76,20 @@ async function stateOf(
   const key = keyOfPart(of, { id: file.runId, startTime: file.startTime }, file.part);
   try {
     const stat = await store.stat(key, { signal });
-    if (stat === undefined) return 'it is not there';
-    if (stat.bytes !== file.bytes) return `it has ${stat.bytes} bytes, and ${file.bytes} were written`;
+    if (stat === undefined) return 'it is missing';
+    if (stat.bytes !== file.bytes) return `it has ${stat.bytes} bytes, but ${file.bytes} were written`;
     return stat.etag === undefined || file.etag === null || stat.etag === file.etag
       ? 'present'
       : 'it has other content';
   } catch (error) {
     if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED') throw error;
-    // A store that may not be listed answers the same for a missing object. This file could be read when it was written.
-    return file.etag === null ? 'unreadable' : 'it can no longer be read, as if it were not there';
+    // Without permission to list, a store also denies access to missing objects. An ETag means that this file was readable when it was
+    // written.
+    return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
   }
 }
 
-async function noteChecked(database: Database, files: readonly RecordedFile[]): Promise<void> {
+async function storeChecked(database: Database, files: readonly RecordedFile[]): Promise<void> {
   if (files.length === 0) return;
   await database.execute(
     `UPDATE bulk_export_files AS f SET checked_at = now()

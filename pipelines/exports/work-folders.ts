@@ -5,16 +5,16 @@ import { makeProcessFolder } from '../../infra/embedded/process-folder.ts';
 import { workFileFault } from '../../infra/errors/work-file-fault.ts';
 
 /**
- * Folders for files on their way to a bucket: one below `root` for this process, one in it for each attempt. Nothing in them is
- * needed again after an end or a crash; what processes that died have left is removed when another one starts.
+ * Folders for files before their upload: one below `root` for this process, with one subfolder for each attempt. Their content is not
+ * needed after an attempt or a crash; the folders of crashed processes are removed when another process starts.
  */
 export interface WorkFolders {
-  /** Does `work` with a new folder of its own, which is removed afterwards. */
+  /** Runs `work` with a new folder, and removes the folder afterwards. */
   during<Result>(name: string, work: (folder: string) => Promise<Result>): Promise<Result>;
   close(): Promise<void>;
 }
 
-/** @throws WORK_FILE_UNUSABLE where `root` cannot be made, read or written. */
+/** @throws WORK_FILE_UNUSABLE if `root` cannot be created, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
   const own = await makeProcessFolder(root).catch((cause: unknown) => {
     throw workFileFault(root, cause);

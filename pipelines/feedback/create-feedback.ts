@@ -3,22 +3,22 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveProjectIds } from '../runs/live-projects.ts';
-import { deletionOf } from './delete-feedback.ts';
+import { buildDeletion } from './delete-feedback.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { feedbackMessage } from './feedback-message.ts';
-import { inTurn } from './in-turn.ts';
-import { lastEventOf } from './last-event.ts';
+import { runExclusive } from './in-turn.ts';
+import { readLastEvent } from './last-event.ts';
 import type { FeedbackPorts } from './ports.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
 import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
 
 /**
- * Takes one feedback and gives it back as JSON once it is durable. Its run need not be there yet. The same id again replaces
- * what was there, also where it now is about another run.
+ * Creates one feedback and returns it as JSON once it is durable. Its run may not be stored yet. Feedback with the same id replaces the
+ * previous one, even if it refers to another run.
  *
- * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; PROJECT_UNKNOWN for
- *   feedback on a project that is not there; what log and stores throw.
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; PROJECT_UNKNOWN for feedback on a
+ * missing project; errors of the log and the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, ports: FeedbackPorts): Promise<Buffer> {
   const read = readFeedback(sender, { bytes: body, part: 'the body' }, ports.config, randomUUID);
@@ -27,10 +27,10 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, ports
     const live = await liveProjectIds(ports.database, tenantId, [projectId]);
     if (live.length === 0) throw fault('PROJECT_UNKNOWN', { project: projectId });
   }
-  return inTurn(`${tenantId}:${id}`, async () => {
-    const last = await lastEventOf(ports, { tenantId, id, waitMs: 0 });
+  return runExclusive(`${tenantId}:${id}`, async () => {
+    const last = await readLastEvent(ports, { tenantId, id, waitMs: 0 });
     const moved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
-    const deletions = moved ? [deletionOf(last)] : [];
+    const deletions = moved ? [buildDeletion(last)] : [];
     const event: FeedbackEvent = { ...read, receivedAtMicros: versionAfter(deletions[0] ?? last) };
     await ports.log.publish(
       feedbackEvents,

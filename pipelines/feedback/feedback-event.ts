@@ -1,7 +1,7 @@
-/** JSON text as it came, validated and never changed. */
+/** JSON text as sent: validated, never changed. */
 type JsonBytes = Buffer;
 
-/** What an evaluation says; the part of a feedback that can be changed later. JSON text as it came. */
+/** The content of an evaluation: the part of a feedback that can be changed later. JSON text as sent. */
 export interface FeedbackValues {
   /** A number or a boolean. */
   readonly score?: JsonBytes | undefined;
@@ -11,9 +11,7 @@ export interface FeedbackValues {
   readonly correction?: JsonBytes | undefined;
 }
 
-/**
- * One feedback, whole. Workspace, run and id are its identity: of several events the one that was received last counts.
- */
+/** A complete feedback, identified by workspace, run and id. Of several events with one identity, the last received wins. */
 export interface FeedbackEvent extends FeedbackValues {
   readonly tenantId: string;
   /** The nil UUID for feedback on a project. */
@@ -22,9 +20,9 @@ export interface FeedbackEvent extends FeedbackValues {
   readonly receivedAtMicros: number;
   readonly traceId?: string | undefined;
   readonly projectId?: string | undefined;
-  /** Of the run, where the sender said it. */
+  /** Start time of the run, if the sender gave it. */
   readonly startTimeMicros?: number | undefined;
-  /** The metric, tag or aspect. */
+  /** Name of the metric, tag or aspect. */
   readonly key: string;
   /** `type` of `source`; empty in a deletion. */
   readonly sourceType: string;

@@ -4,10 +4,10 @@ import type { JsonValue } from '../ingest/accept/run-members.ts';
 import { KeySet } from '../ingest/json/key-set.ts';
 import { type ScanOptions, scanObject } from '../ingest/json/scan.ts';
 
-/** Members that ask for what this server does not have. JavaScript clients write the first one in camel case. */
+/** Members for features that this server does not have. JavaScript clients send the first one in camel case. */
 const notSupported = ['feedback_config', 'feedbackConfig', 'address'] as const;
 
-/** Members of a feedback that mean something here; all others are taken and left out. Source: the public feedback schema. */
+/** Members of a feedback that this server reads; all others are accepted and ignored. Source: the public feedback schema. */
 const feedbackKeys = [
   'id',
   'run_id',
@@ -35,7 +35,8 @@ export type FeedbackMembers = { [K in FeedbackKey]?: JsonValue };
 const known = new KeySet(feedbackKeys);
 
 /**
- * The members of the feedback that `bytes` are; of repeats the last one counts.
+ * Parses the members of a feedback; of repeated members the last one wins.
+ *
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function feedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMembers {
@@ -51,12 +52,12 @@ export function feedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMe
   return members;
 }
 
-/** Reads members; its faults are INVALID_FEEDBACK. */
+/** A reader of the members, whose errors are INVALID_FEEDBACK. */
 export function feedbackReader(feedback: string, members: FeedbackMembers): MemberReader<FeedbackKey> {
   return new MemberReader(feedback, members, (name, reason) => fault('INVALID_FEEDBACK', { feedback: name, reason }));
 }
 
-/** The id as the text gives it, to name the feedback in a fault; bounded, because it may be anything. */
+/** The id as sent, which names the feedback in an error; truncated, because it may be any string. */
 export function nameOf({ id }: FeedbackMembers): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

@@ -9,7 +9,8 @@ import { encodeFeedback } from './encode-feedback.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 
 /**
- * A feedback as it goes to the log, keyed by workspace and run (or project), so that all its events meet one sink.
+ * Encodes a feedback as a log message, keyed by workspace and run (or project), so that one sink stores all its events.
+ *
  * @throws RUN_TOO_LARGE
  */
 export function feedbackMessage(

@@ -4,28 +4,28 @@ import { textOfString } from '../ingest/json/text.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import type { FeedbackKey } from './feedback-members.ts';
 
-/** Who may have made a feedback. Source: the public feedback schema. */
+/** Allowed types of a feedback source. Source: the public feedback schema. */
 export const sourceTypes = ['api', 'model', 'app', 'auto_eval'] as const;
 
 const defaultSource = Buffer.from('{"type":"api","metadata":{}}');
 
-/** `feedback_source` and its type; without one, the feedback came over the API. @throws INVALID_FEEDBACK */
+/** Reads `feedback_source` and its type; the default type is `api`. @throws INVALID_FEEDBACK */
 export function readSource(reader: MemberReader<FeedbackKey>): Pick<FeedbackEvent, 'source' | 'sourceType'> {
   const source = reader.json('feedback_source', 'object') ?? defaultSource;
   const metadata = findPath(source, 0, source.length, ['metadata']);
   if (metadata !== undefined && metadata.kind !== 'object' && metadata.kind !== 'null') {
-    throw reader.misfit('feedback_source', 'has metadata that is no object');
+    throw reader.misfit('feedback_source', 'has metadata that is not an object');
   }
   const type = findPath(source, 0, source.length, ['type']);
   if (type === undefined || type.kind === 'null') return { source, sourceType: 'api' };
   const sourceType = type.kind === 'string' ? textOfString(source, type.start, type.end) : '';
   if (!(sourceTypes as readonly string[]).includes(sourceType)) {
-    throw reader.misfit('feedback_source', `needs a type that is one of ${sourceTypes.join(', ')}`);
+    throw reader.misfit('feedback_source', `must have a type that is one of ${sourceTypes.join(', ')}`);
   }
   return { source, sourceType };
 }
 
-/** `metadata` of a stored source, as it came. */
+/** `metadata` of a stored source, unchanged. */
 export function sourceMetadata(source: Buffer): Buffer | undefined {
   const range = findPath(source, 0, source.length, ['metadata']);
   return range && source.subarray(range.start, range.end);

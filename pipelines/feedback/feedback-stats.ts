@@ -1,6 +1,6 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 
-/** Comments and labels that the statistics of one key of one run spell out. */
+/** Maximum number and size of the comments and labels in the statistics of one key of one run. */
 const maxComments = 10;
 const maxCommentBytes = 2_000;
 const maxLabels = 100;
@@ -32,11 +32,11 @@ const current = `SELECT * FROM feedback FINAL
   WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND isNull(deleted_at)`;
 
 /**
- * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (all of that key), `avg`, `min`,
- * `max`, `stdev` (of the population, over scores; true is 1, false 0), `errors`, `values` (label → count, for values that are
- * text), `comments` and `sources`. Runs without feedback are left out.
+ * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks), `avg`, `min`, `max`,
+ * `stdev` (of the population, over scores; true is 1, false is 0), `errors`, `values` (label → count, for values that are strings),
+ * `comments` and `sources`. Runs without feedback are left out.
  *
- * @throws what the warehouse throws.
+ * @throws errors of ClickHouse.
  */
 export async function feedbackStats(
   warehouse: Warehouse,
@@ -68,18 +68,18 @@ export async function feedbackStats(
             GROUP BY run_id, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY run_id, key`,
     }),
   ]);
-  const counts = countsOf(labels);
+  const counts = countLabels(labels);
   const members = new Map<string, string[]>();
   for (const row of figures) {
     const list = members.get(row.run_id) ?? [];
     members.set(row.run_id, list);
-    list.push(`${JSON.stringify(row.key)}:${statsOf(row, counts.get(row.run_id + row.key) ?? new Map())}`);
+    list.push(`${JSON.stringify(row.key)}:${formatStats(row, counts.get(row.run_id + row.key) ?? new Map())}`);
   }
   return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
 }
 
-/** Counts of labels by run and key. A label may have been written in several ways, with and without escapes. */
-function countsOf(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
+/** Counts of labels by run and key. Equal labels may be stored with and without escapes. */
+function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
   const counts = new Map<string, Map<string, number>>();
   for (const { run_id, key, value, n } of rows) {
     const labels = counts.get(run_id + key) ?? new Map<string, number>();
@@ -90,8 +90,11 @@ function countsOf(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
   return counts;
 }
 
-/** Written by hand, because labels may be any text, also `__proto__`. */
-function statsOf({ comments, run_id: _run, key: _key, ...figures }: FiguresRow, labels: Map<string, number>): string {
+/** Formats JSON without an object, because a label may be any string, including `__proto__`. */
+function formatStats(
+  { comments, run_id: _run, key: _key, ...figures }: FiguresRow,
+  labels: Map<string, number>,
+): string {
   const values = [...labels].map(([label, n]) => `${JSON.stringify(label)}:${n}`).join(',');
   const rest = JSON.stringify({ ...figures, contains_thread_feedback: false }).slice(1);
   return `{"values":{${values}},"comments":[${comments.join(',')}],${rest}`;

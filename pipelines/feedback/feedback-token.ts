@@ -1,10 +1,10 @@
 import { uuidv5 } from '../../infra/ids/uuid-v5.ts';
 import { createTokenSigner, type TokenSigner } from '../../infra/signing/token-signer.ts';
 
-/** What whoever holds a token may do: leave one feedback, with one key, on one run. */
+/** What a token permits: one feedback, with one key, on one run. */
 export interface FeedbackGrant {
   readonly workspaceId: string;
-  /** In whose name. */
+  /** User that the feedback is stored for. */
   readonly userId: string;
   readonly runId: string;
   readonly key: string;
@@ -15,7 +15,7 @@ export type OpenedFeedbackToken =
   | { readonly kind: 'expired' }
   | { readonly kind: 'invalid' };
 
-/** For {@link feedbackToken}. `secretKey`: the same on every process. */
+/** Signer for {@link feedbackToken}. `secretKey` must be equal in all processes. */
 export function feedbackSigner(secretKey: string): TokenSigner {
   return createTokenSigner(secretKey, 'feedback');
 }
@@ -33,7 +33,7 @@ export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFee
   return { kind: 'valid', grant: { workspaceId, userId, runId, key } };
 }
 
-/** One for all that is sent under a grant, so that it is one feedback, however often it is sent. */
+/** The id of the feedback of a grant. It is the same for every submission, so that they all replace one feedback. */
 export function grantedFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
   return uuidv5(`${workspaceId}:${runId}:${key}`, grantNamespace);
 }

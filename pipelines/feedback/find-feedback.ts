@@ -33,14 +33,16 @@ const names = Object.keys(columns) as (keyof FeedbackEvent)[];
 const select = names.map((name) => `CAST(${columns[name]} AS Nullable(String))`).join(', ');
 
 export interface FeedbackConditions {
-  /** Conditions beside that on the workspace, joined by AND; parameters but `tenant`, `limit` and `offset` are theirs. */
+  /**
+   * Conditions in addition to the one on the workspace, joined by AND. They may bind any parameters except `tenant`, `limit` and `offset`.
+   */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 /**
- * Feedback of a workspace that is not deleted, newest first.
- * Which ones it is is found out over narrow columns; the wide ones are then read of those alone.
+ * Feedback of a workspace that is not deleted, newest first. The inner query selects the ids from narrow columns; the wide columns are then
+ * read only for those.
  */
 export async function findFeedback(
   warehouse: Warehouse,
@@ -59,10 +61,10 @@ export async function findFeedback(
     params: { ...params, tenant: tenantId, limit: limitRows, offset: offsetRows },
     format: 'RowBinary',
   });
-  return eventsIn(answer);
+  return decodeEvents(answer);
 }
 
-/** The last event of one feedback, which may be its deletion; undefined where there is none. */
+/** The last event of one feedback, which may be its deletion; undefined if there is none. */
 export async function findLastEvent(
   warehouse: Warehouse,
   tenantId: string,
@@ -75,10 +77,10 @@ export async function findLastEvent(
     params: { tenant: tenantId, id },
     format: 'RowBinary',
   });
-  return eventsIn(answer)[0];
+  return decodeEvents(answer)[0];
 }
 
-function eventsIn(answer: Buffer): FeedbackEvent[] {
+function decodeEvents(answer: Buffer): FeedbackEvent[] {
   return readNullableTextRows(answer, names.length).map((values) => {
     const bytes = (name: keyof FeedbackEvent) => values[names.indexOf(name)];
     const text = (name: keyof FeedbackEvent) => bytes(name)?.toString('utf8');

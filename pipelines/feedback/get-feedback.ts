@@ -3,8 +3,9 @@ import { findLastEvent } from './find-feedback.ts';
 import { type ShowPorts, showFeedback } from './show-feedback.ts';
 
 /**
- * One feedback as JSON.
- * @throws NOT_FOUND where the workspace has none with that id; what the stores throw.
+ * Reads one feedback as JSON.
+ *
+ * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the stores.
  */
 export async function getFeedback(
   ports: ShowPorts,

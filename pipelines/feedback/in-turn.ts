@@ -1,22 +1,22 @@
 /**
- * Turns: work on one thing that reads, changes and writes it.
+ * Serialises read-modify-write operations on one object.
  *
- * Invariant: of all work under one key in this process one is under way at a time, in the order in which it was asked for.
- * Between processes nothing is promised: there the later write of a feedback wins whole.
+ * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes there is no such
+ * guarantee: the later write of a feedback wins as a whole.
  *
- *   1. Work that is asked for waits for the work that was asked for before, however that ends.
- *   2. The last one takes the key away again.
+ *   1. An operation waits until the previous one for its key has ended, also with an error.
+ *   2. The last operation removes the key.
  */
-const lastOf = new Map<string, Promise<unknown>>();
+const lastByKey = new Map<string, Promise<unknown>>();
 
-/** Resolves or rejects as `work` does. */
-export async function inTurn<T>(key: string, work: () => Promise<T>): Promise<T> {
-  const before = lastOf.get(key) ?? Promise.resolve();
-  const mine = before.then(work, work);
-  lastOf.set(key, mine);
+/** Runs `work` exclusively for `key`; resolves or rejects as `work` does. */
+export async function runExclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
+  const previous = lastByKey.get(key) ?? Promise.resolve();
+  const current = previous.then(work, work);
+  lastByKey.set(key, current);
   try {
-    return await mine;
+    return await current;
   } finally {
-    if (lastOf.get(key) === mine) lastOf.delete(key);
+    if (lastByKey.get(key) === current) lastByKey.delete(key);
   }
 }

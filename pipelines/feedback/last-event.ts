@@ -4,26 +4,26 @@ import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { findLastEvent } from './find-feedback.ts';
 
-/** Longer than the log takes as a rule to bring an event into the store. */
-const rememberedMs = 120_000;
-const rememberedBytes = 32 * 1024 * 1024;
-const pollMs = 50;
+/** Longer than an event usually takes from the log to ClickHouse. */
+const retentionMs = 120_000;
+const maxBytes = 32 * 1024 * 1024;
+const pollIntervalMs = 50;
 
-/** Feedback that this process sent lately: the store may not have it yet, and the next change builds on it. */
+/** Feedback that this process sent recently: it may not be stored yet, and the next change is based on it. */
 export class RecentFeedback {
   readonly #events = new LRUCache<string, FeedbackEvent>({
-    ttl: rememberedMs,
-    maxSize: rememberedBytes,
-    sizeCalculation: sizeOf,
+    ttl: retentionMs,
+    maxSize: maxBytes,
+    sizeCalculation: estimateBytes,
   });
 
-  /** To be called once the log has the event. */
+  /** Call it once the log has accepted the event. */
   remember(event: FeedbackEvent): void {
-    this.#events.set(keyOf(event.tenantId, event.id), event);
+    this.#events.set(cacheKey(event.tenantId, event.id), event);
   }
 
   get(tenantId: string, id: string): FeedbackEvent | undefined {
-    return this.#events.get(keyOf(tenantId, id));
+    return this.#events.get(cacheKey(tenantId, id));
   }
 }
 
@@ -33,10 +33,10 @@ export interface LastEventPorts {
 }
 
 /**
- * The last event of one feedback, of those that this process sent and those that are stored; it may be its deletion.
- * Where there is none, it may be on its way from another process, and is waited for.
+ * The last event of one feedback, stored or recently sent by this process; it may be a deletion. If there is none, another process may have
+ * sent it, so this polls for up to `waitMs`.
  */
-export async function lastEventOf(
+export async function readLastEvent(
   { warehouse, recent }: LastEventPorts,
   { tenantId, id, waitMs }: { readonly tenantId: string; readonly id: string; readonly waitMs: number },
 ): Promise<FeedbackEvent | undefined> {
@@ -46,13 +46,13 @@ export async function lastEventOf(
     const stored = await findLastEvent(warehouse, tenantId, id);
     const last = own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
     if (last !== undefined || Date.now() >= deadline) return last;
-    await pause(Math.min(pollMs, Math.max(1, deadline - Date.now())));
+    await pause(Math.min(pollIntervalMs, Math.max(1, deadline - Date.now())));
   }
 }
 
-const keyOf = (tenantId: string, id: string) => `${tenantId}:${id}`;
+const cacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
 
-function sizeOf(event: FeedbackEvent): number {
+function estimateBytes(event: FeedbackEvent): number {
   const { score, value, comment, correction, source, extra } = event;
   return [score, value, comment, correction, source, extra].reduce((sum, bytes) => sum + (bytes?.length ?? 0), 1_000);
 }

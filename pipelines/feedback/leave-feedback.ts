@@ -5,7 +5,7 @@ import { createFeedback } from './create-feedback.ts';
 import { type FeedbackGrant, grantedFeedbackId, openFeedbackToken } from './feedback-token.ts';
 import type { FeedbackPorts } from './ports.ts';
 
-/** What the holder of a token may say. */
+/** Content of a feedback that is submitted with a token. */
 export interface LeftFeedback {
   readonly score?: number | boolean | null | undefined;
   readonly value?: unknown;
@@ -15,9 +15,10 @@ export interface LeftFeedback {
 }
 
 /**
- * Takes the feedback that a token is for, without a key of the API, once it is durable. Sent again, it replaces what was there.
+ * Stores the feedback that a token permits, without an API key; resolves once it is durable. Submitting again replaces the feedback.
  *
- * @throws NOT_FOUND where nobody here made the token or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK where nothing is said; what {@link createFeedback} throws.
+ * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no content; the errors
+ * of {@link createFeedback}.
  */
 export async function leaveFeedback(
   ports: FeedbackPorts & { readonly signer: TokenSigner },
@@ -27,9 +28,9 @@ export async function leaveFeedback(
   const opened = openFeedbackToken(ports.signer, token);
   if (opened.kind === 'expired') throw fault('LINK_EXPIRED');
   if (opened.kind === 'invalid') throw fault('NOT_FOUND', { what: 'Link' });
-  // Links are opened by more than people, such as for previews.
-  if ([score, value, comment, correction].every((said) => said === undefined || said === null)) {
-    throw fault('INVALID_FEEDBACK', { feedback: 'the link', reason: 'needs score, value, comment or correction' });
+  // Link previews open links too; they send no content.
+  if ([score, value, comment, correction].every((content) => content === undefined || content === null)) {
+    throw fault('INVALID_FEEDBACK', { feedback: 'the link', reason: 'must have score, value, comment or correction' });
   }
   const { grant } = opened;
   const { workspaceId, userId, runId, key } = grant;

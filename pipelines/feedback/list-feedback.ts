@@ -7,15 +7,15 @@ import { type ShowPorts, showFeedback } from './show-feedback.ts';
 export interface FeedbackFilter {
   readonly runIds?: readonly string[] | undefined;
   readonly keys?: readonly string[] | undefined;
-  /** Of the feedback, or of its run where the feedback does not say. */
+  /** Project of the feedback, or of its run if the feedback has none. */
   readonly projectIds?: readonly string[] | undefined;
   readonly sourceTypes?: readonly string[] | undefined;
   readonly userIds?: readonly string[] | undefined;
   readonly hasComment?: boolean | undefined;
   readonly hasScore?: boolean | undefined;
-  /** On runs, or on projects. */
+  /** Feedback on runs, or on projects. */
   readonly level?: 'run' | 'session' | undefined;
-  /** Both ends count. */
+  /** Inclusive. */
   readonly createdFromMicros?: number | undefined;
   readonly createdUntilMicros?: number | undefined;
 }
@@ -28,9 +28,9 @@ export interface FeedbackQuery {
   readonly withUserNames: boolean;
 }
 
-/** A page of feedback as a JSON list, newest first. @throws what the stores throw. */
+/** A page of feedback as a JSON list, newest first. @throws errors of the stores. */
 export async function listFeedback(ports: ShowPorts, query: FeedbackQuery): Promise<Buffer> {
-  const events = await findFeedback(ports.warehouse, query.tenantId, conditionsOf(query.filter), query);
+  const events = await findFeedback(ports.warehouse, query.tenantId, buildConditions(query.filter), query);
   const json = new JsonChunks();
   let before = '[';
   for (const feedback of await showFeedback(ports, query.tenantId, events, query)) {
@@ -42,12 +42,12 @@ export async function listFeedback(ports: ShowPorts, query: FeedbackQuery): Prom
   return json.toBuffer();
 }
 
-/** Feedback without a project of its own is in that of its run. The inner list keeps the look-up to the runs in question. */
+/** Feedback without a project belongs to the project of its run. The inner list restricts the lookup to the runs concerned. */
 const inProjects = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND session_id IN {projects:Array(UUID)}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))))`;
 
-function conditionsOf(filter: FeedbackFilter): FeedbackConditions {
+function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   const sql: string[] = ['true'];
   const params: Record<string, QueryParameter> = {};
   const add = (condition: string, name: string, value: QueryParameter | undefined) => {

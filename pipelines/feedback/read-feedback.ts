@@ -10,21 +10,21 @@ import { feedbackMessage } from './feedback-message.ts';
 import { readSource } from './feedback-source.ts';
 import { readFeedbackValues } from './feedback-values.ts';
 
-/** Longest key, in characters. Source: the public feedback schema. */
+/** Maximum length of a key. Source: the public feedback schema. */
 const maxKeyCharacters = 180;
 
-/** Whose feedback it is. */
+/** Workspace and user that the feedback is stored for. */
 export type FeedbackSender = Pick<Sender, 'workspaceId' | 'userId'>;
 
 export interface FeedbackText {
   readonly bytes: Buffer;
-  /** What the text is called in faults: the name of a part, or `the body`. */
+  /** Name of the text in errors: the name of a part, or `the body`. */
   readonly part: string;
 }
 
 /**
- * A `feedback.…` part of a multipart body, as a message for the log, and the run that it is about. What it is about stands in its JSON, not in the name of the
- * part: clients disagree on that name. The id has to be there, so that a repeat of the request is not a second feedback.
+ * Reads a `feedback.…` part of a multipart body as a log message, and returns its run. The run is taken from the JSON, because clients name
+ * the part differently. The id is required, so that a repeated request does not create a second feedback.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
  */
@@ -42,9 +42,9 @@ export function readFeedbackPart(
 }
 
 /**
- * One feedback out of its JSON, received now. Score, value, comment, correction, extra and source stay the bytes that came.
+ * Reads one feedback from its JSON, received now. Score, value, comment, correction, extra and source stay unchanged bytes.
  *
- * @param newId Gives the id of a feedback that has none; without it, that is a fault.
+ * @param newId Generates the id of a feedback that has none; without it, a missing id is an error.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(
@@ -57,12 +57,12 @@ export function readFeedback(
   const reader = feedbackReader(nameOf(members) ?? part, members);
   const nowMicros = Date.now() * 1_000;
   const id = reader.uuid('id') ?? newId?.();
-  if (id === undefined) throw reader.misfit('id', 'is missing: a repeat would be a second feedback');
+  if (id === undefined) throw reader.misfit('id', 'is missing: a repeated request would create a second feedback');
   const traceId = reader.uuid('trace_id');
   const projectId = reader.uuid('session_id');
-  // A trace without a run is its root run.
+  // A trace id without a run id refers to the root run.
   const runId = reader.uuid('run_id') ?? traceId;
-  if (runId === undefined && projectId === undefined) throw reader.misfit('run_id', 'or session_id has to be there');
+  if (runId === undefined && projectId === undefined) throw reader.misfit('run_id', 'or session_id is required');
   return {
     tenantId: sender.workspaceId,
     runId: runId ?? nilUuid,
@@ -70,31 +70,31 @@ export function readFeedback(
     receivedAtMicros: nowMicros,
     traceId,
     projectId,
-    startTimeMicros: timeOf(reader, 'start_time'),
-    key: keyOf(reader),
+    startTimeMicros: readTime(reader, 'start_time'),
+    key: readKey(reader),
     ...readFeedbackValues(reader),
     ...readSource(reader),
     groupId: reader.uuid('feedback_group_id'),
     comparativeExperimentId: reader.uuid('comparative_experiment_id'),
     extra: reader.json('extra', 'object'),
-    error: errorOf(reader),
+    error: readError(reader),
     userId: sender.userId,
-    createdAtMicros: timeOf(reader, 'created_at') ?? nowMicros,
-    modifiedAtMicros: timeOf(reader, 'modified_at') ?? nowMicros,
+    createdAtMicros: readTime(reader, 'created_at') ?? nowMicros,
+    modifiedAtMicros: readTime(reader, 'modified_at') ?? nowMicros,
   };
 }
 
 type Reader = MemberReader<FeedbackKey>;
 
-function keyOf(reader: Reader): string {
+function readKey(reader: Reader): string {
   const key = reader.text('key');
   if (key === undefined || key === '') throw reader.misfit('key', 'is missing');
   if ([...key].length > maxKeyCharacters) throw reader.misfit('key', `is longer than ${maxKeyCharacters} characters`);
-  if (/[\0\p{Surrogate}]/u.test(key)) throw reader.misfit('key', 'has NUL characters or lone surrogates');
+  if (/[\0\p{Surrogate}]/u.test(key)) throw reader.misfit('key', 'contains NUL characters or lone surrogates');
   return key;
 }
 
-function timeOf(reader: Reader, key: 'start_time' | 'created_at' | 'modified_at'): number | undefined {
+function readTime(reader: Reader, key: 'start_time' | 'created_at' | 'modified_at'): number | undefined {
   const micros = reader.time(key);
   if (micros !== undefined && (micros < 0 || micros > latestStorableMicros)) {
     throw reader.misfit(key, 'is outside the years 1970 to 2260');
@@ -102,7 +102,7 @@ function timeOf(reader: Reader, key: 'start_time' | 'created_at' | 'modified_at'
   return micros;
 }
 
-function errorOf(reader: Reader): boolean | undefined {
+function readError(reader: Reader): boolean | undefined {
   const error = reader.json('error', 'true', 'false');
   return error === undefined ? undefined : error[0] === 0x74;
 }

@@ -12,15 +12,15 @@ export interface ShowPorts {
   readonly database: Database;
 }
 
-/** What stands beside the events: their runs, as far as they came, and names of users where they are wanted. */
-interface Surroundings {
+/** Data in addition to the events: their runs, if stored, and the names of users, if requested. */
+interface RelatedData {
   readonly runs: ReadonlyMap<string, LocatedRun>;
   readonly userNames: ReadonlyMap<string, string>;
 }
 
 /**
- * Feedback as JSON objects. What a sender said goes out as the bytes that came; what they left unsaid of the run (trace, project,
- * start) is that of the run, once it is stored.
+ * Formats feedback as JSON objects. Values as sent are returned byte for byte. Trace, project and start time default to those of the run,
+ * once it is stored.
  */
 export async function showFeedback(
   { warehouse, database }: ShowPorts,
@@ -37,7 +37,7 @@ export async function showFeedback(
     withUserNames ? readUserNames(database, tenantId, events) : new Map<string, string>(),
   ]);
   const runs = new Map(located.map((run) => [run.runId, run]));
-  return events.map((event) => writeFeedback(event, { runs, userNames }));
+  return events.map((event) => formatFeedback(event, { runs, userNames }));
 }
 
 async function readUserNames(database: Database, workspaceId: string, events: readonly FeedbackEvent[]) {
@@ -51,7 +51,7 @@ async function readUserNames(database: Database, workspaceId: string, events: re
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-function writeFeedback(event: FeedbackEvent, { runs, userNames }: Surroundings): Buffer {
+function formatFeedback(event: FeedbackEvent, { runs, userNames }: RelatedData): Buffer {
   const run = runs.get(event.runId);
   const traceId = event.traceId ?? run?.traceId;
   const fields: Readonly<Record<string, string | Buffer | undefined>> = {
@@ -66,7 +66,7 @@ function writeFeedback(event: FeedbackEvent, { runs, userNames }: Surroundings):
     session_id: quoted(event.projectId ?? run?.projectId),
     start_time: time(event.startTimeMicros ?? run?.startTimeMicros),
     is_root: String(event.runId !== nilUuid && traceId === event.runId),
-    feedback_source: sourceOf(event, userNames.get(event.userId)),
+    feedback_source: formatSource(event, userNames.get(event.userId)),
     feedback_group_id: quoted(event.groupId),
     comparative_experiment_id: quoted(event.comparativeExperimentId),
     extra: event.extra,
@@ -75,11 +75,11 @@ function writeFeedback(event: FeedbackEvent, { runs, userNames }: Surroundings):
     created_at: time(event.createdAtMicros),
     modified_at: time(event.modifiedAtMicros),
   };
-  return objectOf(fields);
+  return formatObject(fields);
 }
 
-function sourceOf({ sourceType, source, userId }: FeedbackEvent, userName: string | undefined): Buffer {
-  return objectOf({
+function formatSource({ sourceType, source, userId }: FeedbackEvent, userName: string | undefined): Buffer {
+  return formatObject({
     type: quoted(sourceType),
     metadata: source && sourceMetadata(source),
     user_id: quoted(userId),
@@ -88,7 +88,7 @@ function sourceOf({ sourceType, source, userId }: FeedbackEvent, userName: strin
   });
 }
 
-function objectOf(fields: Readonly<Record<string, string | Buffer | undefined>>): Buffer {
+function formatObject(fields: Readonly<Record<string, string | Buffer | undefined>>): Buffer {
   const json = new JsonChunks();
   let before = '{';
   for (const [name, value] of Object.entries(fields)) {

@@ -3,18 +3,18 @@ import { feedbackEvents } from '../../schemas/topics.ts';
 import { feedbackMembers, feedbackReader } from './feedback-members.ts';
 import { feedbackMessage } from './feedback-message.ts';
 import { readChangedValues } from './feedback-values.ts';
-import { inTurn } from './in-turn.ts';
-import { lastEventOf } from './last-event.ts';
+import { runExclusive } from './in-turn.ts';
+import { readLastEvent } from './last-event.ts';
 import type { FeedbackPorts } from './ports.ts';
 import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
 
 /**
- * Changes score, value, comment and correction of one feedback, those that the body names: a null takes the value away. Gives the
- * whole feedback back as JSON once that is durable.
+ * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the complete feedback as JSON
+ * once it is durable.
  *
- * @throws NOT_FOUND where the workspace has none with that id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
- *   PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; what log and stores throw.
+ * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
+ * PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
  */
 export async function updateFeedback(
   ports: FeedbackPorts,
@@ -23,8 +23,8 @@ export async function updateFeedback(
 ): Promise<Buffer> {
   const members = feedbackMembers(body, { part: 'the body', maxDepth: ports.config.maxJsonDepth });
   const changes = readChangedValues(feedbackReader(id, members), members);
-  return inTurn(`${tenantId}:${id}`, async () => {
-    const last = await lastEventOf(ports, { tenantId, id, waitMs: ports.waitMs });
+  return runExclusive(`${tenantId}:${id}`, async () => {
+    const last = await readLastEvent(ports, { tenantId, id, waitMs: ports.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined) throw fault('NOT_FOUND', { what: `Feedback ${id}` });
     const receivedAtMicros = versionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };

@@ -1,14 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Work that can be left alone at each `yield`, and gives a result at its end. */
+/** Work that may be interrupted at each `yield` and returns its result at the end. */
 export type StepwiseWork<Result> = Generator<void, Result, void>;
 
-/** Longest time for which one piece of work keeps the event loop, when its steps are short. */
+/** Maximum time that one piece of work holds the event loop, if its steps are short. */
 const sliceMs = 10;
 
 /**
- * Does long work that others must not have to wait for: after each slice of time the event loop has a turn, so that other
- * requests go on being answered. Work shorter than a slice is done at once.
+ * Runs long work in time slices and lets the event loop run in between, so that other requests are not blocked. Work that is shorter than
+ * a time slice completes at once.
  */
 export async function inSlices<Result>(work: StepwiseWork<Result>): Promise<Result> {
   let sinceMs = performance.now();
@@ -21,7 +21,7 @@ export async function inSlices<Result>(work: StepwiseWork<Result>): Promise<Resu
   }
 }
 
-/** Does the same work without a pause, for callers that share the process with nobody. */
+/** Runs the same work without interruption, for callers that share the process with no other work. */
 export function atOnce<Result>(work: StepwiseWork<Result>): Result {
   for (;;) {
     const step = work.next();

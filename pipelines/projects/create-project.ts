@@ -8,7 +8,7 @@ import {
   projectColumns,
   toProjectRecord,
 } from './project-record.ts';
-import { requireRoomForProject } from './require-room-for-project.ts';
+import { requireProjectQuota } from './require-room-for-project.ts';
 
 export interface NewProject {
   readonly id?: string | null | undefined;
@@ -26,10 +26,10 @@ export interface NewProject {
 }
 
 /**
- * Makes a project. With `upsert` one of that name is changed instead: fields that are given replace its own, an empty `extra`
- * is not given.
+ * Creates a project. With `upsert`, an existing project of that name is changed instead: given fields replace its own; an empty `extra`
+ * counts as absent.
  *
- * @throws CONFLICT where the name is taken and `upsert` is not set, or where the id is taken; LIMIT_REACHED.
+ * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED.
  */
 export async function createProject(
   database: Database,
@@ -62,7 +62,7 @@ export async function createProject(
       [...fields, project.id ?? randomUUID()],
     );
     if (made) {
-      await requireRoomForProject(tx, workspaceId, maxProjects);
+      await requireProjectQuota(tx, workspaceId, maxProjects);
       return toProjectRecord(made);
     }
     if (!upsert) throw fault('CONFLICT', { reason: 'Session already exists.' });

@@ -5,7 +5,7 @@ import type { DeletedProject } from './delete-projects.ts';
 const runsOfProject = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 const ofItsRuns = `tenant_id = {tenant:UUID} AND run_id IN (SELECT id FROM runs WHERE ${runsOfProject})`;
 
-/** The runs come last: until they are gone, a repeat still finds what hangs on them. */
+/** Runs are deleted last: until then, a repeated call still finds their attachments and feedback. */
 const deletions = [
   { table: 'attachments', condition: ofItsRuns },
   { table: 'feedback', condition: `${ofItsRuns} OR ${runsOfProject}` },
@@ -13,9 +13,9 @@ const deletions = [
 ] as const;
 
 /**
- * Deletes the stored runs of a project that was deleted, with their attachments and feedback, and notes that they are gone. Its usage stays: traces are billing
- * facts. Repeating it is harmless. Until it ran, and for events that come later, the deleted project hides its runs from every
- * read. A project that lives is left alone.
+ * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays: traces are billing
+ * facts. Idempotent. Before it ran, and for events received later, reads leave out runs of deleted projects. Does nothing if the project is
+ * not deleted.
  */
 export async function deleteProjectRuns(
   { warehouse, database }: { warehouse: Warehouse; database: Database },

@@ -8,10 +8,10 @@ export interface DeletedProject {
 }
 
 /**
- * Deletes projects, all or none: their names are free at once, and their runs are handed to a job. The rows stay, because usage
- * keeps the names. A crash before the job is queued leaves `purged_at` empty, by which the deletion is found again.
+ * Deletes projects, all or none: their names become available at once, and a job deletes their runs. The rows stay, because usage shows the
+ * names. A crash before the job is queued leaves `purged_at` empty; `requeueDeletions` then queues it.
  *
- * @throws NOT_FOUND where the workspace lacks a living project of one of the ids.
+ * @throws NOT_FOUND if the workspace has no project with one of the ids, or it is deleted.
  */
 export async function deleteProjects(
   {

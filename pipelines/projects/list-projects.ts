@@ -4,11 +4,11 @@ import { asJsonb, type ProjectRecord, type ProjectRow, projectColumns, toProject
 export interface ProjectQuery {
   readonly ids?: readonly string[] | undefined;
   readonly name?: string | undefined;
-  /** Part of the name, however it is capitalised. */
+  /** Part of the name, ignoring case. */
   readonly nameContains?: string | undefined;
-  /** Pairs that `extra.metadata` has to hold. */
+  /** Pairs that `extra.metadata` must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
-  /** true: only projects that are no experiments; false: only experiments. */
+  /** true: only projects that are not experiments; false: only experiments. */
   readonly referenceFree?: boolean | undefined;
   readonly referenceDatasetIds?: readonly string[] | undefined;
   readonly sortBy: 'name' | 'start_time';
@@ -17,7 +17,10 @@ export interface ProjectQuery {
   readonly offset: number;
 }
 
-/** The living projects of a workspace that fit every condition given. The id decides between equals, so that pages join. */
+/**
+ * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that consecutive pages neither
+ * repeat nor skip a project.
+ */
 export async function listProjects(
   database: Database,
   workspaceId: string,

@@ -1,12 +1,12 @@
 import { fault } from '../../infra/errors/runlake-error.ts';
 
-/** Where a run names no project. */
+/** Project of runs that name none. */
 export const DEFAULT_PROJECT = 'default';
 
-/** Longer names would not fit into an index of Postgres, whatever their characters. */
+/** Longer names could exceed the maximum size of an index entry in Postgres. */
 export const maxNameLength = 512;
 
-/** @throws BAD_REQUEST where a name is empty, too long, or holds what Postgres cannot. */
+/** Returns a valid name. @throws BAD_REQUEST if the name is empty, too long, or contains characters that Postgres cannot store. */
 export function checkProjectName(name: string): string {
   const reason =
     name.length === 0
@@ -14,7 +14,7 @@ export function checkProjectName(name: string): string {
       : name.length > maxNameLength
         ? `is longer than ${maxNameLength} characters`
         : /[\0\p{Surrogate}]/u.test(name)
-          ? 'holds NUL characters or lone surrogates'
+          ? 'contains NUL characters or lone surrogates'
           : undefined;
   if (reason !== undefined) throw fault('BAD_REQUEST', { reason: `The name of the project ${reason}.` });
   return name;

@@ -1,4 +1,4 @@
-/** A tracing project as it is read from the table. Times are ISO 8601 with microseconds. */
+/** A row of `projects`. Times are ISO 8601 with microseconds. */
 export interface ProjectRecord {
   readonly id: string;
   readonly tenant_id: string;
@@ -24,7 +24,7 @@ export function toProjectRecord(row: ProjectRow): ProjectRecord {
   return { ...row, extra: row.extra === null ? null : JSON.parse(row.extra) };
 }
 
-/** What a project's `extra` becomes in its two columns; null for each where there is none. */
+/** Values of the columns `extra` and `metadata` for a given `extra`; null for both if it is absent. */
 export function extraColumns(
   extra: Readonly<Record<string, unknown>> | null | undefined,
 ): [string | null, string | null] {
@@ -33,7 +33,7 @@ export function extraColumns(
   return [JSON.stringify(extra), asJsonb(isObject(metadata) ? metadata : {})];
 }
 
-/** JSON that `jsonb` takes: it refuses NUL characters and lone surrogates, which become U+FFFD. */
+/** JSON that `jsonb` accepts: NUL characters and lone surrogates, which it rejects, become U+FFFD. */
 export function asJsonb(value: object): string {
   return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
 }

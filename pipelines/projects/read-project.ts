@@ -2,7 +2,7 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toProjectRecord } from './project-record.ts';
 
-/** @throws NOT_FOUND where the workspace has no living project of that id. */
+/** @throws NOT_FOUND if the workspace has no project with this id, or it is deleted. */
 export async function readProject(database: Database, workspaceId: string, projectId: string): Promise<ProjectRecord> {
   const [row] = await database.query<ProjectRow>(
     `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,

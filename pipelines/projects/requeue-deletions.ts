@@ -2,8 +2,8 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { DeletedProject } from './delete-projects.ts';
 
 /**
- * Hands every deleted project whose runs are still there to its job again: a crash, or queues that were away or came back empty,
- * may have kept it from being there.
+ * Queues the deletion job again for every deleted project whose runs are not purged: the job may be missing after a crash, or after the
+ * queues were unavailable or lost.
  */
 export async function requeueDeletions({
   database,

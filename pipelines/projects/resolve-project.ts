@@ -4,41 +4,41 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project-name.ts';
-import { requireRoomForProject } from './require-room-for-project.ts';
+import { requireProjectQuota } from './require-room-for-project.ts';
 
-/** How a run event names its project. Empty names count as absent. */
+/** The project reference of a run event. Empty names count as absent. */
 export interface ProjectReference {
   readonly workspaceId: string;
-  /** A UUID; it wins over the name. */
+  /** A UUID; takes precedence over the name. */
   readonly sessionId?: string | null | undefined;
   readonly sessionName?: string | null | undefined;
-  /** Whether the event changes a run that may have been posted under a name that its project has given up since. */
+  /** Whether the event is a patch. Its run may have been posted under a former name of the project. */
   readonly forPatch: boolean;
 }
 
 /**
- * Turns what a run says of its project into the project's id, and makes the project where a name is new.
+ * Resolves project references to ids, and creates a project for a new name.
  *
- * Answers are remembered for {@link rememberedMs}: that long at most another process goes on to use a project that was renamed
- * or deleted; in the process that does so {@link ProjectResolver.forget} ends it at once.
+ * Results are cached for {@link cacheMs}: another process uses a renamed or deleted project for at most that time. In the process that
+ * changes a project, {@link ProjectResolver.forget} clears the cache at once.
  */
 export interface ProjectResolver {
   /**
-   * The nil UUID for a patch that names no project: it belongs to the one of its trace.
+   * Returns the nil UUID for a patch that names no project: the patch belongs to the project of its trace.
    *
-   * @throws PROJECT_UNKNOWN where the workspace has no living project of that id, BAD_REQUEST for an impossible name,
-   * LIMIT_REACHED where it would be one too many.
+   * @throws PROJECT_UNKNOWN if the workspace has no project with this id, or it is deleted; BAD_REQUEST for an invalid name; LIMIT_REACHED
+   * if a new project exceeds the limit.
    */
   resolve(reference: ProjectReference): Promise<string>;
-  /** After a project was renamed or deleted. */
+  /** Clears the cache; call it after renaming or deleting a project. */
   forget(): void;
 }
 
-const rememberedMs = 5_000;
+const cacheMs = 5_000;
 
-/** @param maxProjects Most of the organisation of a workspace. */
+/** @param maxProjects Maximum number of projects of an organisation. */
 export function createProjectResolver(database: Database, maxProjects: number): ProjectResolver {
-  const known = new PromiseCache<string>({ max: 50_000, ttlMs: rememberedMs });
+  const known = new PromiseCache<string>({ max: 50_000, ttlMs: cacheMs });
 
   return {
     async resolve({ workspaceId, sessionId, sessionName, forPatch }) {
@@ -68,7 +68,10 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
   return row?.id;
 }
 
-/** The living project of that name; for patches else the one that had it last; else a new one, of which only one is made. */
+/**
+ * The project of that name that is not deleted; for patches, otherwise the last project that had the name; otherwise a new one. Concurrent
+ * calls create only one.
+ */
 async function findOrCreate(
   database: Database,
   maxProjects: number,
@@ -93,7 +96,7 @@ async function findOrCreate(
        RETURNING id`,
       [id, workspaceId, name],
     );
-    if (there!.id === id) await requireRoomForProject(tx, workspaceId, maxProjects);
+    if (there!.id === id) await requireProjectQuota(tx, workspaceId, maxProjects);
     return there!.id;
   });
 }

@@ -10,7 +10,7 @@ import {
 } from './project-record.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
-/** Absent or null leaves a field as it is. */
+/** Absent and null fields stay unchanged. */
 export interface ProjectChange {
   readonly name?: string | null | undefined;
   readonly description?: string | null | undefined;
@@ -21,9 +21,9 @@ export interface ProjectChange {
 }
 
 /**
- * Changes a project. A name that it gives up is remembered: patches that still carry it find the project.
+ * Changes a project. Its former name is stored, so that patches that still contain it find the project.
  *
- * @throws NOT_FOUND where the workspace has no living project of that id, CONFLICT where the new name is taken.
+ * @throws NOT_FOUND if the workspace has no project with this id, or it is deleted, CONFLICT if the new name is taken.
  */
 export async function updateProject(
   { database, projects }: { database: Database; projects: ProjectResolver },

@@ -1,15 +1,15 @@
 /**
- * Tokens and costs of runs that have model calls below them.
+ * Sums tokens and costs of the model calls below runs.
  *
- * A figure (a token count, a cost, one key of their details) of a run is the sum over its descendants that state this figure and have
- * no descendant that states it too; a run without such descendants has its own. So nothing counts twice where a call and the call
- * inside it both state what they used. Sums are made when they are read, from merged rows of model calls: no order of arrival, repeat or
- * patch can make them wrong.
+ * A figure is a token count, a cost, or one key of their details. The figure of a run is the sum over those descendants that state it and
+ * have no descendant that states it too; a run without such descendants has its own value. A model call inside another call that states the
+ * same usage is therefore counted once. Sums are computed on read from merged rows of model calls, so that arrival order, redelivery and
+ * patches cannot make them wrong.
  *
- *   1. `trace_spans` says between which times the runs of the traces lie.
- *   2. One query over these times adds up what the model calls state, by ancestor. Ancestors are the ids in dotted_order.
- *   3. Runs that came without dotted_order have only a parent. If there are some, their ancestors are found by walking the traces, and the
- *      query is repeated with them.
+ *   1. `trace_spans` gives the time ranges that contain the runs of the traces.
+ *   2. One query over these ranges sums what the model calls state, by ancestor. Ancestors are the ids in dotted_order.
+ *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the traces, and the query
+ *      is repeated with them.
  */
 import type { Query, QueryParameter, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { ancestorIds, dottedOrderOf } from './dotted-orders.ts';
@@ -17,7 +17,7 @@ import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
 import { readMembersOfTraces } from './trace-members.ts';
 
-/** Figures by their names in a run, and the columns of a run's own. */
+/** Names of the figures of a run, and the columns of the run's own values. */
 export const figureColumns = {
   prompt_tokens: 'promptTokens',
   completion_tokens: 'completionTokens',
@@ -27,7 +27,7 @@ export const figureColumns = {
   total_cost: 'totalCost',
 } as const satisfies Record<string, RunColumn>;
 
-/** Details by kind of token; each key of one is a figure. */
+/** Details by kind of token; each key of a details object is a figure. */
 export const detailNames = [
   'prompt_token_details',
   'completion_token_details',
@@ -35,12 +35,12 @@ export const detailNames = [
   'completion_cost_details',
 ] as const;
 
-/** By figure: a name of {@link figureColumns}, or one of {@link detailNames}, a dot and a key. Decimals as text. */
+/** Sums by figure: a name of {@link figureColumns}, or one of {@link detailNames}, a dot and a key. Decimals as text. */
 export type Figures = ReadonlyMap<string, string>;
 
 export interface FigureRequest {
   readonly scope: RunScope;
-  /** What follows `IN`: lists or subqueries of the traces, and of the runs whose figures are wanted. */
+  /** Right sides of `IN`, lists or subqueries: the traces, and the runs whose figures are requested. */
   readonly traces: string;
   readonly targets: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
@@ -48,41 +48,43 @@ export interface FigureRequest {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Stretches that are no further apart are read as one. */
-const joinedMicros = 60_000_000;
-const maxStretches = 100;
-/** Traces whose runs are walked at once, and runs of one trace that are. */
-const walkedTraces = 1_000;
+/** Time ranges with a smaller gap are read as one. */
+const maxGapMicros = 60_000_000;
+const maxRanges = 100;
+/** Maximum number of traces that are walked at once, and of runs walked in one trace. */
+const maxWalkedTraces = 1_000;
 const maxWalkedRuns = 100_000;
-const nobody = '00000000-0000-0000-0000-000000000000';
+/** Marker target in the sums: some model call has no dotted_order, so its ancestors have to be walked. */
+const unwalkedMarker = '00000000-0000-0000-0000-000000000000';
 
 /**
- * What the descendants of the wanted runs add up to; runs without descendants that state anything are left out.
- * @throws what the warehouse throws.
+ * Sums of the descendants, by requested run. Runs without descendants that state a figure are left out.
+ *
+ * @throws errors of ClickHouse.
  */
 export async function sumDescendants(
   warehouse: Warehouse,
   request: FigureRequest,
 ): Promise<ReadonlyMap<string, Figures>> {
-  const stretches = await findStretches(warehouse, request);
-  if (stretches.length === 0) return new Map();
-  const sums = await sumWith(warehouse, request, stretches, []);
-  if (!sums.has(nobody)) return sums;
-  const walked = await sumWith(warehouse, request, stretches, await walkedAncestors(warehouse, request, stretches));
-  return new Map([...walked].filter(([runId]) => runId !== nobody));
+  const ranges = await findTimeRanges(warehouse, request);
+  if (ranges.length === 0) return new Map();
+  const sums = await sumCalls(warehouse, request, ranges, []);
+  if (!sums.has(unwalkedMarker)) return sums;
+  const walked = await sumCalls(warehouse, request, ranges, await walkAncestors(warehouse, request, ranges));
+  return new Map([...walked].filter(([runId]) => runId !== unwalkedMarker));
 }
 
-interface Stretch {
+interface TimeRange {
   readonly from: number;
   readonly to: number;
 }
 
-/** Between which times the traces' runs lie; a few stretches, in order. */
-async function findStretches(warehouse: Warehouse, request: FigureRequest): Promise<Stretch[]> {
-  const rows = await warehouse.query<Stretch>({
-    ...bound(request),
+/** Time ranges that contain the runs of the traces; a few, in order. */
+async function findTimeRanges(warehouse: Warehouse, request: FigureRequest): Promise<TimeRange[]> {
+  const rows = await warehouse.query<TimeRange>({
+    ...bindRequest(request),
     name: 'find-trace-spans',
-    // Rounded, so that there are never more rows than hours.
+    // Grouped by hour, which bounds the number of rows.
     sql: `SELECT min(first) AS from, max(last) AS to FROM (
             SELECT toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
             FROM trace_spans WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id)
@@ -91,11 +93,11 @@ async function findStretches(warehouse: Warehouse, request: FigureRequest): Prom
   const joined: { from: number; to: number }[] = [];
   for (const { from, to } of rows) {
     const last = joined.at(-1);
-    if (last === undefined || from > last.to + joinedMicros) joined.push({ from, to });
+    if (last === undefined || from > last.to + maxGapMicros) joined.push({ from, to });
     else last.to = Math.max(last.to, to);
   }
   const [first, last] = [joined[0], joined.at(-1)];
-  return joined.length > maxStretches && first && last ? [{ from: first.from, to: last.to }] : joined;
+  return joined.length > maxRanges && first && last ? [{ from: first.from, to: last.to }] : joined;
 }
 
 const stated = Object.entries(figureColumns).map(
@@ -106,17 +108,17 @@ const statedDetails = detailNames.map(
       JSONExtractKeysAndValuesRaw(ifNull(${runColumns.usageDetails}, ''), '${name}'))`,
 );
 
-async function sumWith(
+async function sumCalls(
   warehouse: Warehouse,
   request: FigureRequest,
-  stretches: readonly Stretch[],
+  ranges: readonly TimeRange[],
   walked: readonly (readonly [id: string, ancestors: string])[],
 ): Promise<Map<string, Figures>> {
-  const times = stretches.map(
+  const times = ranges.map(
     ({ from, to }) => `start_time BETWEEN fromUnixTimestamp64Micro(${from}) AND fromUnixTimestamp64Micro(${to})`,
   );
   const rows = await warehouse.query<{ target: string; figures: [name: string, sum: string][] }>({
-    ...bound(request),
+    ...bindRequest(request),
     name: 'sum-descendants',
     external: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
     sql: `WITH
@@ -137,14 +139,14 @@ async function sumWith(
                 arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(placed))))),
               notEmpty(walked.ancestors), arrayDistinct(arrayMap(text -> toUUID(text), splitByChar('.', walked.ancestors))),
               isNull(parent), CAST([] AS Array(UUID)),
-              [toUUID('${nobody}'), assumeNotNull(parent)]) AS ancestors
+              [toUUID('${unwalkedMarker}'), assumeNotNull(parent)]) AS ancestors
           FROM calls LEFT ANY JOIN walked ON walked.id = calls.id
           ARRAY JOIN figures AS figure
         )
       SELECT target, groupArray((name, sum)) AS figures FROM (
         SELECT target, name, toString(sum(value)) AS sum
         FROM stating ARRAY JOIN ancestors AS target
-        WHERE (target = toUUID('${nobody}') OR target IN ${request.targets})
+        WHERE (target = toUUID('${unwalkedMarker}') OR target IN ${request.targets})
           AND (id, name) NOT IN (SELECT arrayJoin(ancestors), name FROM stating)
         GROUP BY target, name)
       GROUP BY target`,
@@ -152,21 +154,21 @@ async function sumWith(
   return new Map(rows.map(({ target, figures }) => [target, new Map(figures)]));
 }
 
-/** The ancestors of runs that came without dotted_order, joined by dots; of those beyond the limit only the parent counts. */
-async function walkedAncestors(
+/** Ancestors of runs without dotted_order, joined by dots. For runs above the limit, only the parent counts. */
+async function walkAncestors(
   warehouse: Warehouse,
   request: FigureRequest,
-  stretches: readonly Stretch[],
+  ranges: readonly TimeRange[],
 ): Promise<[string, string][]> {
-  const window = { fromMicros: stretches[0]?.from ?? 0, untilMicrosExclusive: (stretches.at(-1)?.to ?? 0) + 1 };
+  const window = { fromMicros: ranges[0]?.from ?? 0, untilMicrosExclusive: (ranges.at(-1)?.to ?? 0) + 1 };
   const traces = await warehouse.query<{ trace_id: string }>({
-    ...bound(request),
+    ...bindRequest(request),
     name: 'list-traces',
     sql: `SELECT DISTINCT trace_id FROM trace_spans WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces}`,
   });
   const walked: [string, string][] = [];
-  for (let at = 0; at < traces.length; at += walkedTraces) {
-    const ids = traces.slice(at, at + walkedTraces).map(({ trace_id }) => trace_id);
+  for (let at = 0; at < traces.length; at += maxWalkedTraces) {
+    const ids = traces.slice(at, at + maxWalkedTraces).map(({ trace_id }) => trace_id);
     for (const list of (
       await readMembersOfTraces(warehouse, request.scope, ids, { window, maxOfTrace: maxWalkedRuns })
     ).values()) {
@@ -182,7 +184,12 @@ async function walkedAncestors(
   return walked;
 }
 
-function bound({ scope, params, signal, timeoutMs }: FigureRequest): Pick<Query, 'params' | 'signal' | 'timeoutMs'> {
+function bindRequest({
+  scope,
+  params,
+  signal,
+  timeoutMs,
+}: FigureRequest): Pick<Query, 'params' | 'signal' | 'timeoutMs'> {
   return {
     params: { ...params, tenant: scope.tenantId, figure_projects: scope.projectIds },
     ...(signal && { signal }),

@@ -1,7 +1,7 @@
 import { formatDottedOrderSegment as segment } from '../ingest/run-event/dotted-order.ts';
 import type { TraceMember } from './trace-members.ts';
 
-/** The ids of a run's ancestors, root first, as dotted_order names them. */
+/** Ids of the ancestors in a dotted_order, root first. */
 export function ancestorIds(dottedOrder: string): string[] {
   return dottedOrder
     .split('.')
@@ -9,15 +9,15 @@ export function ancestorIds(dottedOrder: string): string[] {
     .map((segment) => segment.slice(-36));
 }
 
-/** Deeper chains of parents are not walked. */
+/** Longer chains of parents are not followed. */
 const maxDepth = 1_000;
 
-/** A run that may have come without dotted_order. */
+/** A run that may have been sent without dotted_order. */
 export type Unplaced = TraceMember & { readonly traceTimeMicros: number };
 
 /**
- * The dotted_order of a run: its own, or one put together from the parents in its trace up to the first that has one, or the
- * root. Where a parent is not there (yet), parents go round in a circle or are too many, the run hangs on the root of the trace.
+ * Returns the dotted_order of a run: its own, or one built from its parents in the trace up to the first that has one, or up to the root.
+ * If a parent is not stored yet, or the parents form a cycle or are too many, the run becomes a child of the root.
  */
 export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceMember>): string {
   if (run.dottedOrder !== undefined) return run.dottedOrder;
@@ -31,7 +31,7 @@ export function dottedOrderOf(run: Unplaced, members: ReadonlyMap<string, TraceM
     if (at.dottedOrder !== undefined) return [at.dottedOrder, ...segments].join('.');
     seen.add(at.runId);
     segments.unshift(segment(at.startTimeMicros, at.runId));
-    // A span without parent is a root under an id of its own: the trace's id is that of OpenTelemetry.
+    // An OpenTelemetry span without parent is a root whose id differs from the trace id.
     if (at.parentRunId === undefined) return segments.join('.');
     at = members.get(at.parentRunId);
   }

@@ -1,32 +1,33 @@
 /**
- * Step 1 of reading a page: which runs are on it.
+ * Step 1 of reading a page: find the keys of its runs.
  *
- * `FINAL` cannot stop early, so it is asked for slices of time only, each holding about as many rows as are needed:
+ * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
  *
- *   1. Windows follow each other from where reading begins, each wider than the last. A probe without `FINAL` reads the start
- *      times of a window in key order, stops after a few thousand and tells how far they reach: that is the slice. A window
- *      with fewer rows is a slice as a whole; an empty one is none.
- *   2. A slice is read with `FINAL`, keys and filter columns only, conditions on values included.
- *   3. Not full behind thousands of rows: few match. Further slices are no longer probed, each is eight times as wide.
+ *   1. Windows follow each other from the start of reading, each wider than the one before. A probe without `FINAL` reads the start times
+ *      of a window in key order, stops after a few thousand rows and returns the time range that they cover: this is the slice. A window
+ *      with fewer rows is one slice; an empty window is skipped.
+ *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
+ *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times as wide as the one
+ *      before.
  *
- * So a page costs a bounded number of queries, however few runs match and wherever they lie.
+ * The number of queries for a page is therefore bounded, however few runs match and wherever they are.
  */
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { PageCursor } from './page-cursor.ts';
 import { runBytes } from './run-columns.ts';
 import { keyConditions, type RunFilter, valueConditions } from './run-filter.ts';
 import { allTimes, type Order, type RunKey, type TimeWindow } from './run-key.ts';
-import { type Place, placeOfKeys, placeOfScope, type RunScope } from './run-scope.ts';
+import { type KeyCondition, keysCondition, type RunScope, scopeCondition } from './run-scope.ts';
 import { timeWindows } from './time-windows.ts';
 
 export interface PageRequest {
   readonly scope: RunScope;
   readonly filter: RunFilter;
   readonly order: Order;
-  /** Most runs of the page. */
+  /** Maximum number of runs on the page. */
   readonly limitRows: number;
   readonly after?: RunKey | undefined;
-  /** Only these runs, whatever else the filter says. */
+  /** If present, only these runs; the filter is ignored. */
   readonly among?: readonly RunKey[] | undefined;
 }
 
@@ -35,40 +36,41 @@ export interface FoundRun extends RunKey {
   readonly bytes: number;
 }
 
-const probedRows = 2_048;
+const maxProbedRows = 2_048;
 const sliceGrowth = 8;
-const leastGrownMicros = 1_000_000;
+const minSliceMicros = 1_000_000;
 
 /**
- * Keys of the runs of a page, in order: one more than asked for where there are more.
- * @throws what the warehouse throws.
+ * Finds the keys of the runs of a page, in order; one more than requested if there are more.
+ *
+ * @throws errors of ClickHouse.
  */
 export async function findPage(warehouse: Warehouse, request: PageRequest): Promise<FoundRun[]> {
   const { scope, filter, order, after, among, limitRows } = request;
   const wanted = limitRows + 1;
   if (among !== undefined) {
     if (among.length === 0) return [];
-    return findKeys(warehouse, request, placeOfKeys(scope.tenantId, among), wanted);
+    return findKeys(warehouse, request, keysCondition(scope.tenantId, among), wanted);
   }
   if (scope.projectIds.length === 0) return [];
-  const range = rangeOf(request);
-  // A trace is found through its index, however far apart its runs lie.
-  if (filter.traceId !== undefined) return findKeys(warehouse, request, placeOfScope(scope, range), wanted);
+  const range = boundTimeRange(request);
+  // The index on trace ids finds a trace in any time range.
+  if (filter.traceId !== undefined) return findKeys(warehouse, request, scopeCondition(scope, range), wanted);
   const found: FoundRun[] = [];
-  const begin = order === 'asc' && after === undefined ? await oldestOf(warehouse, range) : range;
+  const begin = order === 'asc' && after === undefined ? await startAtOldest(warehouse, range) : range;
   for await (const slice of slices(warehouse, request, begin)) {
-    found.push(...(await findKeys(warehouse, request, placeOfScope(scope, slice), wanted - found.length)));
+    found.push(...(await findKeys(warehouse, request, scopeCondition(scope, slice), wanted - found.length)));
     if (found.length >= wanted) break;
   }
   return found;
 }
 
-/** Slices of `range` in order, each asked for only when those before did not fill the page. */
+/** Generates the slices of `range` in order, each only when the previous ones did not fill the page. */
 async function* slices(warehouse: Warehouse, request: PageRequest, range: TimeWindow): AsyncGenerator<TimeWindow> {
   for (const window of timeWindows(range, request.order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(warehouse, request, window);
     if (rows === 0) continue;
-    if (rows < probedRows) {
+    if (rows < maxProbedRows) {
       yield window;
       continue;
     }
@@ -78,10 +80,10 @@ async function* slices(warehouse: Warehouse, request: PageRequest, range: TimeWi
   }
 }
 
-/** The slice behind `slice`, wider; nothing at the end of `range`. */
+/** The wider slice after `slice`; undefined at the end of `range`. */
 function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
-  const width = Math.max(untilMicrosExclusive - fromMicros, leastGrownMicros) * sliceGrowth;
+  const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * sliceGrowth;
   const next =
     order === 'desc'
       ? { fromMicros: Math.max(fromMicros - width, range.fromMicros), untilMicrosExclusive: fromMicros }
@@ -92,8 +94,8 @@ function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWind
   return next.fromMicros < next.untilMicrosExclusive ? next : undefined;
 }
 
-/** Where matching runs can lie, by time alone. */
-function rangeOf({ filter, order, after }: PageRequest): TimeWindow {
+/** Time range that contains all matching runs. */
+function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
   let { fromMicros, untilMicrosExclusive } = allTimes;
   if (filter.startedFromMicros !== undefined)
     fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros, untilMicrosExclusive));
@@ -102,8 +104,8 @@ function rangeOf({ filter, order, after }: PageRequest): TimeWindow {
   return { fromMicros, untilMicrosExclusive };
 }
 
-/** `range` from the oldest run of the whole table on, which ClickHouse tells from its partitions without reading a row. */
-async function oldestOf(warehouse: Warehouse, range: TimeWindow): Promise<TimeWindow> {
+/** `range`, starting at the oldest run of the whole table, which ClickHouse reads from partition metadata. */
+async function startAtOldest(warehouse: Warehouse, range: TimeWindow): Promise<TimeWindow> {
   const [row] = await warehouse.query<{ micros: number }>({
     name: 'oldest-run',
     sql: 'SELECT toUnixTimestamp64Micro(min(start_time)) AS micros FROM runs',
@@ -111,17 +113,17 @@ async function oldestOf(warehouse: Warehouse, range: TimeWindow): Promise<TimeWi
   return { ...range, fromMicros: Math.max(range.fromMicros, row?.micros ?? 0) };
 }
 
-/** How many rows, up to a few thousand, the window holds where reading begins, and between which times they lie. */
+/** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
 async function probe(warehouse: Warehouse, { scope, filter, order }: PageRequest, window: TimeWindow) {
-  const place = placeOfScope(scope, window);
+  const keyRange = scopeCondition(scope, window);
   const conditions = keyConditions(filter);
   const [row] = await warehouse.query<{ rows: number; oldest: number; newest: number }>({
-    ...bind(place, conditions.params),
+    ...bind(keyRange, conditions.params),
     name: 'probe-runs',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
             SELECT start_time AS t FROM runs
-            WHERE ${[place.sql, ...conditions.sql].join(' AND ')}
-            ORDER BY start_time ${order} LIMIT ${probedRows})`,
+            WHERE ${[keyRange.sql, ...conditions.sql].join(' AND ')}
+            ORDER BY start_time ${order} LIMIT ${maxProbedRows})`,
   });
   return row ?? { rows: 0, oldest: 0, newest: 0 };
 }
@@ -134,20 +136,25 @@ interface KeyRow {
   readonly bytes: number;
 }
 
-async function findKeys(warehouse: Warehouse, request: PageRequest, place: Place, limit: number): Promise<FoundRun[]> {
+async function findKeys(
+  warehouse: Warehouse,
+  request: PageRequest,
+  keyRange: KeyCondition,
+  limit: number,
+): Promise<FoundRun[]> {
   const { order, after, among } = request;
-  // Runs that are named by their ids are wanted whatever else the request says.
+  // Runs requested by id match without further conditions.
   const filter = among === undefined ? request.filter : {};
   const keys = keyConditions(filter);
   const values = valueConditions(filter);
-  const position = after === undefined ? undefined : behindCursor({ order, after });
+  const position = after === undefined ? undefined : afterCursor({ order, after });
   const rows = await warehouse.query<KeyRow>({
-    ...bind(place, keys.params, values.params, position?.params, { wanted: limit }),
+    ...bind(keyRange, keys.params, values.params, position?.params, { wanted: limit }),
     name: 'find-runs',
     sql: `SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
             ${runBytes} AS bytes
           FROM runs FINAL
-          PREWHERE ${[place.sql, ...keys.sql].join(' AND ')}
+          PREWHERE ${[keyRange.sql, ...keys.sql].join(' AND ')}
           WHERE ${[...values.sql, ...(position?.sql ?? [])].join(' AND ')}
           ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}
           LIMIT {wanted:UInt64}`,
@@ -161,8 +168,8 @@ async function findKeys(warehouse: Warehouse, request: PageRequest, place: Place
   }));
 }
 
-/** Compared in ClickHouse: its order of UUIDs is not that of their text. */
-function behindCursor({ order, after }: PageCursor) {
+/** Compared in ClickHouse, whose order of UUIDs differs from the order of their text. */
+function afterCursor({ order, after }: PageCursor) {
   return {
     sql: [
       `(start_time, trace_id, id, session_id) ${order === 'desc' ? '<' : '>'}
@@ -177,6 +184,6 @@ function behindCursor({ order, after }: PageCursor) {
   };
 }
 
-function bind({ params, external }: Place, ...more: readonly (Place['params'] | undefined)[]) {
-  return { params: Object.assign({}, params, ...more) as Place['params'], ...(external && { external }) };
+function bind({ params, external }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
+  return { params: Object.assign({}, params, ...more) as KeyCondition['params'], ...(external && { external }) };
 }

@@ -3,21 +3,22 @@ import { liveProjectIds } from './live-projects.ts';
 import { locateRun } from './locate-run.ts';
 import type { ReadPorts } from './query-runs.ts';
 import { readRunRows } from './read-run-rows.ts';
-import { readSurroundings } from './read-surroundings.ts';
+import { readRelatedData } from './read-surroundings.ts';
 import { selectAll } from './run-select.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
 
 export interface RunRequest {
   readonly tenantId: string;
   readonly runId: string;
-  /** The project in which the run has to lie. */
+  /** If present, the run must be in this project. */
   readonly projectId?: string | undefined;
   readonly withSerialized: boolean;
 }
 
 /**
- * One run with everything that it has, as JSON.
- * @throws NOT_FOUND where the workspace has no such run, or its project or itself was deleted; what the stores throw.
+ * Reads one run with all its fields, as JSON.
+ *
+ * @throws NOT_FOUND if the workspace has no such run, or the run or its project was deleted; errors of the stores.
  */
 export async function getRun(ports: ReadPorts, request: RunRequest): Promise<Buffer> {
   const { tenantId, runId, projectId } = request;
@@ -30,9 +31,9 @@ export async function getRun(ports: ReadPorts, request: RunRequest): Promise<Buf
   ]);
   const [row] = rows;
   if (live.length === 0 || row === undefined) throw notFound(runId);
-  const around = await readSurroundings(ports, tenantId, rows, selected.surroundings);
+  const related = await readRelatedData(ports, tenantId, rows, selected.relatedKinds);
   const json = new JsonChunks();
-  writeRun(json, row, selected.fields, around);
+  writeRun(json, row, selected.fields, related);
   return json.toBuffer();
 }
 

@@ -1,8 +1,9 @@
 import type { Database } from '../../infra/postgres/database.ts';
 
 /**
- * The projects of a workspace that are not deleted: of `among` where it is given, else all.
- * @throws what the database throws.
+ * Ids of the projects of a workspace that are not deleted; restricted to `among` if given.
+ *
+ * @throws errors of the database.
  */
 export async function liveProjectIds(
   database: Database,

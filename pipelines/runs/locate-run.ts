@@ -1,7 +1,7 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { RunKey } from './run-key.ts';
 
-/** Where a run lies, and when its trace began. */
+/** Key of a run, and the start time of its trace. */
 export interface LocatedRun extends RunKey {
   readonly traceTimeMicros: number;
 }
@@ -14,7 +14,7 @@ interface LocatorRow {
   readonly session_id: string;
 }
 
-/** Finds runs of a workspace by their ids; ids that are not stored are left out. */
+/** Finds runs of a workspace by id; ids that are not stored are left out. */
 export async function locateRuns(
   warehouse: Warehouse,
   tenantId: string,
@@ -39,7 +39,7 @@ export async function locateRuns(
   }));
 }
 
-/** Finds one run; undefined where it is not stored (yet). */
+/** Finds one run; undefined if it is not stored (yet). */
 export async function locateRun(
   warehouse: Warehouse,
   tenantId: string,

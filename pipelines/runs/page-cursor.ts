@@ -1,7 +1,7 @@
 import { fault } from '../../infra/errors/runlake-error.ts';
 import { allTimes, type Order, type RunKey } from './run-key.ts';
 
-/** The last run of a page: the next page begins behind it, whatever has come in since. */
+/** The last run of a page. The next page begins after it, whatever was stored since. */
 export interface PageCursor {
   readonly order: Order;
   readonly after: RunKey;
@@ -11,8 +11,8 @@ const version = 1;
 const length = 58;
 
 /**
- * Version, order, key time, project, trace and run in 58 bytes, as base64url. A cursor holds a position and no right: what it
- * points at is looked for only among the runs of the caller's workspace.
+ * Encodes version, order, key time, project, trace and run in 58 bytes as base64url. A cursor is a position and grants no access: it is
+ * only compared with runs of the caller's workspace.
  */
 export function writeCursor({ order, after }: PageCursor): string {
   const bytes = Buffer.alloc(length);
@@ -25,10 +25,10 @@ export function writeCursor({ order, after }: PageCursor): string {
   return bytes.toString('base64url');
 }
 
-/** @throws BAD_REQUEST where `text` is no cursor of ours, or one of a query in another order. */
+/** @throws BAD_REQUEST if `text` is not a valid cursor, or belongs to a query in another order. */
 export function readCursor(text: string, order: Order): PageCursor {
   const bytes = Buffer.from(text, 'base64url');
-  // Decoding skips what it does not know: only the way back shows that nothing was skipped.
+  // The decoder ignores invalid characters; encoding again detects them.
   if (bytes.length !== length || bytes[0] !== version || bytes.toString('base64url') !== text) throw malformed();
   const micros = bytes.readBigInt64BE(2);
   if (bytes[1]! > 1 || micros < 0n || micros >= BigInt(allTimes.untilMicrosExclusive)) throw malformed();
@@ -45,7 +45,7 @@ export function readCursor(text: string, order: Order): PageCursor {
 }
 
 function malformed(): Error {
-  return fault('BAD_REQUEST', { reason: 'The cursor is not one that this server gave.' });
+  return fault('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
 }
 
 function writeUuid(bytes: Buffer, at: number, uuid: string): void {

@@ -6,7 +6,7 @@ import { liveProjectIds } from './live-projects.ts';
 import { locateRun, locateRuns, locateTrace } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
 import { type RunRow, readRunRows } from './read-run-rows.ts';
-import { readSurroundings } from './read-surroundings.ts';
+import { readRelatedData } from './read-surroundings.ts';
 import type { RunExtras } from './run-extras.ts';
 import type { RunFilter } from './run-filter.ts';
 import type { Order, RunKey } from './run-key.ts';
@@ -22,7 +22,7 @@ export interface ReadPorts {
 
 export interface RunQuery {
   readonly tenantId: string;
-  /** Only these runs; then `projectIds` and `filter` say nothing. */
+  /** If present, only these runs; `projectIds` and `filter` are ignored. */
   readonly runIds?: readonly string[] | undefined;
   /** Absent or empty: all projects of the workspace that are not deleted. */
   readonly projectIds?: readonly string[] | undefined;
@@ -32,15 +32,15 @@ export interface RunQuery {
   /** At least 1. */
   readonly limitRows: number;
   readonly cursor?: string | undefined;
-  /** Whether the answer says where the next page begins. */
+  /** Whether the response contains the cursor of the next page. */
   readonly withCursor: boolean;
 }
 
 /**
- * A page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. It ends early, with a cursor, where the runs' JSON passes
- * `maxPageBytes`; one run always fits. A page with a cursor is never empty, because clients would stop there.
+ * Reads a page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. The page ends early, with a cursor, when the JSON of its runs
+ * exceeds `maxPageBytes`; one run always fits. A page with a cursor is never empty, because clients would stop there.
  *
- * @throws BAD_REQUEST for a cursor that is none; what the stores throw.
+ * @throws BAD_REQUEST for an invalid cursor; errors of the stores.
  */
 export async function queryRuns(ports: ReadPorts, query: RunQuery): Promise<Buffer> {
   const selected = selectFields(query.select);
@@ -48,12 +48,12 @@ export async function queryRuns(ports: ReadPorts, query: RunQuery): Promise<Buff
   const page = await readPage(ports, request, (keys) =>
     readRunRows(ports.warehouse, query.tenantId, keys, selected.columns),
   );
-  const around = await readSurroundings(ports, query.tenantId, page.rows, selected.surroundings);
+  const related = await readRelatedData(ports, query.tenantId, page.rows, selected.relatedKinds);
   const json = new JsonChunks();
   let before = '{"runs":[';
   for (const row of page.rows) {
     json.add(before);
-    writeRun(json, row, selected.fields, around);
+    writeRun(json, row, selected.fields, related);
     before = ',';
   }
   const next = page.last && query.withCursor ? writeCursor({ order: query.order, after: page.last }) : null;
@@ -62,36 +62,36 @@ export async function queryRuns(ports: ReadPorts, query: RunQuery): Promise<Buff
   return json.toBuffer();
 }
 
-/** Where the query may look, as narrow as ids allow. */
+/** Narrows the scope of the query as far as ids allow. */
 async function pageRequest({ warehouse, database }: ReadPorts, query: RunQuery): Promise<PageRequest> {
   const { tenantId, runIds, order, limitRows, cursor, filter } = query;
   const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
   if (runIds !== undefined) {
     const located = await locateRuns(warehouse, tenantId, runIds);
-    const live = new Set(await liveProjectIds(database, tenantId, projectsOf(located)));
+    const live = new Set(await liveProjectIds(database, tenantId, distinctProjects(located)));
     const among = located.filter((key) => live.has(key.projectId));
     return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
   }
   const projectIds = await liveProjectIds(database, tenantId, query.projectIds?.length ? query.projectIds : undefined);
-  const traceId = filter.traceId ?? (await traceOfParent(warehouse, tenantId, filter.parentRunId));
+  const traceId = filter.traceId ?? (await locateParentTrace(warehouse, tenantId, filter.parentRunId));
   if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
-  const places = new Set(await locateTrace(warehouse, tenantId, traceId));
-  const scope = { tenantId, projectIds: projectIds.filter((id) => places.has(id)) };
+  const projectsOfTrace = new Set(await locateTrace(warehouse, tenantId, traceId));
+  const scope = { tenantId, projectIds: projectIds.filter((id) => projectsOfTrace.has(id)) };
   return { ...paging, scope, filter: { ...filter, traceId } };
 }
 
-/** Children lie in the trace of their parent. A parent that never came says nothing. */
-async function traceOfParent(warehouse: Warehouse, tenantId: string, parentRunId: string | undefined) {
+/** Children are in the trace of their parent. A parent that is not stored does not narrow the query. */
+async function locateParentTrace(warehouse: Warehouse, tenantId: string, parentRunId: string | undefined) {
   return parentRunId === undefined ? undefined : (await locateRun(warehouse, tenantId, parentRunId))?.traceId;
 }
 
-function projectsOf(keys: readonly RunKey[]): string[] {
+function distinctProjects(keys: readonly RunKey[]): string[] {
   return [...new Set(keys.map((key) => key.projectId))];
 }
 
 interface Page {
   readonly rows: readonly RunRow[];
-  /** The last run looked at, where more follow. */
+  /** The last run considered, if more follow. */
   readonly last: RunKey | undefined;
 }
 
@@ -102,20 +102,20 @@ async function readPage(
 ): Promise<Page> {
   for (let { after } = request; ; ) {
     const found = await findPage(warehouse, { ...request, after });
-    const keys = fitting(found.slice(0, request.limitRows), config.maxPageBytes);
+    const keys = takeFitting(found.slice(0, request.limitRows), config.maxPageBytes);
     const last = keys.length < found.length ? keys.at(-1) : undefined;
     const rows = await read(keys);
-    // Every run of the page may have been deleted between the two steps.
+    // All runs of the page may have been deleted between the two steps.
     if (rows.length > 0 || last === undefined) return { rows, last };
     after = last;
   }
 }
 
-/** The first of `found` whose JSON fits; always one. */
-function fitting(found: readonly FoundRun[], maxBytes: number): FoundRun[] {
+/** The longest prefix of `found` whose JSON fits; at least one run. */
+function takeFitting(found: readonly FoundRun[], maxBytes: number): FoundRun[] {
   let bytes = 0;
-  return found.filter((run, place) => {
+  return found.filter((run, index) => {
     bytes += run.bytes;
-    return place === 0 || bytes <= maxBytes;
+    return index === 0 || bytes <= maxBytes;
   });
 }

@@ -2,12 +2,12 @@ import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { type RunColumn, runColumns } from './run-columns.ts';
 import type { RunKey } from './run-key.ts';
-import { placeOfKeys } from './run-scope.ts';
+import { keysCondition } from './run-scope.ts';
 
-/** Some columns of one run. */
+/** Selected columns of one run. */
 export interface RunRow {
   readonly key: RunKey;
-  /** The stored bytes; undefined where nothing is stored. */
+  /** The stored bytes; undefined if the column is null. */
   bytes(column: RunColumn): Buffer | undefined;
   text(column: RunColumn): string | undefined;
   number(column: RunColumn): number | undefined;
@@ -16,9 +16,10 @@ export interface RunRow {
 const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const satisfies RunColumn[];
 
 /**
- * Step 2 of reading a page: the wanted columns of exactly these runs, in the order of `keys`. Runs that were deleted since are
- * left out.
- * @throws what the warehouse throws.
+ * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs deleted since step 1 are left
+ * out.
+ *
+ * @throws errors of ClickHouse.
  */
 export async function readRunRows(
   warehouse: Warehouse,
@@ -28,25 +29,25 @@ export async function readRunRows(
 ): Promise<RunRow[]> {
   if (keys.length === 0) return [];
   const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
-  const { sql, ...place } = placeOfKeys(tenantId, keys);
+  const { sql, ...binding } = keysCondition(tenantId, keys);
   const answer = await warehouse.queryText({
-    ...place,
+    ...binding,
     name: 'read-runs',
     sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
           FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at)`,
     format: 'RowBinary',
   });
-  const places = new Map(columns.map((column, place) => [column, place]));
+  const indexes = new Map(columns.map((column, index) => [column, index]));
   const rows = new Map<string, RunRow>();
   for (const values of readNullableTextRows(answer, columns.length)) {
-    const row = runRow(values, places);
+    const row = runRow(values, indexes);
     rows.set(identity(row.key), row);
   }
   return keys.flatMap((key) => rows.get(identity(key)) ?? []);
 }
 
-function runRow(values: readonly (Buffer | undefined)[], places: ReadonlyMap<RunColumn, number>): RunRow {
-  const bytes = (column: RunColumn) => values[places.get(column) ?? -1];
+function runRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): RunRow {
+  const bytes = (column: RunColumn) => values[indexes.get(column) ?? -1];
   const text = (column: RunColumn) => bytes(column)?.toString('utf8');
   const number = (column: RunColumn) => {
     const digits = text(column);

@@ -3,31 +3,31 @@ import { sumDescendants } from './descendant-figures.ts';
 import { ancestorIds, dottedOrderOf, type Unplaced } from './dotted-orders.ts';
 import type { RunRow } from './read-run-rows.ts';
 import type { RunExtras } from './run-extras.ts';
-import type { RunSurroundings, Surrounding } from './run-fields.ts';
+import type { RelatedData, RelatedKind } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
 import { readFirstReceived, readTraceSpans } from './trace-facts.ts';
 import { readTraceMembers, type TraceMember } from './trace-members.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 
-/** Reads what the answer on these rows needs beside them: one query for each kind at most, all at once. */
-export async function readSurroundings(
+/** Reads the data that the response needs beyond the rows: at most one query for each kind, all concurrently. */
+export async function readRelatedData(
   ports: { readonly warehouse: Warehouse; readonly extras: RunExtras },
   tenantId: string,
   rows: readonly RunRow[],
-  wanted: ReadonlySet<Surrounding>,
-): Promise<RunSurroundings> {
+  wanted: ReadonlySet<RelatedKind>,
+): Promise<RelatedData> {
   const { warehouse, extras } = ports;
   const runIds = rows.map((row) => row.key.runId);
   const scope: RunScope = { tenantId, projectIds: [...new Set(rows.map((row) => row.key.projectId))] };
   const runs = rows.map(asMember);
   const unplaced = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
   const toWalk = wanted.has('children') ? runs : unplaced;
-  const ifWanted = <T>(kind: Surrounding, read: () => Promise<ReadonlyMap<string, T>>) =>
+  const ifWanted = <T>(kind: RelatedKind, read: () => Promise<ReadonlyMap<string, T>>) =>
     wanted.has(kind) && rows.length > 0 ? read() : Promise.resolve(new Map<string, T>());
   const [members, feedbackStats, attachmentUrls, figures, firstReceived, spans] = await Promise.all([
     toWalk.length > 0
-      ? readTraceMembers(warehouse, scope, traceIdsOf(toWalk))
+      ? readTraceMembers(warehouse, scope, distinctTraceIds(toWalk))
       : Promise.resolve(new Map<string, never>()),
     ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
     ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
@@ -36,14 +36,14 @@ export async function readSurroundings(
         scope,
         traces: '{figure_traces:Array(UUID)}',
         targets: '{figure_targets:Array(UUID)}',
-        params: { figure_traces: traceIdsOf(runs), figure_targets: runIds },
+        params: { figure_traces: distinctTraceIds(runs), figure_targets: runIds },
       }),
     ),
     ifWanted('firstReceived', () => readFirstReceived(warehouse, tenantId, runs)),
-    ifWanted('spans', () => readTraceSpans(warehouse, tenantId, traceIdsOf(runs))),
+    ifWanted('spans', () => readTraceSpans(warehouse, tenantId, distinctTraceIds(runs))),
   ]);
-  const dottedOrders = dottedOrdersOf(runs, members);
-  const children = wanted.has('children') ? childrenOf(runs, members) : new Map();
+  const dottedOrders = buildDottedOrders(runs, members);
+  const children = wanted.has('children') ? findChildren(runs, members) : new Map();
   return { tenantId, dottedOrders, feedbackStats, attachmentUrls, children, figures, firstReceived, spans };
 }
 
@@ -58,17 +58,17 @@ function asMember({ key, text, number }: RunRow): Unplaced {
   };
 }
 
-function traceIdsOf(runs: readonly TraceMember[]): string[] {
+function distinctTraceIds(runs: readonly TraceMember[]): string[] {
   return [...new Set(runs.map((run) => run.traceId))];
 }
 
-function dottedOrdersOf(runs: readonly Unplaced[], members: Members): Map<string, string> {
+function buildDottedOrders(runs: readonly Unplaced[], members: Members): Map<string, string> {
   const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
   return new Map(runs.map((run) => [run.runId, dottedOrderOf(run, byTrace.get(run.traceId) ?? new Map())]));
 }
 
-/** Whose descendants and children the members of a trace are. */
-function childrenOf(runs: readonly Unplaced[], members: Members) {
+/** Children and descendants of `runs` among the members of their traces. */
+function findChildren(runs: readonly Unplaced[], members: Members) {
   const children = new Map(runs.map((run) => [run.runId, { all: [] as string[], direct: [] as string[] }]));
   for (const [traceId, list] of members) {
     const byId = new Map(list.map((member) => [member.runId, member]));

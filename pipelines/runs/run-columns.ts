@@ -1,18 +1,18 @@
 /**
- * What can be read of a run, as SQL over `runs FINAL`. A patch's value wins over a post's, whichever came last.
- * Merged columns are read whole, never by subcolumn: those skip the merging.
+ * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over that of a post, whichever was received last.
+ * Merged columns are read whole: a subcolumn would skip the merging.
  */
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;
-/** A patch need not state the run's type: the usage that it states counts only if the run is a model call. */
+/** A patch may omit the run type, so the type is checked here: usage counts only for model calls. */
 const ofModelCall = (name: string) => `if(${merged('run_type')} IN ('llm', 'embedding'), ${merged(name)}, NULL)`;
 const metadataText = (key: string) => `nullIf(JSONExtractString(${merged('extra')}, 'metadata', '${key}'), '')`;
 
-/** Characters of a preview, and one more to tell that there are more. */
+/** Maximum characters of a preview. One more is read to detect a cut. */
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${merged(name)}, 1, ${previewCharacters + 1})`;
 
-/** Size of what was sent of a run. */
+/** Bytes sent for a run, in post and patch. */
 export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
 
 export const runColumns = {
@@ -27,7 +27,7 @@ export const runColumns = {
   runType: merged('run_type'),
   startedAtMicros: micros(`coalesce(patch_started_at, post_started_at, start_time)`),
   endedAtMicros: micros(merged('ended_at')),
-  /** Not null where the run failed. */
+  /** Not null if the run failed. */
   failed: `if(isNotNull(${merged('error')}), '1', NULL)`,
   parentRunId: merged('parent_run_id'),
   referenceExampleId: merged('reference_example_id'),
@@ -48,7 +48,7 @@ export const runColumns = {
   totalCost: ofModelCall('total_cost'),
   usageDetails: ofModelCall('usage_details'),
   firstTokenTimeMicros: micros(ofModelCall('first_token_time')),
-  /** The conversation that a run belongs to; the first of three keys of its metadata that is not null or empty. */
+  /** Conversation of the run: the first of three metadata keys that is not null or empty. */
   threadId: `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`,
 } as const satisfies Record<string, string>;
 

@@ -3,45 +3,45 @@ import { type Figures, figureColumns } from './descendant-figures.ts';
 import { ancestorIds } from './dotted-orders.ts';
 import type { RunRow } from './read-run-rows.ts';
 import { previewCharacters, type RunColumn } from './run-columns.ts';
-import { runTypeUnknown } from './run-filter.ts';
+import { defaultRunType } from './run-filter.ts';
 import type { TraceSpan } from './trace-facts.ts';
 
-/** What a run's row does not hold, read beside it where a field needs it. */
-export interface RunSurroundings {
+/** Data of runs that their rows do not contain, read only if a field needs it. */
+export interface RelatedData {
   readonly tenantId: string;
-  /** By run; complete. */
+  /** By run; contains every run. */
   readonly dottedOrders: ReadonlyMap<string, string>;
-  /** By run, as JSON; a run that is not in it has none. */
+  /** By run, as JSON; runs without values are absent. */
   readonly feedbackStats: ReadonlyMap<string, string>;
   readonly attachmentUrls: ReadonlyMap<string, string>;
   /** By run: tokens and costs of the model calls below it. */
   readonly figures: ReadonlyMap<string, Figures>;
-  /** By run: its descendants, and of those its own children. */
+  /** By run: all its descendants, and its direct children. */
   readonly children: ReadonlyMap<string, { readonly all: readonly string[]; readonly direct: readonly string[] }>;
   /** By trace. */
   readonly firstReceived: ReadonlyMap<string, number>;
   readonly spans: ReadonlyMap<string, TraceSpan>;
 }
 
-/** What is read beside the rows: a query of its own each. */
-export type Surrounding = 'feedbackStats' | 'attachmentUrls' | 'children' | 'figures' | 'firstReceived' | 'spans';
+/** Kinds of data read separately, each with one query. */
+export type RelatedKind = 'feedbackStats' | 'attachmentUrls' | 'children' | 'figures' | 'firstReceived' | 'spans';
 
-/** One field of the answer: the columns that it is made of, and its JSON text. Stored JSON goes out as the bytes that came. */
+/** One field of the response: the columns it needs, and its JSON text. Stored JSON is returned byte for byte. */
 export interface RunField {
   readonly columns: readonly RunColumn[];
-  readonly surrounding?: Surrounding;
-  json(run: RunRow, around: RunSurroundings): Buffer | string;
+  readonly relatedKind?: RelatedKind;
+  json(run: RunRow, related: RelatedData): Buffer | string;
 }
 
 function field(
   columns: readonly RunColumn[],
-  json: (run: RunRow, around: RunSurroundings) => Buffer | string | undefined,
-  surrounding?: Surrounding,
+  json: (run: RunRow, related: RelatedData) => Buffer | string | undefined,
+  relatedKind?: RelatedKind,
 ): RunField {
   return {
     columns,
-    json: (run, around) => json(run, around) ?? 'null',
-    ...(surrounding && { surrounding }),
+    json: (run, related) => json(run, related) ?? 'null',
+    ...(relatedKind && { relatedKind }),
   };
 }
 
@@ -51,47 +51,51 @@ const time = (micros: number | undefined) => (micros === undefined ? undefined :
 const nothing = field([], () => 'null');
 const text = (column: RunColumn) => field([column], (run) => quoted(run.text(column)));
 const stored = (column: RunColumn, absent = 'null') => field([column], (run) => run.bytes(column) ?? absent);
-const figure = (name: keyof typeof figureColumns) => (run: RunRow, around: RunSurroundings) =>
-  around.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
+const figure = (name: keyof typeof figureColumns) => (run: RunRow, related: RelatedData) =>
+  related.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
 const count = (name: keyof typeof figureColumns) =>
-  field([figureColumns[name]], (run, around) => figure(name)(run, around) ?? '0', 'figures');
+  field([figureColumns[name]], (run, related) => figure(name)(run, related) ?? '0', 'figures');
 const cost = (name: keyof typeof figureColumns) =>
-  field([figureColumns[name]], (run, around) => quoted(figure(name)(run, around)), 'figures');
+  field([figureColumns[name]], (run, related) => quoted(figure(name)(run, related)), 'figures');
 const moment = (column: RunColumn) => field([column], (run) => time(run.number(column)));
-const key = (json: (run: RunRow, around: RunSurroundings) => string) => field([], json);
+const key = (json: (run: RunRow, related: RelatedData) => string) => field([], json);
 const list = (ids: readonly string[]) => JSON.stringify(ids);
 
-const dottedOrder = (run: RunRow, around: RunSurroundings) => around.dottedOrders.get(run.key.runId) ?? '';
+const dottedOrder = (run: RunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
 const dottedOrderColumns: readonly RunColumn[] = ['dottedOrder', 'parentRunId', 'traceTimeMicros'];
 
-/** Every field of a run, in the order of the answer. Source: the public run schema (v1). */
+/** Every field of a run, in the order of the response. Source: the public run schema (v1). */
 export const runFields = {
   id: key((run) => `"${run.key.runId}"`),
   name: field(['name'], (run) => quoted(run.text('name') ?? '')),
-  run_type: field(['runType'], (run) => quoted(run.text('runType') ?? runTypeUnknown)),
+  run_type: field(['runType'], (run) => quoted(run.text('runType') ?? defaultRunType)),
   start_time: moment('startedAtMicros'),
   end_time: moment('endedAtMicros'),
-  status: field(['failed', 'endedAtMicros'], (run) => `"${statusOf(run)}"`),
+  status: field(['failed', 'endedAtMicros'], (run) => `"${deriveStatus(run)}"`),
   error: stored('error'),
   extra: stored('extra'),
   events: stored('events'),
-  // Clients hold inputs for an object always.
+  // Clients expect `inputs` to be an object.
   inputs: stored('inputs', '{}'),
-  inputs_preview: field(['inputsPreview'], (run) => quoted(shortened(run.text('inputsPreview')))),
+  inputs_preview: field(['inputsPreview'], (run) => quoted(truncate(run.text('inputsPreview')))),
   inputs_s3_urls: nothing,
   outputs: stored('outputs'),
-  outputs_preview: field(['outputsPreview'], (run) => quoted(shortened(run.text('outputsPreview')))),
+  outputs_preview: field(['outputsPreview'], (run) => quoted(truncate(run.text('outputsPreview')))),
   outputs_s3_urls: nothing,
   serialized: stored('serialized'),
   tags: stored('tags'),
   trace_id: key((run) => `"${run.key.traceId}"`),
-  dotted_order: field(dottedOrderColumns, (run, around) => quoted(dottedOrder(run, around))),
-  parent_run_id: field(dottedOrderColumns, (run, around) =>
-    quoted(run.text('parentRunId') ?? ancestorIds(dottedOrder(run, around)).at(-1)),
+  dotted_order: field(dottedOrderColumns, (run, related) => quoted(dottedOrder(run, related))),
+  parent_run_id: field(dottedOrderColumns, (run, related) =>
+    quoted(run.text('parentRunId') ?? ancestorIds(dottedOrder(run, related)).at(-1)),
   ),
-  parent_run_ids: field(dottedOrderColumns, (run, around) => list(ancestorIds(dottedOrder(run, around)))),
-  child_run_ids: field([], (run, around) => list(around.children.get(run.key.runId)?.all ?? []), 'children'),
-  direct_child_run_ids: field([], (run, around) => list(around.children.get(run.key.runId)?.direct ?? []), 'children'),
+  parent_run_ids: field(dottedOrderColumns, (run, related) => list(ancestorIds(dottedOrder(run, related)))),
+  child_run_ids: field([], (run, related) => list(related.children.get(run.key.runId)?.all ?? []), 'children'),
+  direct_child_run_ids: field(
+    [],
+    (run, related) => list(related.children.get(run.key.runId)?.direct ?? []),
+    'children',
+  ),
   execution_order: key(() => '1'),
   session_id: key((run) => `"${run.key.projectId}"`),
   reference_example_id: text('referenceExampleId'),
@@ -110,9 +114,9 @@ export const runFields = {
   completion_cost_details: detail('completion_cost_details'),
   price_model_id: nothing,
   first_token_time: moment('firstTokenTimeMicros'),
-  feedback_stats: field([], (run, around) => around.feedbackStats.get(run.key.runId), 'feedbackStats'),
-  s3_urls: field([], (run, around) => around.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
-  app_path: field(['startedAtMicros'], (run, around) => quoted(appPath(run, around.tenantId))),
+  feedback_stats: field([], (run, related) => related.feedbackStats.get(run.key.runId), 'feedbackStats'),
+  s3_urls: field([], (run, related) => related.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
+  app_path: field(['startedAtMicros'], (run, related) => quoted(appPath(run, related.tenantId))),
   thread_id: text('threadId'),
   in_dataset: key(() => 'false'),
   last_queued_at: nothing,
@@ -124,36 +128,36 @@ export const runFields = {
   inserted_at: moment('receivedAtMicros'),
   trace_first_received_at: field(
     ['traceTimeMicros'],
-    (run, around) => time(around.firstReceived.get(run.key.traceId)),
+    (run, related) => time(related.firstReceived.get(run.key.traceId)),
     'firstReceived',
   ),
-  trace_min_start_time: field([], (run, around) => time(around.spans.get(run.key.traceId)?.firstMicros), 'spans'),
-  trace_max_start_time: field([], (run, around) => time(around.spans.get(run.key.traceId)?.lastMicros), 'spans'),
+  trace_min_start_time: field([], (run, related) => time(related.spans.get(run.key.traceId)?.firstMicros), 'spans'),
+  trace_max_start_time: field([], (run, related) => time(related.spans.get(run.key.traceId)?.lastMicros), 'spans'),
 } as const satisfies Record<string, RunField>;
 
 export type RunFieldName = keyof typeof runFields;
 
-/** Derived, never stored: a late event cannot contradict it. */
-function statusOf(run: RunRow): string {
+/** Derived on read, so that late events cannot contradict it. */
+function deriveStatus(run: RunRow): string {
   if (run.bytes('failed') !== undefined) return 'error';
   return run.bytes('endedAtMicros') === undefined ? 'pending' : 'success';
 }
 
-function shortened(start: string | undefined): string | undefined {
+function truncate(start: string | undefined): string | undefined {
   const characters = start === undefined ? [] : [...start];
   return characters.length > previewCharacters ? `${characters.slice(0, previewCharacters).join('')}…` : start;
 }
 
 function detail(name: string): RunField {
-  // Costs are decimals in text, as everywhere else in a run.
+  // Costs are decimals as text, as in all other fields.
   const shown = name.includes('cost') ? String : (value: unknown) => value;
   return field(
     ['usageDetails'],
-    (run, around) => {
+    (run, related) => {
       const stated = run.text('usageDetails');
       const own = stated === undefined ? undefined : (JSON.parse(stated) as Record<string, unknown>)[name];
       const details = new Map(isObject(own) ? Object.entries(own).map(([key, value]) => [key, shown(value)]) : []);
-      for (const [figure, sum] of around.figures.get(run.key.runId) ?? []) {
+      for (const [figure, sum] of related.figures.get(run.key.runId) ?? []) {
         if (figure.startsWith(`${name}.`)) {
           details.set(figure.slice(name.length + 1), name.includes('cost') ? sum : Number(sum));
         }

@@ -2,12 +2,12 @@ import type { QueryParameter } from '../../infra/clickhouse/warehouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { allTimes } from './run-key.ts';
 
-/** What runs a query wants; absent means: no condition. Conditions are joined by AND. */
+/** Conditions of a query on runs, joined by AND; absent fields add no condition. */
 export interface RunFilter {
   readonly traceId?: string | undefined;
   readonly parentRunId?: string | undefined;
   readonly runType?: RunType | undefined;
-  /** Whether the run begins its trace. */
+  /** Whether the run is the root of its trace. */
   readonly isRoot?: boolean | undefined;
   readonly hasError?: boolean | undefined;
   /** Key time, inclusive. */
@@ -17,16 +17,16 @@ export interface RunFilter {
   readonly referenceExampleIds?: readonly string[] | undefined;
 }
 
-/** Parts of a WHERE clause, to be joined by AND, and the values that they bind. */
+/** Conditions of a WHERE clause, to be joined by AND, and the values that they bind. */
 export interface Conditions {
   readonly sql: readonly string[];
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
-/** Run type of a run that nobody has said one of yet. */
-export const runTypeUnknown: RunType = 'chain';
+/** Type of a run for which no event has stated one yet. */
+export const defaultRunType: RunType = 'chain';
 
-/** Conditions on the key. They hold or fail alike for each stored row of a run, so they may be asked without `FINAL`. */
+/** Conditions on the key. They have the same value for all stored rows of a run, so they are valid without `FINAL`. */
 export function keyConditions({ traceId }: RunFilter): Conditions {
   const sql: string[] = [];
   const params: Record<string, QueryParameter> = {};
@@ -37,13 +37,13 @@ export function keyConditions({ traceId }: RunFilter): Conditions {
   return { sql, params };
 }
 
-/** Conditions on values, true only of the merged row: to be asked with `FINAL`. A deleted run matches nothing. */
+/** Conditions on values, which require `FINAL`. Excludes deleted runs. */
 export function valueConditions(filter: RunFilter): Conditions {
   const { isRoot, parentRunId, runType, hasError, endedUntilMicros, referenceExampleIds } = filter;
   const sql = ['isNull(deleted_at)'];
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
-    // A root span of OpenTelemetry has another id than its trace.
+    // The id of an OpenTelemetry root span differs from its trace id.
     const root = '(id = trace_id OR isNull(coalesce(patch_parent_run_id, post_parent_run_id)))';
     sql.push(isRoot ? root : `NOT ${root}`);
   }
@@ -52,7 +52,7 @@ export function valueConditions(filter: RunFilter): Conditions {
     params.parent = parentRunId;
   }
   if (runType !== undefined) {
-    sql.push(`coalesce(patch_run_type, post_run_type, '${runTypeUnknown}') = {run_type:String}`);
+    sql.push(`coalesce(patch_run_type, post_run_type, '${defaultRunType}') = {run_type:String}`);
     params.run_type = runType;
   }
   if (hasError !== undefined) {

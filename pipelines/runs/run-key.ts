@@ -1,4 +1,4 @@
-/** Where a run lies in the table: the fields of its sorting key, less the tenant. Ids are lower case with dashes. */
+/** Sorting key of a run without the tenant. Ids are lower case with dashes. */
 export interface RunKey {
   readonly projectId: string;
   readonly startTimeMicros: number;
@@ -6,14 +6,14 @@ export interface RunKey {
   readonly runId: string;
 }
 
-/** Newest first, or oldest first; by key time, ties broken by the ids in ClickHouse's order. */
+/** Newest or oldest first by key time; ties are ordered by the ids, as ClickHouse compares them. */
 export type Order = 'asc' | 'desc';
 
-/** A stretch of key times, in microseconds. */
+/** A half-open range of key times, in microseconds since 1970. */
 export interface TimeWindow {
   readonly fromMicros: number;
   readonly untilMicrosExclusive: number;
 }
 
-/** Every time that the tables can hold: 1970 to 2260. */
+/** All times that the tables can hold: 1970 to 2260. */
 export const allTimes: TimeWindow = { fromMicros: 0, untilMicrosExclusive: 9_180_000_000_000_000 };

@@ -2,26 +2,26 @@ import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/wareh
 import { formatTime } from '../ingest/run-event/times.ts';
 import type { RunKey, TimeWindow } from './run-key.ts';
 
-/** Whose runs a query may meet. Every query on runs carries one. */
+/** Tenant and projects that a query is restricted to. Every query on runs has one. */
 export interface RunScope {
   readonly tenantId: string;
   /** At least one. */
   readonly projectIds: readonly string[];
 }
 
-/** The part of a query that says where to look. */
-export interface Place {
+/** The conditions and parameters that restrict a query to some keys. */
+export interface KeyCondition {
   /** Conditions on the sorting key, joined by AND. */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
   readonly external?: ExternalTable;
 }
 
-/** Beyond, a list of ids travels as a table: a parameter has a size limit. */
+/** Longer lists of ids are sent as an external table, because parameters have a size limit. */
 const maxListedIds = 1_000;
 
-/** The runs of some projects in a stretch of time. One project is named with `=`, which lets ClickHouse read in key order. */
-export function placeOfScope({ tenantId, projectIds }: RunScope, window: TimeWindow): Place {
+/** Restricts a query to runs of some projects in a time window. A single project uses `=`, which lets ClickHouse read in key order. */
+export function scopeCondition({ tenantId, projectIds }: RunScope, window: TimeWindow): KeyCondition {
   const times = {
     from: window.fromMicros,
     until: window.untilMicrosExclusive,
@@ -48,8 +48,8 @@ export function placeOfScope({ tenantId, projectIds }: RunScope, window: TimeWin
   };
 }
 
-/** Exactly these runs, at least one: plain bounds on time beside the tuples, whose set prunes granules too. */
-export function placeOfKeys(tenantId: string, keys: readonly RunKey[]): Place {
+/** Restricts a query to exactly these runs, at least one. Both the plain bounds on time and the set of tuples prune granules. */
+export function keysCondition(tenantId: string, keys: readonly RunKey[]): KeyCondition {
   let earliest = Number.POSITIVE_INFINITY;
   let latest = 0;
   for (const { startTimeMicros } of keys) {

@@ -1,7 +1,7 @@
 import type { RunColumn } from './run-columns.ts';
-import { type RunFieldName, runFields, type Surrounding } from './run-fields.ts';
+import { type RelatedKind, type RunFieldName, runFields } from './run-fields.ts';
 
-/** Names that stand for other fields. Runlake keeps everything in the run itself, so there is never a URL instead. */
+/** Names that stand for other fields. Runlake stores all values in the run itself and never returns a URL instead. */
 const otherNames = {
   inputs_or_signed_url: ['inputs'],
   outputs_or_signed_url: ['outputs'],
@@ -13,7 +13,7 @@ const otherNames = {
   trace_min_max_start_time: ['trace_min_start_time', 'trace_max_start_time'],
 } as const satisfies Record<string, readonly RunFieldName[]>;
 
-/** Token counts and costs come with their details. */
+/** Token counts and costs are returned with their details. */
 const detailsOf = {
   prompt_tokens: ['prompt_token_details'],
   completion_tokens: ['completion_token_details'],
@@ -23,13 +23,13 @@ const detailsOf = {
   total_cost: ['prompt_cost_details', 'completion_cost_details'],
 } as const satisfies Partial<Record<RunFieldName, readonly RunFieldName[]>>;
 
-/** What `select` may name. */
+/** Names that `select` accepts. */
 export type SelectName = RunFieldName | keyof typeof otherNames;
 export const selectNames = [...Object.keys(runFields), ...Object.keys(otherNames)] as readonly SelectName[];
 
 const allFields = Object.keys(runFields) as readonly RunFieldName[];
 
-/** In every answer: what the public schema requires, and the start, without which the Python SDK cannot build a run. */
+/** Fields of every response: those required by the public schema, and the start time, without which the Python SDK cannot build a run. */
 const alwaysFields: ReadonlySet<RunFieldName> = new Set([
   'id',
   'name',
@@ -42,8 +42,8 @@ const alwaysFields: ReadonlySet<RunFieldName> = new Set([
   'app_path',
 ]);
 
-/** Where nothing is selected: all but what costs queries of its own or repeats other fields. */
-const leftOut: ReadonlySet<RunFieldName> = new Set([
+/** Left out if nothing is selected: fields that need additional queries or repeat other fields. */
+const omittedByDefault: ReadonlySet<RunFieldName> = new Set([
   'inputs_preview',
   'outputs_preview',
   'child_run_ids',
@@ -54,16 +54,16 @@ const leftOut: ReadonlySet<RunFieldName> = new Set([
   'messages',
 ]);
 
-/** Which fields an answer has, and what has to be read for them. */
+/** The fields of a response, and the data that has to be read for them. */
 export interface Selection {
   readonly fields: readonly RunFieldName[];
   readonly columns: ReadonlySet<RunColumn>;
-  readonly surroundings: ReadonlySet<Surrounding>;
+  readonly relatedKinds: ReadonlySet<RelatedKind>;
 }
 
-/** The selection that a query asks for; an empty list counts as none. */
+/** The requested selection; an empty list counts as absent. */
 export function selectFields(names: readonly SelectName[] | undefined): Selection {
-  if (names === undefined || names.length === 0) return selection((field) => !leftOut.has(field));
+  if (names === undefined || names.length === 0) return selection((field) => !omittedByDefault.has(field));
   const wanted = new Set<string>(
     names.flatMap((name): readonly string[] => {
       if (isOtherName(name)) return otherNames[name];
@@ -73,7 +73,7 @@ export function selectFields(names: readonly SelectName[] | undefined): Selectio
   return selection((field) => wanted.has(field));
 }
 
-/** Everything that a run has, less the fields of `without`. */
+/** All fields except those in `without`. */
 export function selectAll(without: readonly RunFieldName[] = []): Selection {
   return selection((field) => !without.includes(field));
 }
@@ -83,7 +83,7 @@ function selection(wanted: (field: RunFieldName) => boolean): Selection {
   return {
     fields,
     columns: new Set(fields.flatMap((field) => runFields[field].columns as readonly RunColumn[])),
-    surroundings: new Set(fields.flatMap((field) => runFields[field].surrounding ?? [])),
+    relatedKinds: new Set(fields.flatMap((field) => runFields[field].relatedKind ?? [])),
   };
 }
 

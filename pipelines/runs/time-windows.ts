@@ -2,14 +2,15 @@ import type { Order, TimeWindow } from './run-key.ts';
 
 const dayMicros = 86_400_000_000;
 
-/** Width of each window but the last, which takes the rest: at most five windows cover all of time. */
+/** Width of each window except the last, which takes the rest: at most five windows cover all times. */
 const widthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
 
 /**
- * Cuts `range` into windows that follow each other in `order`, each wider than the one before, beginning at the end where
- * reading begins. Windows bound what one query can meet; the number of windows is bounded too.
+ * Divides `range` into consecutive windows in `order`, each wider than the one before. This bounds both the work of one query and the
+ * number of queries.
  *
- * @param nowMicros where an open end counts as lying: newest first, the first window also takes what lies ahead of it.
+ * @param nowMicros For newest first, the window widths are measured from this time if the range is open; the first window also contains
+ * later times.
  */
 export function* timeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
   let { fromMicros, untilMicrosExclusive } = range;

@@ -1,6 +1,6 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 
-/** A trace as its runs name it. */
+/** A trace id and trace time, as stored with a run. */
 export interface TraceOfRun {
   readonly traceId: string;
   readonly traceTimeMicros: number;
@@ -8,7 +8,7 @@ export interface TraceOfRun {
 
 const hourMicros = 3_600_000_000;
 
-/** When the first event of each trace was accepted, in microseconds, by trace. */
+/** Time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
 export async function readFirstReceived(
   warehouse: Warehouse,
   tenantId: string,
@@ -17,7 +17,7 @@ export async function readFirstReceived(
   const hours = new Set(traces.map(({ traceTimeMicros }) => Math.floor(traceTimeMicros / hourMicros) * 3_600));
   const rows = await warehouse.query<{ trace_id: string; micros: number }>({
     name: 'read-first-received',
-    // By position, and as a minimum of minima: parts that are not merged yet change nothing.
+    // `pick` is read by position. The minimum over unmerged parts equals the merged value.
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(tupleElement(pick, 1))) AS micros
           FROM traces
           WHERE tenant_id = {tenant:UUID} AND hour IN {hours:Array(DateTime('UTC'))} AND trace_id IN {traces:Array(UUID)}
@@ -27,13 +27,13 @@ export async function readFirstReceived(
   return new Map(rows.map((row) => [row.trace_id, row.micros]));
 }
 
-/** Key times between which a trace's runs began, in microseconds. */
+/** Key times of the first and the last run of a trace, in microseconds since 1970. */
 export interface TraceSpan {
   readonly firstMicros: number;
   readonly lastMicros: number;
 }
 
-/** When the first and the last run of each trace began, by trace. */
+/** Reads the span of each trace, by trace. */
 export async function readTraceSpans(
   warehouse: Warehouse,
   tenantId: string,

@@ -1,8 +1,8 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { allTimes, type TimeWindow } from './run-key.ts';
-import { placeOfScope, type RunScope } from './run-scope.ts';
+import { type RunScope, scopeCondition } from './run-scope.ts';
 
-/** A run as a part of its trace. */
+/** A run as a member of its trace. */
 export interface TraceMember {
   readonly traceId: string;
   readonly runId: string;
@@ -11,7 +11,9 @@ export interface TraceMember {
   readonly dottedOrder: string | undefined;
 }
 
-/** Beyond these, children are left out of lists of ids. They are all found by querying the trace. */
+/**
+ * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the trace returns all of them.
+ */
 const maxMembersOfTrace = 10_000;
 const maxMembers = 100_000;
 
@@ -24,13 +26,16 @@ interface MemberRow {
 }
 
 export interface MemberLimits {
-  /** Key times between which the runs lie. Default: all. */
+  /** Restricts the members by key time. Default: all times. */
   readonly window?: TimeWindow;
-  /** Of the runs of one trace, so many are read. */
+  /** Maximum number of members of one trace. */
   readonly maxOfTrace?: number;
 }
 
-/** The runs of any number of traces, by trace, oldest first. If they are more than one query reads, it reads fewer traces at a time. */
+/**
+ * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all of them, the traces are divided over
+ * several queries.
+ */
 export async function readMembersOfTraces(
   warehouse: Warehouse,
   scope: RunScope,
@@ -50,16 +55,16 @@ export async function readMembersOfTraces(
   );
 }
 
-/** The runs of some traces, by trace, oldest first; at most {@link maxMembers}. */
+/** Reads the members of some traces, by trace, oldest first; at most {@link maxMembers}. */
 export async function readTraceMembers(
   warehouse: Warehouse,
   scope: RunScope,
   traceIds: readonly string[],
   { window = allTimes, maxOfTrace = maxMembersOfTrace }: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
-  const { sql, params, ...place } = placeOfScope(scope, window);
+  const { sql, params, ...binding } = scopeCondition(scope, window);
   const rows = await warehouse.query<MemberRow>({
-    ...place,
+    ...binding,
     params: { ...params, traces: traceIds },
     name: 'read-trace-members',
     sql: `SELECT trace_id, id, toUnixTimestamp64Micro(start_time) AS micros,

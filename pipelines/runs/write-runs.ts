@@ -1,7 +1,7 @@
 import type { RunRow } from './read-run-rows.ts';
-import { type RunFieldName, type RunSurroundings, runFields } from './run-fields.ts';
+import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts';
 
-/** JSON text that grows. Stored values go in as the bytes that they are; what stands between them is joined. */
+/** Builds JSON text. Stored values are added as unchanged bytes; consecutive strings are joined. */
 export class JsonChunks {
   readonly #chunks: Buffer[] = [];
   #pending = '';
@@ -28,16 +28,11 @@ export class JsonChunks {
 }
 
 /** Appends one run as a JSON object with `fields`. */
-export function writeRun(
-  json: JsonChunks,
-  run: RunRow,
-  fields: readonly RunFieldName[],
-  around: RunSurroundings,
-): void {
+export function writeRun(json: JsonChunks, run: RunRow, fields: readonly RunFieldName[], related: RelatedData): void {
   let before = '{';
   for (const name of fields) {
     json.add(`${before}"${name}":`);
-    json.add(runFields[name].json(run, around));
+    json.add(runFields[name].json(run, related));
     before = ',';
   }
   json.add('}');

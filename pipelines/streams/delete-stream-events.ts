@@ -1,29 +1,29 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 
-/** A list that fits into one parameter. */
-const idsPerStatement = 1_000;
+/** Keeps a list within the size limit of a parameter. */
+const maxIdsPerStatement = 1_000;
 
 export interface DeletedStreams {
   readonly deploymentId: string;
   readonly threadIds: readonly string[];
-  /** Only these runs of the threads. */
+  /** If present, only the events of these runs are deleted. */
   readonly runIds?: readonly string[];
   readonly signal?: AbortSignal;
 }
 
 /**
- * Deletes the kept events of threads, or of single runs of them, for good. Resolves when they are gone. Events that are still
- * in the log come after it: whoever deletes a run does so when nothing produces for it any more, and asks again later or leaves
- * the rest to expire. A deletion rewrites data, so that many at once go into one call. Repeating it is harmless.
+ * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when they are deleted. Events that are still in
+ * the log are stored later: callers delete a run only after its producers have stopped, and then either call this again or let the rest
+ * expire. A deletion rewrites data parts, so pass many ids in one call. Idempotent.
  *
- * @throws what the warehouse throws.
+ * @throws errors of ClickHouse.
  */
 export async function deleteStreamEvents(
   warehouse: Warehouse,
   { deploymentId, threadIds, runIds, signal }: DeletedStreams,
 ): Promise<void> {
-  for (const threads of pieces(threadIds)) {
-    for (const runs of runIds === undefined ? [undefined] : pieces(runIds)) {
+  for (const threads of chunks(threadIds)) {
+    for (const runs of runIds === undefined ? [undefined] : chunks(runIds)) {
       await warehouse.command({
         name: 'delete-stream-events',
         sql: `ALTER TABLE stream_events DELETE WHERE organization_id = {deployment:UUID}
@@ -37,6 +37,6 @@ export async function deleteStreamEvents(
   }
 }
 
-function* pieces(ids: readonly string[]): Generator<readonly string[]> {
-  for (let from = 0; from < ids.length; from += idsPerStatement) yield ids.slice(from, from + idsPerStatement);
+function* chunks(ids: readonly string[]): Generator<readonly string[]> {
+  for (let from = 0; from < ids.length; from += maxIdsPerStatement) yield ids.slice(from, from + maxIdsPerStatement);
 }

@@ -1,10 +1,10 @@
 import { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
-/** Partition and offset: the sink knows them, who publishes does not. */
+/** Placeholder for partition and offset, which the sink fills in; the producer does not have them. */
 const noPosition = Buffer.alloc(8);
 
-/** What events of one attempt that are published together have alike: the fields that stand first. */
+/** The leading fields, which are equal for all events of one attempt that are published together. */
 export type StreamEventHead = Pick<
   StreamEvent,
   'deploymentId' | 'threadId' | 'runId' | 'kept' | 'expiresAtMicros' | 'createdAtMicros' | 'attempt'
@@ -13,8 +13,8 @@ export type StreamEventHead = Pick<
 export type StreamEventRest = Omit<StreamEvent, keyof StreamEventHead>;
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`.
- * The order of the fields is that of the schema; a test decodes what this writes with the schema itself.
+ * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`. The fields must be written in the order of the schema; a test
+ * decodes the result with the schema.
  */
 export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void {
   encodeHead(writer, event);
@@ -25,8 +25,8 @@ export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void 
 }
 
 /**
- * The same for many, each framed by `prefix`: what they have alike is written once and copied, since of small events it is most of the
- * bytes and nearly all of the time.
+ * Encodes many events, each framed by `prefix`. The common fields are encoded once and copied: for small events they are most of the bytes
+ * and nearly all of the time.
  */
 export function encodeStreamEvents(
   prefix: Uint8Array,

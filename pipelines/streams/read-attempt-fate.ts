@@ -1,11 +1,12 @@
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 
-/** What is known of an attempt at a run: another one has begun, or the run has ended. */
+/** Outcome of an attempt at a run: a later attempt has begun, or the run has ended. */
 export type AttemptFate = 'superseded' | 'ended';
 
 /**
- * What the stored events say of an attempt; undefined where they say nothing yet.
- * @throws what the warehouse throws.
+ * Outcome of an attempt according to the stored events; undefined if they do not show one yet.
+ *
+ * @throws errors of ClickHouse.
  */
 export async function readAttemptFate(
   warehouse: Warehouse,

@@ -5,13 +5,14 @@ export interface RunStreamQuery extends StreamLimits {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
-  /** The event after which to go on. Default: from the beginning. */
+  /** Read events after this one. Default: from the start. */
   readonly after?: { readonly attempt: number; readonly seq: number } | undefined;
 }
 
 /**
- * The stored events of a run, by attempt and number, a page of them. Empty for a run of another deployment.
- * @throws what the warehouse throws.
+ * Reads a page of the stored events of a run, ordered by attempt and sequence number. Empty for a run of another deployment.
+ *
+ * @throws errors of ClickHouse.
  */
 export function readRunStream(
   warehouse: Warehouse,
@@ -23,7 +24,7 @@ export function readRunStream(
       name: 'read-run-stream',
       scope: 'organization_id = {deployment:UUID} AND thread_id = {thread:UUID} AND run_id = {run:UUID}',
       order: ['attempt', 'seq'],
-      // The bound on the attempt alone is what the key is searched by.
+      // ClickHouse can use the sorting key only for the separate bound on the attempt.
       after: 'attempt >= {attempt:Int64} AND (attempt, seq) > ({attempt:Int64}, {seq:Int64})',
       params: { deployment: deploymentId, thread: threadId, run: runId, ...after },
     },

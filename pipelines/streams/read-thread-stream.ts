@@ -4,14 +4,15 @@ import { readStreamPage, type StreamLimits, type StreamPage } from './stream-pag
 export interface ThreadStreamQuery extends StreamLimits {
   readonly deploymentId: string;
   readonly threadId: string;
-  /** The number in the thread after which to go on. Default: from the beginning. */
+  /** Read events after this number in the thread. Default: from the start. */
   readonly after?: number | undefined;
 }
 
 /**
- * The stored events of all runs of a thread, by their number in the thread, a page of them. Where two events have one number,
- * the one that came first in the log is read. Empty for a thread of another deployment.
- * @throws what the warehouse throws.
+ * Reads a page of the stored events of all runs of a thread, ordered by their number in the thread. If two events have the same number, the
+ * one that is first in the log is read. Empty for a thread of another deployment.
+ *
+ * @throws errors of ClickHouse.
  */
 export function readThreadStream(
   warehouse: Warehouse,

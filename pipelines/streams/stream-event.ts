@@ -1,37 +1,37 @@
 /**
- * One event of a run's stream, as it goes into the log. UUIDs are lower case with dashes, times microseconds since 1970.
- * The same event sent again must be the same in every field.
+ * One event of a run's stream as written to the log. UUIDs are lower case with dashes, times are microseconds since 1970. A redelivered
+ * event must be equal in every field.
  */
 export interface StreamEvent {
-  /** The field `organization_id` of topic and table, which has its name from the time when each organisation had one deployment. */
+  /** Named `organization_id` in topic and table, from when each organisation had one deployment. */
   readonly deploymentId: string;
-  /** The hidden one for a run without a thread. */
+  /** For a run without a thread, its hidden thread. */
   readonly threadId: string;
   readonly runId: string;
-  /** From 1. */
+  /** Starts at 1. */
   readonly attempt: number;
-  /** Within the attempt, rising along the log. */
+  /** Sequence number within the attempt, increasing along the log. */
   readonly seq: number;
-  /** Within the thread, rising along the log over runs and attempts. */
+  /** Sequence number within the thread, increasing along the log over all runs and attempts. */
   readonly threadSeq: number;
-  /** Stream mode that it belongs to; for events of every mode their own name. */
+  /** Stream mode of the event; for events of every mode, their own name. */
   readonly mode: string;
-  /** Name on the wire, without the namespace. */
+  /** Event name on the wire, without the namespace. */
   readonly event: string;
-  /** Parts joined with a bar; empty at the root. */
+  /** Namespace parts joined by `|`; empty at the root. */
   readonly namespace: string;
-  /** JSON text as it came. */
+  /** JSON text, unchanged. */
   readonly data: Uint8Array;
-  /** Nothing of the run follows, and its final state is committed. */
+  /** No event of the run follows, and its final state is committed. */
   readonly isEnd: boolean;
-  /** Whether it is stored for those who join later. */
+  /** Whether the event is stored for subscriptions that start later. */
   readonly kept: boolean;
   readonly createdAtMicros: number;
-  /** Until when it can be read where it is kept. */
+  /** Expiry time if the event is stored. */
   readonly expiresAtMicros: number;
 }
 
-/** Whether two events have their mode, name and namespace in common. */
+/** Whether two events have the same mode, name and namespace. */
 export function isNamedAlike(one: StreamEventName, other: StreamEventName): boolean {
   return one.mode === other.mode && one.event === other.event && one.namespace === other.namespace;
 }

@@ -10,46 +10,46 @@ export interface StreamRow {
   readonly mode: string;
   readonly event: string;
   readonly namespace: string;
-  /** The bytes that came. */
+  /** The data, unchanged. */
   readonly data: Buffer;
   readonly isEnd: boolean;
   readonly createdAtMicros: number;
-  /** Where in the log it stands: of repeats, the first. */
+  /** Log position; for redelivered events that of the first delivery. */
   readonly partition: number;
   readonly offset: number;
 }
 
 export interface StreamPage {
   readonly rows: readonly StreamRow[];
-  /** Whether more follow: the next page begins after the last row of this one. */
+  /** Whether more events follow; the next page starts after the last row of this page. */
   readonly more: boolean;
 }
 
 export interface StreamLimits {
   /** At most 10,000. */
   readonly limitRows: number;
-  /** Of the data; one event above it still comes, alone. */
+  /** Maximum total size of the data; a single larger event is returned alone. */
   readonly limitBytes: number;
-  /** What has expired by then is not read. Default: now. */
+  /** Events that expired before this time are not read. Default: now. */
   readonly nowMicros?: number;
   readonly signal?: AbortSignal;
 }
 
-/** Which events, in which order. SQL over the columns of `stream_events`. */
+/** Which events to read, in which order. SQL over the columns of `stream_events`. */
 export interface StreamRead {
   readonly name: string;
-  /** Deployment, thread and, for one run, the run: a prefix of the table's key. */
+  /** Condition on deployment, thread and, for a single run, the run: a prefix of the sorting key. */
   readonly scope: string;
-  /** Columns that number the events of the scope, in whose order they come. */
+  /** Columns that number the events of the scope and determine their order. */
   readonly order: readonly string[];
-  /** Those after where reading goes on. */
+  /** Condition for the events after the cursor. */
   readonly after: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 const dayMicros = 86_400_000_000;
 
-/** What stands in {@link StreamRow}, each as text or bytes. */
+/** The columns of {@link StreamRow}, each read as text or bytes. */
 const columns = [
   'run_id',
   'attempt',
@@ -66,12 +66,12 @@ const columns = [
 ];
 
 /**
- * Reads a page in two steps: keys and sizes until it is full, then the events of exactly those keys, so that no more data is
- * read than fits. Repeats are one event, wherever they are stored. An event that stands after the first one of a higher
- * attempt of its run is left out: its worker had lost the run. Positions are compared within a partition of the log; where the
- * number of partitions was changed in between, both attempts are read.
+ * Reads a page in two steps: keys and sizes until the page is full, then the events of exactly those keys, so that it reads no more data
+ * than fits. Redelivered events count as one event, wherever they are stored. An event that follows the first event of a higher attempt of
+ * its run is left out, because its worker had lost the run. Positions are compared within a log partition; if the number of partitions was
+ * changed in between, both attempts are read.
  *
- * @throws what the warehouse throws.
+ * @throws errors of ClickHouse.
  */
 export async function readStreamPage(
   warehouse: Warehouse,

@@ -7,7 +7,7 @@ import type { Caller } from './caller.ts';
 import { hashKey } from './key-format.ts';
 import { effectivePermissions } from './permissions.ts';
 
-/** What a request says about who sends it; empty headers are left out. */
+/** Credentials of a request; empty headers are left out. */
 export interface Credentials {
   readonly key: string;
   /** `X-Tenant-Id` */
@@ -17,27 +17,27 @@ export interface Credentials {
 }
 
 /**
- * Finds the caller behind an API key.
+ * Authenticates requests by API key.
  *
- * Keys are remembered for {@link rememberedMs}, so that another process sees a revoked key that long at most; in the process
- * that revokes it, {@link Authenticator.forgetKey} ends it at once.
+ * Keys are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In the process that revokes a key,
+ * {@link Authenticator.forgetKey} removes it at once.
  */
 export interface Authenticator {
-  /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN where the key is of another organisation. */
+  /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation. */
   authenticate(credentials: Credentials): Promise<Caller>;
   forgetKey(hash: Buffer): void;
-  /** After workspaces came or went. */
+  /** Clears the cache; call it after creating or deleting workspaces. */
   forgetAll(): void;
-  /** Waits until the last uses are written. */
+  /** Waits for pending writes of `last_used_at`. */
   close(): Promise<void>;
 }
 
-const rememberedMs = 2_000;
-const usesNotedEveryMs = 60_000;
+const keyCacheMs = 2_000;
+const minUseWriteIntervalMs = 60_000;
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** A key as it is remembered: the caller without the workspace of one request. */
+/** A cached key: the caller without the workspace of one request. */
 interface KnownKey {
   readonly caller: Omit<Caller, 'workspaceId'>;
   readonly liveWorkspaceIds: ReadonlySet<string>;
@@ -45,14 +45,14 @@ interface KnownKey {
 }
 
 export function createAuthenticator({ database, logger }: { database: Database; logger: Logger }): Authenticator {
-  const usesNotedAtMs = new LRUCache<string, number>({ max: 10_000 });
+  const useWrittenAtMs = new LRUCache<string, number>({ max: 10_000 });
   const writes = new Set<Promise<void>>();
-  const keys = new PromiseCache<KnownKey>({ max: 10_000, ttlMs: rememberedMs });
+  const keys = new PromiseCache<KnownKey>({ max: 10_000, ttlMs: keyCacheMs });
 
-  function noteUse(keyId: string): void {
+  function recordUse(keyId: string): void {
     const nowMs = Date.now();
-    if (nowMs - (usesNotedAtMs.get(keyId) ?? 0) < usesNotedEveryMs) return;
-    usesNotedAtMs.set(keyId, nowMs);
+    if (nowMs - (useWrittenAtMs.get(keyId) ?? 0) < minUseWriteIntervalMs) return;
+    useWrittenAtMs.set(keyId, nowMs);
     const write = database
       .execute(
         `UPDATE api_keys SET last_used_at = now()
@@ -61,7 +61,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
       )
       .then(
         () => undefined,
-        (err) => logger.warn({ err }, 'the last use of an API key was not noted'),
+        (err) => logger.warn({ err }, 'cannot record the last use of an API key'),
       )
       .finally(() => writes.delete(write));
     writes.add(write);
@@ -78,7 +78,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
         uuid.test(workspace.toLowerCase()) &&
         !known.liveWorkspaceIds.has(workspace.toLowerCase())
       ) {
-        // Another process may have made it a moment ago.
+        // Another process may have just created the workspace.
         keys.forget(name);
         known = await keys.get(name, () => readKey(database, hash));
       }
@@ -88,7 +88,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
         throw fault('ORGANIZATION_FORBIDDEN');
       }
       const caller = { ...known.caller, workspaceId: chooseWorkspace(known, workspace?.toLowerCase()) };
-      noteUse(caller.keyId);
+      recordUse(caller.keyId);
       return caller;
     },
     forgetKey: (hash) => keys.forget(hash.toString('hex')),
@@ -97,7 +97,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
   };
 }
 
-/** The workspace that the header names, or else the key's default, or else its only one. */
+/** The workspace named by the header, else the key's default, else its only one. */
 function chooseWorkspace(
   { caller, liveWorkspaceIds, defaultWorkspaceId }: KnownKey,
   named?: string,

@@ -5,13 +5,13 @@ import { handleFrom, insertAdminKey, insertOrganization } from './create-organiz
 import { generateKey, hashKey } from './key-format.ts';
 
 export type BootstrapOutcome =
-  /** First start: organisation, workspace, user and this admin key were made. `chosen`: the key comes from the setting. */
+  /** First start: created an organisation, a workspace, a user and this admin key. `chosen`: the key comes from the setting. */
   | { readonly kind: 'created'; readonly key: string; readonly chosen: boolean }
-  /** RUNLAKE_BOOTSTRAP_API_KEY named a key that did not exist: it is now one more admin key of the first organisation. */
+  /** RUNLAKE_BOOTSTRAP_API_KEY contained a new key, which is now a further admin key of the first organisation. */
   | { readonly kind: 'key-added' }
-  /** Nothing was to do. */
+  /** Everything already existed. */
   | { readonly kind: 'present' }
-  /** RUNLAKE_BOOTSTRAP_API_KEY names a key that was revoked. It stays revoked: give another one. */
+  /** RUNLAKE_BOOTSTRAP_API_KEY contains a revoked key. It stays revoked; set another one. */
   | { readonly kind: 'key-revoked' };
 
 type BootstrapSettings = Pick<
@@ -22,10 +22,10 @@ type BootstrapSettings = Pick<
 const keyDescription = 'Bootstrap admin key';
 
 /**
- * Makes what the first start needs, once, however many processes start at the same moment.
+ * Creates what the first start needs, exactly once, however many processes start concurrently.
  *
- * Invariant: there is never more than one first organisation. Steps, in one transaction: 1. take the advisory lock, which lasts
- * until the commit; 2. look for an organisation; 3. make what is missing. Whoever waits at 1 finds the work done at 2.
+ * Invariant: there is at most one first organisation. Steps in one transaction: 1. take the advisory lock, which is held until the commit;
+ * 2. read the first organisation; 3. create what is missing. A process that waits in step 1 finds the organisation in step 2.
  */
 export function bootstrap(database: Database, settings: BootstrapSettings): Promise<BootstrapOutcome> {
   return database.transaction(async (tx) => {

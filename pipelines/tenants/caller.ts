@@ -1,29 +1,29 @@
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Permission } from './permissions.ts';
 
-/** Who asks: what an API key, together with the headers beside it, stands for. */
+/** The authenticated caller of a request: its API key, combined with the request headers. */
 export interface Caller {
   readonly organizationId: string;
-  /** The workspace that the request is about; undefined where the key does not say and no header names one. */
+  /** The workspace of the request; undefined if neither the key nor a header determines it. */
   readonly workspaceId: string | undefined;
   readonly keyId: string;
   readonly userId: string;
   readonly userEmail: string;
   readonly permissions: ReadonlySet<Permission>;
-  /** Whether the key reaches every workspace of the organisation, also those made later. */
+  /** Whether the key has access to every workspace of the organisation, including later ones. */
   readonly organizationWide: boolean;
-  /** Every workspace that the key reaches, deleted ones included: their usage stays readable. */
+  /** Every workspace that the key has access to, including deleted ones, whose usage stays readable. */
   readonly readableWorkspaceIds: ReadonlySet<string>;
-  /** Made from a key that only reads, or that was narrowed to some permissions. */
+  /** Read-only flag of the key, which keys created with it inherit. */
   readonly readOnly: boolean;
   readonly storedPermissions: readonly string[];
   readonly expiresAt: Date | undefined;
 }
 
-/** A caller whose workspace is known. */
+/** A caller whose workspace is determined. */
 export type WorkspaceCaller = Caller & { readonly workspaceId: string };
 
-/** @throws FORBIDDEN that names the permission where the caller lacks it. */
+/** @throws FORBIDDEN with the name of the permission if the caller lacks it. */
 export function requirePermission(caller: Caller, permission: Permission): void {
   if (!caller.permissions.has(permission)) throw fault('FORBIDDEN', { permission });
 }

@@ -6,30 +6,29 @@ import { requirePermission } from './caller.ts';
 import { generateKey, hashKey, shortKey } from './key-format.ts';
 import { type KeyRecord, keyColumns, keyTables } from './key-record.ts';
 import type { Permission } from './permissions.ts';
-import { requireRoomForMember, type TenantLimits } from './require-room-for-member.ts';
+import { requireMemberQuota, type TenantLimits } from './require-room-for-member.ts';
 import { stayWithin } from './stay-within.ts';
 
 export interface NewKey {
   readonly description: string;
   readonly readOnly: boolean;
-  /** ISO 8601. Absent: as long as the caller's key. */
+  /** ISO 8601. Default: the expiry of the caller's key. */
   readonly expiresAt?: string | null | undefined;
-  /** Absent: the caller's workspace, or all of the organisation where `organizationWide` says so. */
+  /** Default: the caller's workspace, or the whole organisation if `organizationWide` is set. */
   readonly workspaceIds?: readonly string[] | null | undefined;
   readonly organizationWide: boolean;
   readonly defaultWorkspaceId?: string | null | undefined;
-  /** Absent: what the caller has. */
+  /** Default: the permissions of the caller. */
   readonly permissions?: readonly Permission[] | null | undefined;
-  /** Absent: the caller. Somebody new becomes a user of the organisation. */
+  /** Default: the caller. An unknown email becomes a new user of the organisation. */
   readonly userEmail?: string | null | undefined;
 }
 
-const keysThere = `SELECT count(*) AS there FROM api_keys
+const countKeys = `SELECT count(*) AS there FROM api_keys
   WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
 /**
- * Makes an API key and returns it, the only time that it can be seen. It never gets more than the caller has: workspaces,
- * permissions, time.
+ * Creates an API key and returns it; it is not shown again. The key never exceeds the caller's workspaces, permissions and expiry.
  *
  * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST, LIMIT_REACHED.
  */
@@ -59,7 +58,7 @@ export async function createKey(
         caller.organizationId,
         workspaceIds,
         defaultWorkspaceId,
-        await userOf(tx, caller, wanted.userEmail ?? undefined, limits),
+        await findOrCreateUser(tx, caller, wanted.userEmail ?? undefined, limits),
         hashKey(key),
         shortKey(key),
         wanted.description,
@@ -68,7 +67,7 @@ export async function createKey(
         expiresAt,
       ],
     );
-    await stayWithin(tx, caller, { most: limits.maxApiKeys, count: keysThere }, () =>
+    await stayWithin(tx, caller, { most: limits.maxApiKeys, count: countKeys }, () =>
       fault('LIMIT_REACHED', {
         limit: limits.maxApiKeys,
         what: 'API keys',
@@ -81,7 +80,7 @@ export async function createKey(
   });
 }
 
-/** null: all of the organisation. */
+/** null: the whole organisation. */
 function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
   const named = wanted.workspaceIds?.map((id) => id.toLowerCase()) ?? [];
   for (const id of named) {
@@ -92,7 +91,7 @@ function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
     if (caller.workspaceId === undefined) throw fault('WORKSPACE_REQUIRED');
     return [caller.workspaceId];
   }
-  // Of those who reach only some workspaces nobody has this permission.
+  // Keys restricted to some workspaces never have this permission.
   requirePermission(caller, 'organization:manage');
   return null;
 }
@@ -100,15 +99,20 @@ function allowedWorkspaces(caller: Caller, wanted: NewKey): string[] | null {
 function allowedExpiry(caller: Caller, wanted: string | null | undefined): string | null {
   if (wanted === null || wanted === undefined) return caller.expiresAt?.toISOString() ?? null;
   const at = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(wanted) ? wanted : `${wanted}Z`);
-  if (at.getTime() <= Date.now()) throw fault('BAD_REQUEST', { reason: 'expires_at lies in the past.' });
+  if (at.getTime() <= Date.now()) throw fault('BAD_REQUEST', { reason: 'expires_at is in the past.' });
   if (caller.expiresAt && at > caller.expiresAt) {
-    throw fault('BAD_REQUEST', { reason: 'expires_at lies after the end of the key that makes this one.' });
+    throw fault('BAD_REQUEST', { reason: 'expires_at is later than the expiry of the key that creates this one.' });
   }
   return at.toISOString();
 }
 
-/** The user with `email`, made where there is none. Speaking for somebody else is a right of its own. */
-async function userOf(tx: Sql, caller: Caller, email: string | undefined, limits: TenantLimits): Promise<string> {
+/** The user with this email, created if there is none. Creating keys for another user requires a permission. */
+async function findOrCreateUser(
+  tx: Sql,
+  caller: Caller,
+  email: string | undefined,
+  limits: TenantLimits,
+): Promise<string> {
   if (email === undefined || email.toLowerCase() === caller.userEmail.toLowerCase()) return caller.userId;
   requirePermission(caller, 'organization:manage');
   const [made] = await tx.query<{ id: string }>(
@@ -117,15 +121,14 @@ async function userOf(tx: Sql, caller: Caller, email: string | undefined, limits
     [randomUUID(), caller.organizationId, email],
   );
   if (made) {
-    await requireRoomForMember(tx, caller, limits);
+    await requireMemberQuota(tx, caller, limits);
     return made.id;
   }
   const [known] = await tx.query<{ id: string }>(
     'SELECT id FROM users WHERE organization_id = $1 AND lower(email) = lower($2) AND removed_at IS NULL',
     [caller.organizationId, email],
   );
-  // Removed between the two statements.
-  if (known === undefined)
-    throw fault('CONFLICT', { reason: 'The user was removed just now. Send the request again.' });
+  // The user was removed between the two statements.
+  if (known === undefined) throw fault('CONFLICT', { reason: 'The user was just removed. Send the request again.' });
   return known.id;
 }

@@ -3,9 +3,9 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import type { MemberRecord } from './list-members.ts';
-import { requireRoomForMember, type TenantLimits } from './require-room-for-member.ts';
+import { requireMemberQuota, type TenantLimits } from './require-room-for-member.ts';
 
-/** @throws CONFLICT where the organisation has a user with that email, however it is capitalised, LIMIT_REACHED. */
+/** @throws CONFLICT if the organisation has a user with that email, ignoring case; LIMIT_REACHED. */
 export async function createMember(
   database: Database,
   caller: Caller,
@@ -20,7 +20,7 @@ export async function createMember(
       [randomUUID(), caller.organizationId, email, fullName ?? null],
     );
     if (!member) throw fault('CONFLICT', { reason: 'A member with this email already exists.' });
-    await requireRoomForMember(tx, caller, limits);
+    await requireMemberQuota(tx, caller, limits);
     return member;
   });
 }

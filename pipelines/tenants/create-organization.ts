@@ -16,13 +16,13 @@ export interface NewOrganization {
   readonly displayName: string;
   /** Default: `Default`. */
   readonly workspaceName?: string | undefined;
-  /** Default: made of the name of the organisation. */
+  /** Default: derived from the name of the organisation. */
   readonly handle?: string | null | undefined;
-  /** Email of the first user, who may do everything. Default: that of the caller. */
+  /** Email of the first user, who has all permissions. Default: that of the caller. */
   readonly adminEmail?: string | undefined;
 }
 
-/** An organisation with its first workspace, user and key. */
+/** Ids of an organisation and of its first workspace, user and key. */
 export interface OrganizationSeed {
   readonly organizationId: string;
   readonly workspaceId: string;
@@ -31,7 +31,7 @@ export interface OrganizationSeed {
 }
 
 export interface CreatedOrganization extends OrganizationSeed {
-  /** The admin key of the whole organisation, shown this once. */
+  /** The admin key of the whole organisation. It is not shown again. */
   readonly key: string;
   readonly tenantHandle: string;
   readonly adminEmail: string;
@@ -39,7 +39,7 @@ export interface CreatedOrganization extends OrganizationSeed {
   readonly createdAt: string;
 }
 
-const organizationsThere =
+const countOrganizations =
   'SELECT count(*) AS there FROM organizations WHERE deleted_at IS NULL AND $1::uuid IS NOT NULL';
 
 /**
@@ -54,7 +54,7 @@ export async function createOrganization(
 ): Promise<CreatedOrganization> {
   const { displayName, workspaceName = 'Default', adminEmail = caller.userEmail } = wanted;
   const key = generateKey();
-  // Handles are unique in the installation; one that was not asked for must not be the reason of a conflict.
+  // Handles are unique in the installation; the random suffix keeps a default handle from causing a conflict.
   const derived = `${handleFrom(displayName).slice(0, maxHandleLength - 9)}-${randomBytes(4).toString('hex')}`;
   const tenantHandle = wanted.handle ?? derived;
   try {
@@ -65,8 +65,8 @@ export async function createOrganization(
         ...{ organizationId: wanted.id ?? randomUUID(), keyDescription: 'First admin key' },
       });
       const limit = config.maxOrganizations;
-      // All are created by callers of one organisation, whose row makes them wait for each other.
-      await stayWithin(tx, caller, { most: limit, count: organizationsThere }, () =>
+      // All organisations are created by callers of the operator's organisation, so locking its row serialises them.
+      await stayWithin(tx, caller, { most: limit, count: countOrganizations }, () =>
         fault('ORGANIZATION_LIMIT_REACHED', { limit }),
       );
       const [made] = await tx.query<{ created_at: string }>('SELECT created_at FROM organizations WHERE id = $1', [
@@ -110,7 +110,7 @@ export async function insertOrganization(
   return { ...owner, keyId: await insertAdminKey(tx, key, owner, keyDescription) };
 }
 
-/** An admin key for the whole organisation; the first workspace is meant if a request names none. */
+/** Inserts an admin key for the whole organisation; the first workspace is its default workspace. @returns the id of the key. */
 export async function insertAdminKey(
   tx: Sql,
   key: string,
@@ -130,7 +130,7 @@ export async function insertAdminKey(
   return id;
 }
 
-/** A handle made of a name: its letters without accents, digits and dashes. Clients need one for prompts. */
+/** Derives a handle from a name: lower case, without accents; every other character becomes a dash. Clients need one for prompts. */
 export function handleFrom(displayName: string): string {
   const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
   const handle = plain

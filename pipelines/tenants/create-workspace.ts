@@ -20,9 +20,9 @@ interface CreatePorts {
   readonly config: Pick<Config, 'maxWorkspaces'>;
 }
 
-const workspacesThere = 'SELECT count(*) AS there FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
+const countWorkspaces = 'SELECT count(*) AS there FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
 
-/** @throws CONFLICT where the id or the handle is taken, LIMIT_REACHED. */
+/** @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED. */
 export async function createWorkspace(
   { database, authenticator, config }: CreatePorts,
   caller: Caller,
@@ -36,7 +36,7 @@ export async function createWorkspace(
         [id, caller.organizationId, displayName, handle],
       );
       const limit = config.maxWorkspaces;
-      await stayWithin(tx, caller, { most: limit, count: workspacesThere }, () =>
+      await stayWithin(tx, caller, { most: limit, count: countWorkspaces }, () =>
         fault('LIMIT_REACHED', {
           limit,
           what: 'workspaces',
@@ -53,7 +53,7 @@ export async function createWorkspace(
   }
 }
 
-/** The conflict behind a statement that failed because an id or a handle of a workspace is taken. */
+/** The CONFLICT error for a statement that failed because the id or the handle of a workspace is taken; undefined for other errors. */
 export function workspaceConflict(error: unknown): RunlakeError | undefined {
   switch (violatedConstraint(error)) {
     case 'workspaces_pkey':

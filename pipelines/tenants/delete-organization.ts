@@ -1,12 +1,13 @@
 /**
- * Deletes organisations: their keys, users and workspaces end at once, and jobs delete the data (`delete-workspace-data.ts`).
+ * Deletes organisations: their keys, users and workspaces become invalid at once, and jobs delete the data (`delete-workspace-data.ts`).
  *
- * Invariant: `deleted_at` of an organisation is never taken back, and no key of such an organisation is accepted.
+ * Invariant: `deleted_at` of an organisation is never cleared, and no key of such an organisation is accepted.
  *
  *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its users.
  *   2. A job is queued for each workspace.
  *
- * A crash after 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as does a repeated request.
+ * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as does a repeated
+ * request.
  */
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -16,7 +17,7 @@ import { requireOperator } from './operator.ts';
 import { type ListedOrganization, listedColumns } from './read-organization.ts';
 
 /**
- * Repeating it is harmless, and queues again what is not deleted.
+ * Idempotent; a repeated call queues again the workspaces that are not purged yet.
  *
  * @throws FORBIDDEN, OPERATOR_ONLY, NOT_FOUND, CONFLICT for the organisation of the operator.
  */
@@ -39,7 +40,7 @@ export async function deleteOrganization(
     const [found] = await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [id]);
     if (found === undefined) throw fault('NOT_FOUND', { what: 'Organization' });
     if (id === caller.organizationId) {
-      throw fault('CONFLICT', { reason: 'The first organization, which is that of the operator, stays.' });
+      throw fault('CONFLICT', { reason: 'The first organization belongs to the operator and cannot be deleted.' });
     }
     await tx.execute('UPDATE organizations SET deleted_at = coalesce(deleted_at, now()) WHERE id = $1', [id]);
     await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE organization_id = $1 AND deleted_at IS NULL', [

@@ -1,19 +1,19 @@
 /**
- * Deletes the data of a deleted workspace everywhere. Usage stays, with the names that reports show: organisation, workspaces, users, keys
- * and projects keep their rows, and `traces` and the roll-ups are billing facts.
+ * Deletes all data of a deleted workspace. Usage stays, with the names that reports show: organisation, workspaces, users, keys and
+ * projects keep their rows, and `traces` and the roll-ups are billing facts.
  *
- * Invariant: no row is deleted unless its workspace has `deleted_at`; that is never taken back.
+ * Invariant: rows are only deleted if their workspace has `deleted_at`, which is never cleared.
  *
- *   1. Exports are cancelled and the credentials of destinations deleted.
- *   2. Deployments of the workspace are closed, so that no row is added to them, and processes that serve them get time to end their runs.
- *      Their rows are deleted: runs and threads first, because state is written only under their locks.
- *   3. Deferred events and dead-letter records of the embedded log are deleted.
- *   4. Rows in ClickHouse are deleted.
- *   5. `purged_at` is set.
+ *   1. Cancel exports and delete the credentials of destinations.
+ *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them time to end their
+ *      runs. Then delete their rows: runs and threads first, because state is written only under their locks.
+ *   3. Delete deferred events, and dead-letter records of the embedded log.
+ *   4. Delete rows in ClickHouse.
+ *   5. Set `purged_at`.
  *
- * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. Events that were in the log at the time
- * of the first purge are deleted by a second one, an hour after the deletion. Only that one deletes the locators of runs and traces: until
- * then a late event of a stored trace keeps its time, so that the trace is not counted in another hour again.
+ * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. A second purge, an hour after the
+ * deletion, deletes events that were still in the log during the first one. Only the second purge deletes the locators of runs and traces:
+ * until then a late event of a stored trace keeps its time, so that the trace is not counted in another hour again.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
@@ -29,9 +29,9 @@ export interface WorkspaceDeletionDeps {
   readonly logger: Logger;
 }
 
-/** Timeout of each statement: it may delete everything that a workspace has. */
+/** Timeout of each statement, which may delete all rows of a workspace. */
 const timeoutMs = 3_600_000;
-const secondPurgeAfter = `interval '1 hour'`;
+const secondPurgeDelay = `interval '1 hour'`;
 
 const content = ['attachments', 'feedback', 'runs'];
 const locators = ['run_locator', 'trace_locations', 'trace_spans'];
@@ -45,24 +45,24 @@ const agentDeletions = [
   ...['store_items', 'assistants'].map(ofDeployments),
 ];
 
-/** See `agents.require_open_deployment`. */
+/** Locks the rows first. See `agents.require_open_deployment`. */
 const closing = `
 UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
 FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
 WHERE deployment_id = locked.id`;
 
-/** Processes that do not end their runs by then are fenced in Postgres; what they log is deleted by the second purge. */
-const processesEndWithinMs = 30_000;
-const lookEveryMs = 250;
+/** Processes that still run after this time are fenced in Postgres; the second purge deletes what they log. */
+const processTimeoutMs = 30_000;
+const pollIntervalMs = 250;
 
-/** Does nothing if the workspace is not deleted. @throws what the stores throw. */
+/** Does nothing if the workspace is not deleted. @throws errors of the stores. */
 export async function deleteWorkspaceData(
   deps: WorkspaceDeletionDeps,
   { workspaceId, signal }: { readonly workspaceId: string; readonly signal?: AbortSignal },
 ): Promise<void> {
   const { database, warehouse } = deps;
   const [deleted] = await database.query<{ isSecond: boolean; deploymentIds: string[] }>(
-    `SELECT deleted_at + ${secondPurgeAfter} <= now() AS "isSecond",
+    `SELECT deleted_at + ${secondPurgeDelay} <= now() AS "isSecond",
        ARRAY(SELECT deployment_id FROM agents.deployments WHERE workspace_id = workspaces.id) AS "deploymentIds"
      FROM workspaces WHERE id = $1 AND deleted_at IS NOT NULL`,
     [workspaceId],
@@ -76,7 +76,7 @@ export async function deleteWorkspaceData(
 
   await endExports(deps, workspaceId);
   await execute(closing, [deploymentIds]);
-  await processesEnded(deps, deploymentIds, signal);
+  await waitForProcesses(deps, deploymentIds, signal);
   for (const deletion of agentDeletions) await execute(deletion, [deploymentIds]);
   await execute('DELETE FROM parked_events WHERE tenant_id = $1', [workspaceId]);
   // Keys of all topics begin with the id of the workspace or of the deployment.
@@ -101,19 +101,19 @@ export async function deleteWorkspaceData(
       ...(signal && { signal }),
     });
   }
-  // The time is that of the decision above: a purge that runs past the hour is not the second one.
+  // Uses the decision made at the start: a first purge that ends after the hour must not count as the second one.
   await database.execute(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],
   );
 }
 
-async function processesEnded(
+async function waitForProcesses(
   { database, logger }: WorkspaceDeletionDeps,
   deploymentIds: readonly string[],
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const untilMs = performance.now() + processesEndWithinMs;
+  const untilMs = performance.now() + processTimeoutMs;
   for (;;) {
     const alive = await database.query(
       'SELECT FROM agents.processes WHERE deployment_id = ANY ($1::uuid[]) AND alive_until > clock_timestamp() LIMIT 1',
@@ -121,10 +121,13 @@ async function processesEnded(
     );
     if (alive.length === 0) return;
     if (performance.now() > untilMs) {
-      logger.warn({ deploymentIds }, 'agent servers of a deleted workspace still run: deleting their rows anyway');
+      logger.warn(
+        { deploymentIds },
+        'agent servers of a deleted workspace are still running; deleting their rows anyway',
+      );
       return;
     }
-    await pause(lookEveryMs, undefined, signal && { signal });
+    await pause(pollIntervalMs, undefined, signal && { signal });
   }
 }
 
@@ -159,7 +162,7 @@ export async function requeueWorkspaceDeletions({
   );
   const due = await database.query<{ id: string }>(
     `SELECT id FROM workspaces WHERE deleted_at IS NOT NULL AND (purged_at IS NULL
-       OR (purged_at < deleted_at + ${secondPurgeAfter} AND deleted_at + ${secondPurgeAfter} <= now()))`,
+       OR (purged_at < deleted_at + ${secondPurgeDelay} AND deleted_at + ${secondPurgeDelay} <= now()))`,
   );
   for (const { id } of due) await enqueueWorkspaceDeletion(id);
 }

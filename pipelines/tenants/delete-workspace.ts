@@ -4,10 +4,10 @@ import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
 
 /**
- * Deletes a workspace: no request reaches it any more, and a job deletes its data. Its row and its usage stay. A crash before the job is
+ * Deletes a workspace: requests to it fail at once, and a job deletes its data. Its row and its usage stay. A crash before the job is
  * queued leaves `purged_at` empty; the job `requeue-deletions` then queues it.
  *
- * @throws NOT_FOUND where the caller does not reach a living workspace of that id, CONFLICT where it is the last one.
+ * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if it is the last one.
  */
 export async function deleteWorkspace(
   {
@@ -23,7 +23,7 @@ export async function deleteWorkspace(
   workspaceId: string,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    // One after the other, so that two calls cannot each leave the other's workspace as the last.
+    // The lock serialises deletions, so that two concurrent calls cannot delete the last two workspaces.
     await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [caller.organizationId]);
     const living = await tx.query<{ id: string }>(
       'SELECT id FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL',
@@ -33,7 +33,8 @@ export async function deleteWorkspace(
     if (!reached || !living.some(({ id }) => id === workspaceId.toLowerCase())) {
       throw fault('NOT_FOUND', { what: 'Workspace' });
     }
-    if (living.length === 1) throw fault('CONFLICT', { reason: 'The last workspace of an organization stays.' });
+    if (living.length === 1)
+      throw fault('CONFLICT', { reason: 'The last workspace of an organization cannot be deleted.' });
     await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
   });
   authenticator.forgetAll();

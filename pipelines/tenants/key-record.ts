@@ -1,4 +1,4 @@
-/** An API key as it is shown: everything but the key. Times are ISO 8601 with microseconds. */
+/** An API key as the API returns it, without its secret. Times are ISO 8601 with microseconds. */
 export interface KeyRecord {
   readonly id: string;
   readonly short_key: string;
@@ -15,7 +15,7 @@ export interface KeyRecord {
   readonly user_email: string;
 }
 
-/** What a {@link KeyRecord} is selected with, from {@link keyTables}. */
+/** Select list of a {@link KeyRecord} from {@link keyTables}. */
 export const keyColumns = `k.id, k.short_key, k.description, k.read_only, k.created_at, k.last_used_at, k.expires_at,
   CASE WHEN k.workspace_ids IS NOT NULL THEN
     ARRAY(SELECT w.display_name FROM workspaces w WHERE w.id = ANY (k.workspace_ids) ORDER BY w.display_name, w.id)

@@ -2,7 +2,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Caller } from './caller.ts';
 import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
 
-/** The workspaces that the caller reaches, oldest first. */
+/** The workspaces that the caller has access to, oldest first. */
 export function listWorkspaces(
   database: Database,
   caller: Caller,

@@ -12,8 +12,10 @@ interface FirstRow {
 }
 
 /**
- * The operator at the command line, who has the store in hand and so every right: a caller for an organisation, by default the
- * first, in the name of its first user. @throws NOT_FOUND before the first start, or where there is none of that id.
+ * The caller for the command line, which has direct access to the stores and therefore all permissions: the first user of an organisation,
+ * by default of the first one.
+ *
+ * @throws NOT_FOUND before the first start, or if no organisation has this id.
  */
 export async function operatorOf(database: Database, organizationId?: string): Promise<Caller> {
   const [first] = await database.query<FirstRow>(

@@ -12,7 +12,7 @@ export interface ListedOrganization extends OrganizationRecord {
   /** Null: not deleted. */
   readonly deleted_at: string | null;
   readonly workspaces: number;
-  /** Deleted workspaces whose data is deleted. */
+  /** Deleted workspaces whose data was deleted. */
   readonly purged_workspaces: number;
 }
 
@@ -25,13 +25,13 @@ export async function readOrganization(database: Database, caller: Caller): Prom
   return organization!;
 }
 
-/** Of {@link ListedOrganization}, from `organizations o`. */
+/** Select list of a {@link ListedOrganization} from `organizations o`. */
 export const listedColumns = `o.id, o.display_name, o.created_at, o.deleted_at,
   (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND (deleted_at IS NULL OR o.deleted_at IS NOT NULL)) AS workspaces,
   (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND o.deleted_at IS NOT NULL AND purged_at IS NOT NULL)
     AS purged_workspaces`;
 
-/** All organisations for the operator, oldest first, otherwise that of the caller. */
+/** All organisations if the caller is the operator, otherwise only the caller's; oldest first. */
 export async function listOrganizations(
   database: Database,
   caller: Caller,

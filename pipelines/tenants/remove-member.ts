@@ -6,10 +6,10 @@ import { EVERYTHING, effectivePermissions } from './permissions.ts';
 
 /**
  * Removes a user from the organisation of the caller and revokes their keys, at once in this process. The rows stay, because usage and
- * feedback keep the names. As with single keys, a caller revokes no key that may do what the caller may not.
+ * feedback show the names. As with single keys, a caller cannot revoke a key that has a permission the caller lacks.
  *
- * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN that names a permission that the caller lacks, CONFLICT if no other
- * user has a key that manages the organisation.
+ * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN with the permission that the caller lacks, CONFLICT if no other user
+ * has a key that manages the organisation.
  */
 export async function removeMember(
   { database, authenticator }: { database: Database; authenticator: Authenticator },
@@ -42,7 +42,7 @@ export async function removeMember(
       [caller.organizationId, userId, [EVERYTHING, 'organization:manage']],
     );
     if (admin === undefined) {
-      throw fault('CONFLICT', { reason: 'No other member has a key that manages the organization. Make one first.' });
+      throw fault('CONFLICT', { reason: 'No other member has a key that manages the organization. Create one first.' });
     }
     await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL', [userId]);
     await tx.execute('UPDATE users SET removed_at = now() WHERE id = $1', [userId]);

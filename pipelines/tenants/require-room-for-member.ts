@@ -3,11 +3,11 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { stayWithin } from './stay-within.ts';
 
-/** How many an organisation may have. */
+/** Limits of an organisation. */
 export type TenantLimits = Pick<Config, 'maxApiKeys' | 'maxMembers'>;
 
-/** Undoes the transaction that has inserted a user too many. @throws LIMIT_REACHED */
-export function requireRoomForMember(
+/** Rolls back the transaction that inserted a user if the organisation is then above its limit. @throws LIMIT_REACHED */
+export function requireMemberQuota(
   tx: Sql,
   owner: { readonly organizationId: string },
   { maxMembers }: Pick<TenantLimits, 'maxMembers'>,
@@ -18,7 +18,7 @@ export function requireRoomForMember(
       limit: maxMembers,
       what: 'users',
       setting: 'RUNLAKE_MAX_MEMBERS',
-      instead: 'Make keys for users that are there',
+      instead: 'Create keys for existing users',
     }),
   );
 }

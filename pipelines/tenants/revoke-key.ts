@@ -5,17 +5,18 @@ import { type Caller, requirePermission } from './caller.ts';
 import { type KeyRecord, keyColumns, keyTables } from './key-record.ts';
 import { effectivePermissions } from './permissions.ts';
 
-/** Its parameters: key, organisation, whether the caller reaches all of it, workspaces of the caller, workspace. */
-const withinReach = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
+/** Parameters: key, organisation, whether the caller has access to the whole organisation, workspaces of the caller, workspace. */
+const isRevocable = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
   AND ($3 OR workspace_ids <@ $4::uuid[])
   AND ($5::uuid IS NULL OR workspace_ids @> ARRAY[$5::uuid])`;
 
 /**
- * Ends a key for good, at once in this process. Its row stays, because usage keeps its name. `workspaceId` as in `listKeys`.
+ * Revokes a key, at once in this process. Its row stays, because usage shows its name. `workspaceId` as in `listKeys`.
  *
- * A caller ends no key that may do what the caller may not: else a key made to rotate others could lock the owner out.
+ * A caller cannot revoke a key that has a permission the caller lacks. Otherwise a key created to rotate other keys could lock out the
+ * owner.
  *
- * @throws FORBIDDEN that names such a permission; NOT_FOUND where there is no such key within the caller's reach, or it is revoked already.
+ * @throws FORBIDDEN with such a permission; NOT_FOUND if the caller has no access to such a key, or it is already revoked.
  */
 export async function revokeKey(
   { database, authenticator }: { database: Database; authenticator: Authenticator },
@@ -24,9 +25,9 @@ export async function revokeKey(
   workspaceId: string | null,
 ): Promise<KeyRecord> {
   const key = [keyId, caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds], workspaceId];
-  // What a key may do never changes, so it is still so when the key is ended below.
+  // Permissions of a key never change, so this check still holds for the UPDATE below.
   const [held] = await database.query<{ permissions: string[]; read_only: boolean; organization_wide: boolean }>(
-    `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys WHERE ${withinReach}`,
+    `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys WHERE ${isRevocable}`,
     key,
   );
   if (!held) throw fault('NOT_FOUND', { what: 'API key' });
@@ -36,7 +37,7 @@ export async function revokeKey(
   const [revoked] = await database.query<KeyRecord & { hash: Buffer }>(
     `WITH revoked AS (
        UPDATE api_keys SET revoked_at = now()
-       WHERE ${withinReach}
+       WHERE ${isRevocable}
        RETURNING id, hash
      )
      SELECT ${keyColumns}, revoked.hash FROM ${keyTables} JOIN revoked ON revoked.id = k.id`,

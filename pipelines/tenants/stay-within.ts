@@ -18,16 +18,17 @@ const lockOwner = {
 } as const;
 
 /**
- * Undoes a transaction that made one thing too many, by throwing what `refuse` says.
+ * Enforces a limit: rolls back a transaction that exceeds it, by throwing the error of `refuse`.
  *
- * Invariant: transactions that create things of one owner count one after the other, and each counts what the ones before it
- * committed, so that two at the same time cannot pass a limit together.
+ * Invariant: transactions that create objects of one owner count one after the other, and each sees what the previous ones committed, so
+ * that two concurrent transactions cannot exceed a limit together.
  *
- *   1. The thing is inserted, by the caller.
- *   2. The row of the organisation or deployment is locked until the end of the transaction.
- *   3. A further statement counts, which sees what was committed until now.
+ *   1. The caller inserts the object.
+ *   2. This function locks the row of the organisation or deployment until the end of the transaction.
+ *   3. A further statement counts, and sees everything committed before.
  *
- * To be called last: who holds the row waits for nobody then, and holds it briefly. What was there before a limit was lowered stays.
+ * Call it last in the transaction, so that the lock is held briefly and no other lock is awaited under it. Objects created before a limit
+ * was lowered stay.
  *
  * @param owner An organisation, a workspace that stands for its organisation, or a deployment.
  */

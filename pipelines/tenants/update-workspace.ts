@@ -4,13 +4,13 @@ import type { Caller } from './caller.ts';
 import { workspaceConflict } from './create-workspace.ts';
 import { type WorkspaceRecord, workspaceColumns } from './workspace-record.ts';
 
-/** Absent or null leaves a field as it is. */
+/** Absent and null fields stay unchanged. */
 export interface WorkspaceChange {
   readonly displayName?: string | null | undefined;
   readonly handle?: string | null | undefined;
 }
 
-/** @throws NOT_FOUND where the caller does not reach a living workspace of that id, CONFLICT where the handle is taken. */
+/** @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if the handle is taken. */
 export async function updateWorkspace(
   database: Database,
   caller: Caller,

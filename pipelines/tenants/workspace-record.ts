@@ -1,4 +1,4 @@
-/** A workspace as it is read from the table. Times are ISO 8601 with microseconds. */
+/** A row of `workspaces`. Times are ISO 8601 with microseconds. */
 export interface WorkspaceRecord {
   readonly id: string;
   readonly organization_id: string;

@@ -1,7 +1,7 @@
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Grouping } from './grouping.ts';
 
-/** Names by id, as they are today, also of deleted projects and revoked keys; never one of another organisation. */
+/** Current names by id, including deleted projects and revoked keys. Each query is restricted to one organisation. */
 const sources: Readonly<Record<Grouping, string>> = {
   workspace: 'SELECT id, display_name AS name FROM workspaces WHERE organization_id = $1',
   project: `SELECT projects.id, name FROM projects JOIN workspaces ON workspaces.id = workspace_id WHERE organization_id = $1`,
@@ -12,24 +12,27 @@ const sources: Readonly<Record<Grouping, string>> = {
   api_key: 'SELECT id, short_key AS name FROM api_keys WHERE organization_id = $1',
 };
 
-/** Up to so many names are read without asking which are needed, while they are still being counted. */
-export const fewNames = 1_000;
+/**
+ * Up to this number, all names of an organisation are read while the usage is still being counted. Above it, only the names that the report
+ * needs.
+ */
+export const maxPrefetchedNames = 1_000;
 
 export type Names = ReadonlyMap<string, string>;
 
-/** All names that a grouping can have in the organisation, or undefined where they are more than {@link fewNames}. */
+/** All names that a grouping can have in the organisation, or undefined if there are more than {@link maxPrefetchedNames}. */
 export async function allNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
   groupBy: Grouping,
 ): Promise<Names | undefined> {
-  const rows = await database.query<NameRow>(`${sources[groupBy]} LIMIT $2`, [organizationId, fewNames + 1], {
+  const rows = await database.query<NameRow>(`${sources[groupBy]} LIMIT $2`, [organizationId, maxPrefetchedNames + 1], {
     name: `all-usage-names-${groupBy}`,
   });
-  return rows.length > fewNames ? undefined : mapOf(rows);
+  return rows.length > maxPrefetchedNames ? undefined : toNames(rows);
 }
 
-/** The names of `ids`. An id that has none is absent from the map. */
+/** The names of `ids`. Ids without a name are absent from the map. */
 export async function namesOf(
   database: Pick<Database, 'query'>,
   organizationId: string,
@@ -39,7 +42,7 @@ export async function namesOf(
   if (ids.length === 0) return new Map();
   const idColumn = groupBy === 'project' ? 'projects.id' : 'id';
   const sql = `${sources[groupBy]} AND ${idColumn} = ANY ($2)`;
-  return mapOf(await database.query<NameRow>(sql, [organizationId, ids], { name: `usage-names-${groupBy}` }));
+  return toNames(await database.query<NameRow>(sql, [organizationId, ids], { name: `usage-names-${groupBy}` }));
 }
 
 interface NameRow {
@@ -47,6 +50,6 @@ interface NameRow {
   readonly name: string;
 }
 
-function mapOf(rows: readonly NameRow[]): Names {
+function toNames(rows: readonly NameRow[]): Names {
   return new Map(rows.map(({ id, name }) => [id, name]));
 }

@@ -8,27 +8,27 @@ import type { ReadUsageCounts } from './usage-counts.ts';
 
 export interface GranularUsageRequest {
   readonly organizationId: string;
-  /** Workspaces of that organisation that the caller may read. None gives no rows. */
+  /** Workspaces of that organisation that the caller may read. If empty, the report has no rows. */
   readonly workspaceIds: readonly string[];
-  /** Between 1970 and 2200, the end after the start. */
+  /** Between 1970 and 2200; the end is after the start. */
   readonly range: UsageRange;
   readonly groupBy: Grouping;
 }
 
-/** The keys of `dimensions` that SPEC.md 4.2 lists for the grouping; null where nobody is known, or no longer. */
+/** The keys of `dimensions` that SPEC.md 4.2 lists for the grouping; null if unknown or deleted. */
 export type Dimensions = Readonly<Record<string, string | null>>;
 
-/** Half-open, seconds since 1970, UTC. */
+/** Half-open, in seconds since 1970, UTC. */
 export interface UsageBucket extends BucketBounds {
-  /** Traces of each of the report's `dimensions`, in their order; zero where it has none. */
+  /** Traces for each entry of the report's `dimensions`, in that order; zero if there are none. */
   readonly traces: Float64Array;
 }
 
 export interface GranularUsage {
   readonly stride: Stride;
-  /** In order, none twice. */
+  /** Sorted and unique. */
   readonly dimensions: readonly Dimensions[];
-  /** In order; without those that have no trace at all. */
+  /** Sorted by time, without buckets that have no traces. */
   readonly buckets: readonly UsageBucket[];
 }
 
@@ -39,12 +39,12 @@ export interface UsageRow extends BucketBounds {
 }
 
 /**
- * Traces per bucket and dimension, with the names of today.
+ * Counts traces per bucket and dimension, with current names.
  *
- * The one query behind JSON, CSV and dashboards. Whatever the grouping and stride, the rows of the same workspaces and
- * hours sum to the same total.
+ * JSON, CSV and dashboards all use this query. For the same workspaces and hours the rows have the same total, whatever the grouping and
+ * stride.
  *
- * @throws what ClickHouse and Postgres throw.
+ * @throws errors of ClickHouse and Postgres.
  */
 export async function granularUsage(
   ports: { readonly usageCounts: ReadUsageCounts; readonly database: Pick<Database, 'query'> },
@@ -59,7 +59,7 @@ export async function granularUsage(
   const known = ids.filter((id) => id !== nilUuid);
   const names = all ?? (await namesOf(ports.database, organizationId, groupBy, known));
   const { dimensions, ranks } = rank(groupBy, ids, names);
-  const buckets = bucketsOf(rows, ranks, dimensions.length);
+  const buckets = sumBuckets(rows, ranks, dimensions.length);
   return {
     stride: plan.stride,
     dimensions,
@@ -69,34 +69,34 @@ export async function granularUsage(
   };
 }
 
-/** The cells of a report that are not zero, by bucket, then by dimension. */
+/** The non-zero cells of a report, by bucket, then by dimension. */
 export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<UsageRow> {
   for (const { startSeconds, endSeconds, traces } of buckets) {
-    for (const [place, dimension] of dimensions.entries()) {
-      if (traces[place] !== 0) yield { startSeconds, endSeconds, dimensions: dimension, traces: traces[place]! };
+    for (const [index, dimension] of dimensions.entries()) {
+      if (traces[index] !== 0) yield { startSeconds, endSeconds, dimensions: dimension, traces: traces[index]! };
     }
   }
 }
 
-/** What looks the same to the reader (two keys of one short form) is added up. */
-function bucketsOf(rows: readonly UsageCountRow[], ranks: readonly number[], width: number) {
+/** Adds up ids with equal labels, such as two keys with the same short form. */
+function sumBuckets(rows: readonly UsageCountRow[], ranks: readonly number[], width: number) {
   const buckets = new Map<number, Float64Array>();
-  for (const { bucket: index, places, traces } of rows) {
+  for (const { bucket: index, idIndexes, traces } of rows) {
     const bucket = buckets.get(index) ?? new Float64Array(width);
     buckets.set(index, bucket);
-    for (let entry = 0; entry < places.length; entry++) {
-      const rank = ranks[places[entry]!]!;
+    for (let entry = 0; entry < idIndexes.length; entry++) {
+      const rank = ranks[idIndexes[entry]!]!;
       bucket[rank] = bucket[rank]! + traces[entry]!;
     }
   }
   return buckets;
 }
 
-/** What the reader sees of each id, in order, once each, and for each id where in that order it stands. */
+/** The distinct labels in order, and for each id the index of its label. */
 function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
   const labelOf = ids.map((id) => {
-    const dimensions = dimensionsOf(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
+    const dimensions = buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
     const label = JSON.stringify(Object.values(dimensions));
     labels.set(label, dimensions);
     return label;
@@ -109,7 +109,7 @@ function rank(groupBy: Grouping, ids: readonly string[], names: Names) {
   };
 }
 
-function dimensionsOf(groupBy: Grouping, id: string | null, name: string | null): Dimensions {
+function buildDimensions(groupBy: Grouping, id: string | null, name: string | null): Dimensions {
   switch (groupBy) {
     case 'workspace':
       return { workspace_id: id, workspace_name: name };

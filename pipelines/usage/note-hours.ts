@@ -2,11 +2,11 @@ import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 
 /**
- * Notes that traces of these hours were inserted, so that the roll-up counts the hours again. Call it after the insert
- * into ClickHouse and before the offsets are committed, or in the transaction that commits them: a note that is written
- * twice costs a second count and nothing else, one that is missing leaves usage wrong.
+ * Marks the hours of inserted traces dirty (rows of `usage_notes`), so that the roll-up counts them again. Call it after the insert into
+ * ClickHouse and before the offsets are committed, or in the transaction that commits them. Marking an hour twice only costs a second
+ * count; a missing mark leaves usage wrong.
  *
- * One statement, whatever the number of hours; they may repeat, and none does nothing.
+ * Uses one statement for any number of hours. Hours may repeat; an empty list does nothing.
  */
 export async function noteHours(database: Pick<Database, 'query'>, hours: readonly TouchedHour[]): Promise<void> {
   if (hours.length === 0) return;

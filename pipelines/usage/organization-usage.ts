@@ -2,17 +2,18 @@ import { type GranularUsageRequest, granularUsage, usageRows } from './granular-
 import { planBuckets } from './stride.ts';
 
 export interface OrganizationUsage {
-  /** What was counted: whole hours, half-open, seconds since 1970. */
+  /** Counted range: whole hours, half-open, in seconds since 1970. */
   readonly startSeconds: number;
   readonly endSeconds: number;
   readonly traces: number;
-  /** By workspace id; workspaces without traces are left out. */
+  /** Traces by workspace id; workspaces without traces are left out. */
   readonly byWorkspace: Readonly<Record<string, number>>;
 }
 
 /**
- * Traces of a whole range, by workspace: the sum of {@link granularUsage}'s buckets, hence always equal to it.
- * @throws what ClickHouse and Postgres throw.
+ * Traces of a whole range, by workspace. Equal to the sum over the buckets of {@link granularUsage}.
+ *
+ * @throws errors of ClickHouse and Postgres.
  */
 export async function organizationUsage(
   ports: Parameters<typeof granularUsage>[0],

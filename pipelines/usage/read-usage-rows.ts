@@ -1,31 +1,29 @@
-/** What the rows of a usage query say, with each id once. */
+/** The result of a usage query, with each id once. */
 export interface UsageCounts {
-  /** Projects, users, keys or workspaces, in no order. */
+  /** Ids of projects, users, keys or workspaces, unordered. */
   readonly ids: readonly string[];
-  /** In no order; where nothing was to be summed a bucket may come more than once. */
+  /** Unordered; if the query did not have to sum, a bucket may occur more than once. */
   readonly rows: readonly UsageCountRow[];
 }
 
 export interface UsageCountRow {
-  /** Number of the bucket. */
+  /** Index of the bucket. */
   readonly bucket: number;
-  /** For each entry where its id stands in `ids`. */
-  readonly places: Uint32Array;
-  /** The traces of each entry. */
+  /** For each entry the index of its id in `ids`. */
+  readonly idIndexes: Uint32Array;
+  /** The number of traces of each entry. */
   readonly traces: Float64Array;
 }
 
 /**
- * Reads rows of `bucket UInt32, ids Array(UUID), traces Array(UInt64)` out of ClickHouse's RowBinary.
+ * Decodes rows of `bucket UInt32, ids Array(UUID), traces Array(UInt64)` from ClickHouse's RowBinary.
  *
- * Ids are told apart by their bytes and put into words once each: a report repeats them in every bucket, and as JSON they were
- * most of it.
- * Source: ClickHouse documentation, "RowBinary": arrays are their length as LEB128 and the elements; a UUID is two
- * little-endian halves.
+ * Ids are compared as bytes and formatted once each, because a report repeats them in every bucket. Source: ClickHouse documentation,
+ * "RowBinary": an array is its length as LEB128 followed by its elements; a UUID is two little-endian halves.
  */
 export function readUsageRows(answer: Buffer): UsageCounts {
   const ids: string[] = [];
-  const placeOf = new Map<string, number>();
+  const indexByBytes = new Map<string, number>();
   const rows: UsageCountRow[] = [];
   let at = 0;
   const length = () => {
@@ -39,26 +37,26 @@ export function readUsageRows(answer: Buffer): UsageCounts {
   while (at < answer.length) {
     const bucket = answer.readUInt32LE(at);
     at += 4;
-    const places = new Uint32Array(length());
-    for (let entry = 0; entry < places.length; entry++, at += 16) {
+    const idIndexes = new Uint32Array(length());
+    for (let entry = 0; entry < idIndexes.length; entry++, at += 16) {
       const bytes = answer.toString('latin1', at, at + 16);
-      let place = placeOf.get(bytes);
-      if (place === undefined) {
-        place = ids.push(uuidText(answer, at)) - 1;
-        placeOf.set(bytes, place);
+      let index = indexByBytes.get(bytes);
+      if (index === undefined) {
+        index = ids.push(formatUuid(answer, at)) - 1;
+        indexByBytes.set(bytes, index);
       }
-      places[entry] = place;
+      idIndexes[entry] = index;
     }
     const traces = new Float64Array(length());
     for (let entry = 0; entry < traces.length; entry++, at += 8) {
       traces[entry] = answer.readUInt32LE(at) + answer.readUInt32LE(at + 4) * 2 ** 32;
     }
-    rows.push({ bucket, places, traces });
+    rows.push({ bucket, idIndexes, traces });
   }
   return { ids, rows };
 }
 
-function uuidText(answer: Buffer, at: number): string {
+function formatUuid(answer: Buffer, at: number): string {
   const hex = Buffer.from(answer.subarray(at, at + 16))
     .swap64()
     .toString('hex');

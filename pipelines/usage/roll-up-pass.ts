@@ -1,25 +1,26 @@
 /**
- * One pass of the usage roll-up: counts every noted hour again, whole.
+ * One roll-up run: counts every dirty hour again from all its traces.
  *
- * Invariant: an hour whose traces changed after it was last counted has a note. So whatever dies at whatever step, the
- * notes that are left lead the next pass to the same hours, and counting one twice changes nothing.
+ * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_notes`). After a crash at any step, the
+ * remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes nothing.
  *
- * All in one Postgres transaction:
- *   1. The advisory lock: one pass at a time over all processes. Who does not get it leaves; the holder does the work.
- *   2. The pass number, from a sequence, under the lock: a later pass always has the higher number, and its rows win.
- *   3. The notes, at most so many. A note that arrives from here on stays for the next pass.
- *   4. The count: a new row for each touched hour and dimension, in place of the one there was. Died before or within: the
- *      notes are still there. Rows of a part of the hours are right already and will be counted again. What a count that
- *      outlived its process writes after this one has a lower pass and never shows.
- *   5. The days of those hours, summed again from all their hours. Died before or within: as in step 4. Until it is done,
- *      reports of whole days do not show what reports of hours do.
- *   6. The days are noted as changed by this pass (`usage-changes.ts`), and exactly the notes that were read are deleted, by
- *      their numbers; commit. Died before: the hours are counted again.
+ * All steps are in one Postgres transaction:
+ *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not get the lock returns
+ *      `busy`.
+ *   2. Take the run's number (`pass`) from a sequence, under the lock: a later run always has a higher number, and its rows win.
+ *   3. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
+ *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in this step the hours are
+ *      still dirty; rows already written are correct and are written again. If a count outlives its process, the rows it writes later have
+ *      a lower `pass` and lose.
+ *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done, reports by day differ
+ *      from reports by hour.
+ *   6. Record the days as changed by this run (`usage-changes.ts`), delete exactly the `usage_notes` rows that were read, by their sequence
+ *      numbers, and commit. After a crash before the commit, the hours are counted again.
  */
 import type { Command, ExternalTable, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { noteChanges } from './usage-changes.ts';
+import { recordChanges } from './usage-changes.ts';
 import { delaySeconds } from './usage-metrics.ts';
 
 export interface PassPorts {
@@ -28,56 +29,57 @@ export interface PassPorts {
 }
 
 export interface PassLimits {
-  /** Most distinct hours of a pass; the rest waits for the next one. Default {@link usualHours}. */
+  /** Maximum number of distinct hours per run; the others stay dirty. Default {@link defaultMaxHours}. */
   readonly hours?: number;
-  /** Most notes that are read for them. Default 200,000. */
+  /** Maximum number of `usage_notes` rows read. Default 200,000. */
   readonly notes?: number;
-  /** How long the count may take, in milliseconds. Default 10 minutes. */
+  /** Timeout of each ClickHouse statement, in milliseconds. Default 10 minutes. */
   readonly timeoutMs?: number;
 }
 
 export interface PassOutcome {
-  /** `busy`: another process was at it. `idle`: nothing was noted. */
+  /** `busy`: another process holds the lock. `idle`: no hour is dirty. */
   readonly outcome: 'counted' | 'idle' | 'busy';
   readonly hours: number;
-  /** Whether a limit was reached, so that notes are left. */
+  /** Whether a limit was reached, so that dirty hours may be left. */
   readonly more: boolean;
 }
 
-/** Most distinct hours of a pass where nothing else is said. */
-export const usualHours = 20_000;
+/** Default maximum of distinct hours per roll-up run. */
+export const defaultMaxHours = 20_000;
 
-/** Any constant that nothing else in this database locks. */
+/** Advisory lock key; no other lock in this database uses it. */
 const lockKey = 7_215_508_431;
 
 /**
- * Runs a pass.
- * @throws what Postgres or ClickHouse throw; nothing is lost then, and the next pass repairs.
+ * Executes one roll-up run.
+ *
+ * @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run.
  */
 export async function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Promise<PassOutcome> {
-  const { hours: maxHours = usualHours, notes: maxNotes = 200_000, timeoutMs = 600_000 } = limits;
+  const { hours: maxHours = defaultMaxHours, notes: maxNotes = 200_000, timeoutMs = 600_000 } = limits;
   const startedAtMs = performance.now();
   let longestWaitSeconds = 0;
   const outcome = await ports.database.transaction<PassOutcome>(async (transaction) => {
-    // The transaction idles while ClickHouse counts, and must not be ended for it.
+    // The transaction is idle while ClickHouse counts, and must not be ended for that.
     await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
     const [lock] = await transaction.query<{ held: boolean }>('SELECT pg_try_advisory_xact_lock($1) AS held', [
       lockKey,
     ]);
     if (!lock?.held) return { outcome: 'busy', hours: 0, more: false };
 
-    const notes = await transaction.query<Note>(readNotesSql, [maxNotes, maxHours]);
-    if (notes.length === 0) return { outcome: 'idle', hours: 0, more: false };
+    const dirtyHours = await transaction.query<DirtyHour>(readDirtyHoursSql, [maxNotes, maxHours]);
+    if (dirtyHours.length === 0) return { outcome: 'idle', hours: 0, more: false };
     const [next] = await transaction.query<{ pass: number }>("SELECT nextval('usage_pass') AS pass");
 
-    const hours = notes.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
+    const hours = dirtyHours.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
     await ports.warehouse.command({ ...countHours(hours, next!.pass), timeoutMs });
     await ports.warehouse.command({ ...sumDays(hours, next!.pass), timeoutMs });
 
-    await noteChanges(transaction, hours, next!.pass);
-    // They come oldest first.
-    longestWaitSeconds = notes[0]!.waited_seconds;
-    const sequences = notes.flatMap(({ sequences }) => sequences);
+    await recordChanges(transaction, hours, next!.pass);
+    // Sorted oldest first.
+    longestWaitSeconds = dirtyHours[0]!.waited_seconds;
+    const sequences = dirtyHours.flatMap(({ sequences }) => sequences);
     await transaction.query('DELETE FROM usage_notes WHERE sequence = ANY($1::bigint[])', [sequences]);
     return { outcome: 'counted', hours: hours.length, more: hours.length >= maxHours || sequences.length >= maxNotes };
   });
@@ -87,20 +89,20 @@ export async function rollUpPass(ports: PassPorts, limits: PassLimits = {}): Pro
   return outcome;
 }
 
-/** Whether anything waits to be counted: one look at an index. */
+/** Whether any hour is dirty. Costs one index lookup. */
 export async function hasNotes(database: Pick<Database, 'query'>): Promise<boolean> {
   return (await database.query('SELECT 1 FROM usage_notes ORDER BY sequence LIMIT 1')).length > 0;
 }
 
-interface Note {
+interface DirtyHour {
   readonly tenant_id: string;
   readonly hour_seconds: number;
   readonly sequences: string[];
-  /** Of its oldest note, when the pass began. */
+  /** Age of its oldest row when the transaction began. */
   readonly waited_seconds: number;
 }
 
-const readNotesSql = `
+const readDirtyHoursSql = `
   SELECT tenant_id, extract(epoch FROM hour)::bigint AS hour_seconds, array_agg(sequence::text) AS sequences,
     greatest(0, extract(epoch FROM now() - min(noted_at)))::float8 AS waited_seconds
   FROM (SELECT sequence, tenant_id, hour, noted_at FROM usage_notes ORDER BY sequence LIMIT $1) AS oldest
@@ -108,24 +110,24 @@ const readNotesSql = `
   ORDER BY min(sequence)
   LIMIT $2`;
 
-/** The touched hours travel beside a statement, as a table: no list of keys is too long for it. */
+/** The dirty hours as an external table, because a list of keys in the statement would have a size limit. */
 function touched(hours: readonly TouchedHour[]): ExternalTable {
   return {
     name: 'touched',
-    // Not a DateTime: of those, ClickHouse reads short numbers as something else.
+    // Not a DateTime: ClickHouse parses short numbers in a DateTime column as other formats.
     structure: 'tenant_id UUID, hour_seconds UInt32',
     rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
   };
 }
 
-/** The first two conditions let ClickHouse use the sorting key, each alone. */
-const touchedOnly = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM touched)
+/** ClickHouse can use the sorting key only for the first two conditions, each on one column. */
+const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM touched)
       AND ${column} IN (SELECT ${ofSeconds} FROM touched)
       AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM touched)`;
 
 /**
- * Step 4. The facts are read once for all dimensions. The second half gives an hour that has no trace any more its empty lists.
- * `pick` is read by position, because under FINAL a subcolumn by name reads rows that are not merged.
+ * Step 4. Reads the facts once for all dimensions. The second half of the UNION gives empty lists to an hour that has no traces any more.
+ * `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
  */
 export function countHours(hours: readonly TouchedHour[], pass: number): Command {
   return {
@@ -139,7 +141,7 @@ FROM (
     SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
       [toUInt64(1)] AS ones
     FROM traces FINAL
-    WHERE ${touchedOnly('hour', "toDateTime(hour_seconds, 'UTC')")}
+    WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")}
     UNION ALL
     SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM touched
   )
@@ -161,7 +163,7 @@ SELECT tenant_id, dimension, day, counted.1, counted.2, {pass:UInt64}
 FROM (
   SELECT tenant_id, dimension, toDate(hour) AS day, sumMap(ids, traces) AS counted
   FROM usage_hourly FINAL
-  WHERE ${touchedOnly('toDate(hour)', "toDate(toDateTime(hour_seconds, 'UTC'))")}
+  WHERE ${dirtyHoursCondition('toDate(hour)', "toDate(toDateTime(hour_seconds, 'UTC'))")}
   GROUP BY tenant_id, dimension, day
 )`,
     params: { pass },

@@ -1,57 +1,65 @@
 /**
- * The loop around the passes of the usage roll-up.
+ * The loop around roll-up runs.
  *
- * Invariant: while notes exist and the engines answer, passes go on; within this process never two at a time (the
- * advisory lock of a pass keeps other processes out).
+ * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process (the advisory lock
+ * of a run excludes other processes).
  *
- *   1. Not woken: look whether a process has left notes; none means 4. That look is the whole cost of idling.
- *   2. A pass. A failure leaves every note where it was: wait, longer each time, and go on with 1.
- *   3. Rest, so that a stream of wakes makes few passes, each with many hours.
- *   4. Sleep until somebody wakes the loop, or the interval is over; not at all where a limit left notes over.
+ *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. This check is the whole cost of idling.
+ *   2. Execute a roll-up run. After a failure the hours stay dirty: back off exponentially and continue with 1.
+ *   3. Pause, so that a stream of wakes causes few runs with many hours each.
+ *   4. Sleep until the loop is woken or the interval is over; if a limit left dirty hours, do not sleep.
  *
- * Stopping lets a pass under way finish and begins no other.
+ * Stopping lets a running roll-up run finish and starts no other.
  */
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { hasNotes, type PassLimits, type PassOutcome, type PassPorts, rollUpPass, usualHours } from './roll-up-pass.ts';
+import {
+  defaultMaxHours,
+  hasNotes,
+  type PassLimits,
+  type PassOutcome,
+  type PassPorts,
+  rollUpPass,
+} from './roll-up-pass.ts';
 import { ageOfOldestNote, countedHours, oldestNoteAge, passSeconds } from './usage-metrics.ts';
 
 export interface RollUpOptions extends PassPorts {
-  /** Longest pause between two looks for notes, in milliseconds. */
+  /** Maximum time between two checks for dirty hours, in milliseconds. */
   readonly intervalMs: number;
   readonly logger: Logger;
   readonly limits?: PassLimits;
 }
 
 export interface RollUp {
-  /** Says that hours were noted, so that they are counted now rather than at the next look. Never waits, never throws. */
+  /** Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never throws. */
   wake(): void;
   /**
-   * One pass of its own, after the one that may be under way: what was noted before the call is counted when it resolves,
-   * unless the outcome says `busy` or `more`.
-   * @throws what {@link rollUpPass} throws.
+   * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted, unless the outcome
+   * is `busy` or `more` is set.
+   *
+   * @throws errors of {@link rollUpPass}.
    */
   passNow(): Promise<PassOutcome>;
-  /** @throws what the last pass failed with, where several in a row have failed: usage then lags behind. */
+  /** @throws the last error after several consecutive failures; usage then lags behind. */
   check(): Promise<void>;
-  /** Ends the loop; resolves when the pass under way is finished. */
+  /** Stops the loop; resolves when a running roll-up run has finished. */
   stop(): Promise<void>;
 }
 
-/** One or two failures are a restart of an engine. */
-const failuresToTell = 3;
-/** At most a quarter of the time goes into passes: while traces stream in, each counts a growing hour again. */
-const restShare = 3;
-const restMs = 400;
-const longestRestMs = 5_000;
-const firstBackoffMs = 250;
-const longestBackoffMs = 5_000;
+/** One or two failures in a row are expected when an engine restarts. */
+const minReportedFailures = 3;
+/** The pause is three times the duration of a run: while traces stream in, each run counts a growing hour again. */
+const pauseFactor = 3;
+const minPauseMs = 400;
+const maxPauseMs = 5_000;
+const minBackoffMs = 250;
+const maxBackoffMs = 5_000;
 
-/** Starts the roll-up of a process. */
+/** Starts the roll-up loop of a process. */
 export function startRollUp({ database, warehouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
   let stopping = false;
   let woken = true;
-  let nudge = () => {};
-  let lagging: { readonly fault: unknown } | undefined;
+  let wakePause = () => {};
+  let lagging: { readonly error: unknown } | undefined;
   let running: Promise<unknown> = Promise.resolve();
 
   function passNow(passLimits = limits): Promise<PassOutcome> {
@@ -62,7 +70,7 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
         const result = await rollUpPass({ database, warehouse }, passLimits);
         outcome = result.outcome;
         countedHours.inc(result.hours);
-        logger.debug(result, 'pass of the usage roll-up');
+        logger.debug(result, 'usage roll-up run finished');
         return result;
       } finally {
         observe({ outcome });
@@ -72,17 +80,17 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
     return pass;
   }
 
-  /** Waits for the time, or until `over`, which is looked at when somebody wakes or stops the loop. */
+  /** Waits for `ms`, or until `over` returns true; `over` is evaluated when the loop is woken or stopped. */
   function pause(ms: number, over: () => boolean): Promise<void> {
     if (over()) return Promise.resolve();
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer);
-        nudge = () => {};
+        wakePause = () => {};
         resolve();
       };
       const timer = setTimeout(end, ms);
-      nudge = () => over() && end();
+      wakePause = () => over() && end();
     });
   }
 
@@ -93,21 +101,21 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
       try {
         if (woken || (await hasNotes(database))) {
           woken = false;
-          // A pass that failed may have been too large for the memory of ClickHouse.
-          const hours = Math.ceil((limits.hours ?? usualHours) / 4 ** failed);
+          // A failed run may have been too large for the memory of ClickHouse.
+          const hours = Math.ceil((limits.hours ?? defaultMaxHours) / 4 ** failed);
           woken = (await passNow({ ...limits, hours })).more || woken;
           const tookMs = performance.now() - startedMs;
-          await pause(Math.min(Math.max(restMs, restShare * tookMs), longestRestMs), () => stopping);
+          await pause(Math.min(Math.max(minPauseMs, pauseFactor * tookMs), maxPauseMs), () => stopping);
         }
-        if (failed > 0) logger.info({ failed }, 'usage is counted again');
+        if (failed > 0) logger.info({ failed }, 'usage roll-up works again');
         failed = 0;
         lagging = undefined;
         await pause(intervalMs, () => stopping || woken);
       } catch (err) {
         failed += 1;
-        if (failed >= failuresToTell) lagging = { fault: err };
-        logger.warn({ err, failed }, 'usage was not counted; its notes wait for the next pass');
-        await pause(Math.min(firstBackoffMs * 2 ** (failed - 1), longestBackoffMs), () => stopping);
+        if (failed >= minReportedFailures) lagging = { error: err };
+        logger.warn({ err, failed }, 'usage roll-up run failed; its hours stay dirty');
+        await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), () => stopping);
       }
     }
   }
@@ -117,15 +125,15 @@ export function startRollUp({ database, warehouse, intervalMs, logger, limits = 
   return {
     wake: () => {
       woken = true;
-      nudge();
+      wakePause();
     },
     passNow: () => passNow(),
     check: async () => {
-      if (lagging !== undefined) throw lagging.fault;
+      if (lagging !== undefined) throw lagging.error;
     },
     stop: async () => {
       stopping = true;
-      nudge();
+      wakePause();
       await looping;
       await running;
       hideMetrics();

@@ -1,23 +1,23 @@
-/** The size of a bucket, as the answer names it: exactly one of the two is not zero. */
+/** Size of a bucket as the API returns it: exactly one of the two fields is not zero. */
 export interface Stride {
   readonly days: number;
   readonly hours: number;
 }
 
-/** A range of time as it was asked for: from `startMs`, up to but without `endMs`; milliseconds since 1970, UTC. */
+/** Requested time range: `startMs` inclusive, `endMs` exclusive; milliseconds since 1970, UTC. */
 export interface UsageRange {
   readonly startMs: number;
   readonly endMs: number;
 }
 
-/** How a range is cut. Every field in seconds since 1970, UTC. */
+/** How a range is divided into buckets. All fields in seconds since 1970, UTC. */
 export interface BucketPlan {
   readonly stride: Stride;
   readonly strideSeconds: number;
-  /** First hour that is counted, and the first that no longer is: floor(start) and ceil(end). */
+  /** First counted hour, and the first hour after the counted ones: floor(start) and ceil(end). */
   readonly startInclusiveSeconds: number;
   readonly endExclusiveSeconds: number;
-  /** Where bucket 0 begins: the hour of the start for hourly buckets, the UTC day of the start for larger ones. */
+  /** Start of bucket 0: the hour of the start for hourly buckets, the UTC day of the start for larger ones. */
   readonly originSeconds: number;
 }
 
@@ -30,7 +30,7 @@ const hourSeconds = 3_600;
 const daySeconds = 86_400;
 const dayMs = daySeconds * 1_000;
 
-/** Largest raw range of each stride but the last. Hourly ends below its bound, the others with it. SPEC.md 4.2. */
+/** Largest unrounded range of each stride except the last; exclusive for hourly buckets, inclusive for the others. SPEC.md 4.2. */
 const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; readonly stride: Stride }> = [
   { fits: (rangeMs) => rangeMs < dayMs, stride: { days: 0, hours: 1 } },
   { fits: (rangeMs) => rangeMs <= 31 * dayMs, stride: { days: 1, hours: 0 } },
@@ -39,15 +39,15 @@ const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; read
 ];
 const yearly: Stride = { days: 365, hours: 0 };
 
-/** The bucket size of a range, from its raw length: rounding to hours never changes it. */
+/** Bucket size of a range, by its unrounded length. */
 export function strideOf(range: UsageRange): Stride {
   const rangeMs = range.endMs - range.startMs;
   return strides.find(({ fits }) => fits(rangeMs))?.stride ?? yearly;
 }
 
 /**
- * How `range` is counted. Whatever the stride, the same whole hours are counted, so all strides agree on the total;
- * only where the buckets begin differs. `range.endMs` must lie after `range.startMs`.
+ * Plans how `range` is counted. All strides count the same whole hours and agree on the total; only the starts of the buckets differ.
+ * `range.endMs` must be after `range.startMs`.
  */
 export function planBuckets(range: UsageRange): BucketPlan {
   const stride = strideOf(range);
@@ -61,7 +61,7 @@ export function planBuckets(range: UsageRange): BucketPlan {
   };
 }
 
-/** Bucket `index` of a plan, half-open; the last one is cut where counting ends. */
+/** Bounds of bucket `index`, half-open; the last bucket is clipped to the counted range. */
 export function bucketBounds(plan: BucketPlan, index: number): BucketBounds {
   const startSeconds = plan.originSeconds + index * plan.strideSeconds;
   return { startSeconds, endSeconds: Math.min(startSeconds + plan.strideSeconds, plan.endExclusiveSeconds) };

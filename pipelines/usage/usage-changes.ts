@@ -1,8 +1,8 @@
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 
-/** Notes that `pass` counted these hours again. To be called in the transaction of the pass, after the counts are stored. */
-export async function noteChanges(transaction: Sql, hours: readonly TouchedHour[], pass: number): Promise<void> {
+/** Records that roll-up run `pass` counted these hours again. Call it in the transaction of the run, after the counts are stored. */
+export async function recordChanges(transaction: Sql, hours: readonly TouchedHour[], pass: number): Promise<void> {
   await transaction.query(
     `INSERT INTO usage_changes (workspace_id, day, pass)
      SELECT DISTINCT tenant_id, (to_timestamp(hour_seconds) AT TIME ZONE 'UTC')::date, $3::bigint
@@ -13,8 +13,8 @@ export async function noteChanges(transaction: Sql, hours: readonly TouchedHour[
 }
 
 /**
- * The last finished pass that changed usage of these workspaces on a UTC day that the range touches; 0 where none did. A later
- * pass has the higher number, so as long as this stays the same their usage does. The range in seconds since 1970, half-open.
+ * Number of the last finished roll-up run that changed usage of these workspaces on a UTC day that overlaps the range; 0 if none did. Later
+ * runs have higher numbers, so usage is unchanged as long as this number is. The range is half-open, in seconds since 1970.
  */
 export async function lastChange(
   database: Pick<Database, 'query'>,

@@ -1,15 +1,15 @@
 /**
- * The counts of a report, out of ClickHouse or, where nothing of them changed since, out of memory.
+ * Reads the counts of a report from ClickHouse or, if they have not changed, from memory.
  *
- * Invariant: what is kept was read after the change it is kept under. So where Postgres still names that change as the last,
- * ClickHouse would answer the same.
+ * Invariant: cached counts were read after the change that they are stored under. If Postgres still returns that change as the last one,
+ * ClickHouse would return the same counts.
  *
- *   1. The last change that touches the report is read from Postgres.
- *   2. Counts that are kept under this very change are the answer.
- *   3. Otherwise ClickHouse answers, and its counts are kept under the change of step 1. A pass that ends between the two steps,
- *      or is under way in step 3, names a later one when it ends, so what was read half-way does not outlive it.
+ *   1. Read the last change that affects the report from Postgres.
+ *   2. If counts are cached under this change, return them.
+ *   3. Otherwise read the counts from ClickHouse and cache them under the change of step 1. A roll-up run that ends between the two steps,
+ *      or runs during step 3, records a later change when it ends, so that counts read in between are not used afterwards.
  *
- * Counts are kept for a minute at most: what somebody does to the tables by hand, and what a replica is late with, passes.
+ * Counts are cached for at most a minute, which bounds the effect of manual changes to the tables and of lagging replicas.
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
@@ -25,11 +25,11 @@ import { usageQuery } from './usage-query.ts';
 export interface UsageCountsPorts {
   readonly warehouse: Pick<Warehouse, 'queryText'>;
   readonly database: Pick<Database, 'query'>;
-  /** Most memory that kept counts take, in bytes; 0 keeps none. */
+  /** Maximum memory of cached counts, in bytes; 0 disables the cache. */
   readonly cacheBytes: number;
 }
 
-/** @throws what ClickHouse and Postgres throw. */
+/** @throws errors of ClickHouse and Postgres. */
 export type ReadUsageCounts = (
   plan: BucketPlan,
   workspaceIds: readonly string[],
@@ -37,13 +37,13 @@ export type ReadUsageCounts = (
 ) => Promise<UsageCounts>;
 
 const none: UsageCounts = { ids: [], rows: [] };
-const longestKeptMs = 60_000;
+const maxCachedMs = 60_000;
 
 export function createUsageCounts({ warehouse, database, cacheBytes }: UsageCountsPorts): ReadUsageCounts {
-  const kept = new LRUCache<string, { readonly change: number; readonly counts: UsageCounts }>({
+  const cached = new LRUCache<string, { readonly change: number; readonly counts: UsageCounts }>({
     maxSize: Math.max(1, cacheBytes),
-    sizeCalculation: ({ counts }, key) => key.length + bytesOf(counts),
-    ttl: longestKeptMs,
+    sizeCalculation: ({ counts }, key) => key.length + estimateBytes(counts),
+    ttl: maxCachedMs,
   });
   return async (plan, workspaceIds, groupBy) => {
     const query = usageQuery(plan, workspaceIds, groupBy);
@@ -54,24 +54,24 @@ export function createUsageCounts({ warehouse, database, cacheBytes }: UsageCoun
     };
     if (cacheBytes === 0) return read();
 
-    const key = keyOf(plan, workspaceIds, groupBy);
+    const key = buildCacheKey(plan, workspaceIds, groupBy);
     const change = await lastChange(database, workspaceIds, {
       startSeconds: plan.startInclusiveSeconds,
       endSeconds: plan.endExclusiveSeconds,
     });
-    const found = kept.get(key);
+    const found = cached.get(key);
     if (found?.change === change) {
       readReports.inc({ source: 'memory' });
       return found.counts;
     }
     const counts = await read();
-    kept.set(key, { change, counts });
+    cached.set(key, { change, counts });
     return counts;
   };
 }
 
-/** The rows follow from nothing else. */
-function keyOf(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): string {
+/** Cache key: everything that the rows depend on. */
+function buildCacheKey(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): string {
   const { startInclusiveSeconds, endExclusiveSeconds, originSeconds, strideSeconds } = plan;
   const question = [groupBy, startInclusiveSeconds, endExclusiveSeconds, originSeconds, strideSeconds];
   return createHash('sha256')
@@ -79,12 +79,12 @@ function keyOf(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Group
     .digest('base64');
 }
 
-/** About what they take in memory. */
-function bytesOf({ ids, rows }: UsageCounts): number {
+/** Approximate size in memory. */
+function estimateBytes({ ids, rows }: UsageCounts): number {
   const perId = 64;
   const perRow = 300;
   return rows.reduce(
-    (sum, { places, traces }) => sum + perRow + places.byteLength + traces.byteLength,
+    (sum, { idIndexes, traces }) => sum + perRow + idIndexes.byteLength + traces.byteLength,
     ids.length * perId,
   );
 }

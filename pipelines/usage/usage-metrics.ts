@@ -4,37 +4,37 @@ import { scrapedGauge } from '../../infra/telemetry/scraped-gauge.ts';
 
 export const passSeconds = histogram(
   'runlake_usage_pass_seconds',
-  'Time of a pass of the usage roll-up, by outcome: counted, idle (nothing was noted), busy (another process), failed.',
+  'Duration of a usage roll-up run, by outcome: counted, idle (no dirty hours), busy (another process runs one), failed.',
   ['outcome'],
   [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
 );
 
 export const countedHours = counter(
   'runlake_usage_hours_counted_total',
-  'Hours of workspaces that were counted, again or for the first time.',
+  'Hours counted by the usage roll-up, one for each workspace and count.',
   [],
 );
 
 export const delaySeconds = histogram(
   'runlake_usage_delay_seconds',
-  'Delay of the usage roll-up: time from the oldest note of a pass until its hours were counted.',
+  'Delay of the usage roll-up: time from the oldest dirty mark of a roll-up run until its hours are counted.',
   [],
   [0.1, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800],
 );
 
 export const oldestNoteAge = scrapedGauge(
   'runlake_usage_oldest_note_age_seconds',
-  'How long the oldest note waits for its hour to be counted; 0 where none waits.',
+  'Age of the oldest dirty hour that is not counted yet; 0 if there is none.',
   [],
 );
 
 export const readReports = counter(
   'runlake_usage_reports_total',
-  'Usage reports that were answered, by source: clickhouse, or memory where nothing of them had changed.',
+  'Usage reports answered, by source: clickhouse, or memory if their counts had not changed.',
   ['source'],
 );
 
-/** One look at an index. */
+/** Costs one index lookup. */
 export async function ageOfOldestNote(database: Pick<Database, 'query'>): Promise<number> {
   const [oldest] = await database.query<{ seconds: number }>(
     `SELECT greatest(0, extract(epoch FROM clock_timestamp() - noted_at))::float8 AS seconds

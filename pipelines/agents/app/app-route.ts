@@ -1,16 +1,16 @@
-/** A route as a Hono app lists it: `:name` stands for one segment of the path. */
+/** A route as a Hono app lists it. `:name` matches one segment of the path. */
 export interface AppRoute {
   readonly method: string;
   readonly path: string;
 }
 
 /**
- * The routes that an app names by method and path, in the form in which Hono apps list them. Middleware and handlers for all methods are
- * told alike there, and patterns may mean anything, so that neither counts. An app of another kind names none.
+ * Lists the routes that a Hono app defines with a method and a fixed or parametrised path. Leaves out middleware and handlers for all
+ * methods, which Hono lists in the same form, and wildcard and regular-expression patterns. Returns none for other kinds of apps.
  */
-export function namedRoutes(app: object): readonly AppRoute[] {
+export function listRoutes(app: object): readonly AppRoute[] {
   const listed = 'routes' in app && Array.isArray(app.routes) ? (app.routes as unknown[]) : [];
-  return listed.filter(isRoute).flatMap(({ method, path }) => (isNamed(method, path) ? [{ method, path }] : []));
+  return listed.filter(isRoute).flatMap(({ method, path }) => (isMatchable(method, path) ? [{ method, path }] : []));
 }
 
 function isRoute(route: unknown): route is AppRoute {
@@ -24,28 +24,28 @@ function isRoute(route: unknown): route is AppRoute {
   );
 }
 
-function isNamed(method: string, path: string): boolean {
+function isMatchable(method: string, path: string): boolean {
   return method !== 'ALL' && !/[*{?]/.test(path);
 }
 
-/** Whether one of `routes` is that of a request. HEAD is answered as GET is. */
-export function routeNames(routes: readonly AppRoute[]): (method: string, path: string) => boolean {
+/** Returns a function that tests whether a request matches one of `routes`. HEAD matches the routes of GET. */
+export function matchRoutes(routes: readonly AppRoute[]): (method: string, path: string) => boolean {
   const patterns = routes.map(({ method, path }) => ({ method, segments: path.split('/') }));
   return (method, path) => {
-    const asked = method === 'HEAD' ? 'GET' : method;
-    const segments = decoded(path).split('/');
+    const routeMethod = method === 'HEAD' ? 'GET' : method;
+    const segments = decode(path).split('/');
     return patterns.some(
       (route) =>
-        route.method === asked &&
+        route.method === routeMethod &&
         route.segments.length === segments.length &&
-        route.segments.every((segment, place) =>
-          segment.startsWith(':') ? segments[place] !== '' : segment === segments[place],
+        route.segments.every((segment, index) =>
+          segment.startsWith(':') ? segments[index] !== '' : segment === segments[index],
         ),
     );
   };
 }
 
-function decoded(path: string): string {
+function decode(path: string): string {
   try {
     return decodeURI(path);
   } catch {

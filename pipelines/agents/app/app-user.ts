@@ -1,12 +1,12 @@
 import type { AgentUser } from '../auth/agent-user.ts';
 
-/** Who asks, as `c.env.auth` of the app; the names are those of the reference server. */
+/** The authenticated user that the app finds in `c.env.auth`. Field names follow the reference server. */
 export interface AppUser {
   readonly user: AgentUser;
   readonly scopes: readonly string[];
 }
 
-/** Within the socket to the app's process, never beyond: what a client sends under this name is dropped. */
+/** Carries the user over the socket to the app's process. The server drops a header of this name that a client sends. */
 export const userHeader = 'x-runlake-app-user';
 
 export function userText(user: AgentUser): string {

@@ -1,10 +1,13 @@
 /**
- * The custom app of a project (`http.app`), which runs in a process of its own.
+ * Runs the custom app of a project (`http.app`) in a supervised process of its own.
  *
- * Invariant: each request ends once, and what the app does is heard only as an answer. 1. It is refused at once where the process is
- * not up or has too many. 2. It goes over a Unix socket that this account alone reaches; bodies flow in both directions as fast as the
- * slower side takes them. 3. It ends with its answer, with a limit of size or time, or when its client goes, which the app hears as the
- * abort of its request. 4. Where the process goes meanwhile, so do its requests; another process follows.
+ * Invariant: each request ends exactly once, and the app can affect this process only through its HTTP responses.
+ *
+ *   1. A request fails at once if the process is not ready or has too many requests in flight.
+ *   2. The request goes over a Unix socket that only this account can reach. Bodies stream in both directions with backpressure.
+ *   3. The request ends with the response, at a size limit or timeout, or when the client disconnects. A disconnect aborts the request
+ *      that the app sees.
+ *   4. If the process exits, its requests fail and the supervisor starts another process.
  */
 import { lstatSync, renameSync, rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -18,18 +21,18 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/open-module-worker.ts';
-import { routeNames } from './app-route.ts';
+import { matchRoutes } from './app-route.ts';
 
 export interface HttpApp {
-  /** Whether the app itself names that route. */
+  /** Whether the app itself defines this route. */
   names(method: string, path: string): boolean;
   /**
-   * Resolves with the head of the answer. Its body has to be read or destroyed.
+   * Resolves with the head of the response. The caller must read or destroy the body.
    *
-   * @throws APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT; what the body of the request throws; the reason of `signal`.
+   * @throws APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT; errors of the request body; the reason of `signal`.
    */
   send(request: AppRequest): Promise<AppAnswer>;
-  /** Of its process. */
+  /** Id of the app's process. */
   readonly pid: number | undefined;
   close(): Promise<void>;
 }
@@ -38,10 +41,10 @@ export interface AppRequest {
   readonly method: string;
   /** Path and query. */
   readonly target: string;
-  /** Names and values in turn. */
+  /** Names and values, alternating. */
   readonly headers: string[];
   readonly body: Readable | null;
-  /** Aborted when the client has gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
@@ -51,22 +54,23 @@ export interface AppAnswer {
   readonly body: Readable;
 }
 
-const mostAtOnce = 1_000;
+const maxRequests = 1_000;
 const socketName = 'app.sock';
 
 /**
- * Starts that process for the `http.app` of a langgraph.json.
+ * Starts the process for the `http.app` of a langgraph.json. Resolves when the app is loaded.
  *
- * @throws GRAPHS_FILE_INVALID where what `http.app` names cannot be used.
+ * @throws GRAPHS_FILE_INVALID if `http.app` cannot be loaded or is not an app.
  */
 export async function openHttpApp(options: {
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'> & { readonly app: NonNullable<GraphsFile['app']> };
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: AccountSource | undefined;
-  /** Where the agent server answers, for the app. */
+  /** URL of the agent server, for clients that the app creates. */
   readonly serverUrl?: string | undefined;
+  /** Maximum time without a sign of life from the process. */
   readonly silentMs: number;
-  /** Longest time to the head of an answer, and between two pieces of its body. */
+  /** Timeout for the head of a response, and between two chunks of its body. */
   readonly timeoutMs: number;
   readonly logger: Logger;
 }): Promise<HttpApp> {
@@ -75,20 +79,20 @@ export async function openHttpApp(options: {
   const socketPath = join(folder, socketName);
   const pool = new Pool('http://app', {
     connect: { socketPath },
-    connections: mostAtOnce,
+    connections: maxRequests,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
     maxHeaderSize: 1024 * 1024,
   });
   let names: HttpApp['names'] = () => false;
-  let underWay = 0;
+  let inFlight = 0;
   let closing = false;
-  /** Where the process listens: in its own folder, if it has one. */
-  let listensIn: string | undefined;
+  /** Home folder of the process's own account, if it has one; the process listens there. */
+  let socketFolder: string | undefined;
   const ownAccounts = accounts && {
     take() {
       const account = accounts.take();
-      listensIn = account.home;
+      socketFolder = account.home;
       return account;
     },
   };
@@ -107,17 +111,17 @@ export async function openHttpApp(options: {
     environment,
     accounts: ownAccounts,
     silentMs,
-    onLine: (line) => logger.info({ line }, 'the custom app wrote'),
+    onLine: (line) => logger.info({ line }, 'output of the custom app'),
     hooks: {
       onReady: (_faults, routes) => {
-        if (listensIn !== undefined) takeSocket(join(listensIn, socketName), socketPath);
-        names = routeNames(routes);
+        if (socketFolder !== undefined) takeSocket(join(socketFolder, socketName), socketPath);
+        names = matchRoutes(routes);
       },
       onMessage: ({ kind }) => {
-        throw violation(`a message '${kind}' of the process of the custom app`);
+        throw violation(`an unexpected message '${kind}' from the process of the custom app`);
       },
       onGone: ({ reason }) => {
-        if (!closing) logger.warn({ reason }, 'the process of the custom app has gone');
+        if (!closing) logger.warn({ reason }, 'process of the custom app ended');
       },
     },
   }).catch(async (error: unknown) => {
@@ -130,18 +134,19 @@ export async function openHttpApp(options: {
       return worker.pid;
     },
     async send({ method, target, headers, body, signal }) {
-      if (!worker.ready) throw fault('APP_UNAVAILABLE', { reason: 'its process is not up' });
-      if (underWay >= mostAtOnce) throw fault('APP_UNAVAILABLE', { reason: 'it has too many requests' });
-      underWay += 1;
+      if (!worker.ready) throw fault('APP_UNAVAILABLE', { reason: 'its process is not ready' });
+      if (inFlight >= maxRequests)
+        throw fault('APP_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
+      inFlight += 1;
       try {
         const sent = { method: method as Dispatcher.HttpMethod, path: target, headers, body, signal };
         const answer = await pool.request(sent);
         answer.body.once('close', () => {
-          underWay -= 1;
+          inFlight -= 1;
         });
         return { status: answer.statusCode, headers: answer.headers, body: answer.body };
       } catch (error) {
-        underWay -= 1;
+        inFlight -= 1;
         if (signal.aborted || isRunlakeError(error)) throw error;
         if (error instanceof errors.HeadersTimeoutError) throw fault('APP_TIMEOUT', { seconds: timeoutMs / 1_000 });
         throw fault('APP_FAILED', {}, { cause: error });
@@ -156,18 +161,18 @@ export async function openHttpApp(options: {
 }
 
 /**
- * Moves a socket out of the reach of the process that listens on it: a link in its place could lead this process to any socket of the
- * machine. The name changes, the socket stays the same.
+ * Renames the socket into a folder that the app's process cannot write to. Otherwise the process could replace it with a link to any
+ * other socket of the machine.
  *
- * @throws WORKER_PROTOCOL_VIOLATED where it is none.
+ * @throws WORKER_PROTOCOL_VIOLATED if `from` is not a socket.
  */
 function takeSocket(from: string, to: string): void {
   try {
     renameSync(from, to);
     if (lstatSync(to).isSocket()) return;
   } catch {
-    // There is nothing.
+    // The file does not exist.
   }
   rmSync(to, { recursive: true, force: true });
-  throw violation('there is no socket where the custom app has to listen');
+  throw violation('no socket at the path where the custom app must listen');
 }

@@ -5,21 +5,22 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
 import { actingFor } from '../workers/project-globals.ts';
-import { type AppRoute, namedRoutes } from './app-route.ts';
+import { type AppRoute, listRoutes } from './app-route.ts';
 import { userHeader, userOf } from './app-user.ts';
 
 interface App {
   fetch(request: Request, environment: object): Response | Promise<Response>;
 }
 
-/** Of a request, with what its client and the way here added to it. */
-const mostHeaderBytes = 8 * 1024 * 1024;
+/** Generous: the front enforces the configured limit and adds headers of its own. */
+const maxHeaderBytes = 8 * 1024 * 1024;
 
 /**
- * Serves what `http.app` names on a Unix socket: a Hono app, or any object with `fetch(request)`. Runs code of the project, so that it
- * belongs into a process of its own. The limits are those of the server in front.
+ * Serves the export that `http.app` names on a Unix socket: a Hono app, or any object with `fetch(request)`. Runs code of the project, so
+ * call it only in a separate process. It sets no timeouts; the front applies them.
  *
- * @returns the routes that the app names. @throws APP_UNUSABLE, and what importing it throws.
+ * @returns the routes that the app defines.
+ * @throws APP_UNUSABLE if the export has no `fetch`; any error of the import.
  */
 export async function serveApp(source: ExportReference, socketPath: string): Promise<readonly AppRoute[]> {
   const app = await importExport(source);
@@ -37,30 +38,30 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
   );
   const users = new WeakMap<object, string>();
   const server = createServer(
-    { maxHeaderSize: mostHeaderBytes, requestTimeout: 0, headersTimeout: 0 },
+    { maxHeaderSize: maxHeaderBytes, requestTimeout: 0, headersTimeout: 0 },
     (incoming, outgoing) => {
       const user = takeUser(incoming);
       if (user !== undefined) users.set(incoming, user);
       void answer(incoming, outgoing);
     },
   );
-  // Connections are the front's: closed from here, one could go while a request is on its way.
+  // Only the front closes connections. If the server closed an idle one, a request could arrive on it at that moment and fail.
   server.keepAliveTimeout = 0;
-  // Of a process that was here before.
+  // Remove the socket that an earlier process left.
   await rm(socketPath, { force: true });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(socketPath, resolve);
   });
-  return namedRoutes(app);
+  return listRoutes(app);
 }
 
 function isApp(value: unknown): value is App & object {
   return typeof value === 'object' && value !== null && 'fetch' in value && typeof value.fetch === 'function';
 }
 
-/** Takes it out of the request, so that the app sees the headers of its client alone. */
+/** Removes the user header from the request, so that the app sees only the headers of its client. */
 function takeUser({ rawHeaders }: IncomingMessage): string | undefined {
-  const place = rawHeaders.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === userHeader);
-  return place < 0 ? undefined : rawHeaders.splice(place, 2)[1];
+  const nameIndex = rawHeaders.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === userHeader);
+  return nameIndex < 0 ? undefined : rawHeaders.splice(nameIndex, 2)[1];
 }

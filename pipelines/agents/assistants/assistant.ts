@@ -1,4 +1,4 @@
-/** An assistant, with the names that it has on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+/** An assistant, with its field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 import type { GraphConfig } from '../runs/run.ts';
 
 export interface AssistantVersion {

@@ -5,14 +5,14 @@ import { stayWithin } from '../../tenants/stay-within.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { Assistant } from './assistant.ts';
-import { assistantColumns, keepVersion } from './assistant-row.ts';
+import { assistantColumns, insertVersionSql } from './assistant-row.ts';
 import { contextText } from './ensure-system-assistants.ts';
 import { resolveAssistant } from './resolve-assistant.ts';
 
 export interface NewAssistant {
-  /** Of a graph that is served; the caller has looked. */
+  /** Id of a served graph. The caller must have checked it. */
   readonly graphId: string;
-  /** Default: a new one. */
+  /** Default: a new id. */
   readonly assistantId?: string;
   /** Default: the id of the graph. */
   readonly name?: string;
@@ -23,9 +23,13 @@ export interface NewAssistant {
   readonly ifExists: 'raise' | 'do_nothing';
 }
 
-const assistantsThere = 'SELECT count(*) AS there FROM agents.assistants WHERE deployment_id = $1';
+const countAssistantsSql = 'SELECT count(*) AS there FROM agents.assistants WHERE deployment_id = $1';
 
-/** Makes an assistant, in version 1. @throws ASSISTANT_EXISTS, LIMIT_REACHED, INVALID_REQUEST for metadata that cannot be stored. */
+/**
+ * Creates an assistant with version 1. With `ifExists: 'do_nothing'` it returns an existing assistant unchanged.
+ *
+ * @throws ASSISTANT_EXISTS, LIMIT_REACHED, INVALID_REQUEST if Postgres cannot store the metadata.
+ */
 export async function createAssistant(
   database: Database,
   deploymentId: string,
@@ -34,7 +38,7 @@ export async function createAssistant(
 ): Promise<Assistant> {
   const { graphId, assistantId = uuidv7(), name = graphId, description, config = {}, metadata = {} } = assistant;
   requireStorableJson(metadata, ['body', 'metadata']);
-  const made = await database.transaction(async (tx) => {
+  const created = await database.transaction(async (tx) => {
     const [row] = await tx.query<Assistant>(
       `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ${assistantColumns}`,
@@ -50,19 +54,19 @@ export async function createAssistant(
       ],
     );
     if (row !== undefined) {
-      await tx.execute(keepVersion, [deploymentId, assistantId]);
-      await stayWithin(tx, { deploymentId }, { most: maxAssistants, count: assistantsThere }, () =>
+      await tx.execute(insertVersionSql, [deploymentId, assistantId]);
+      await stayWithin(tx, { deploymentId }, { most: maxAssistants, count: countAssistantsSql }, () =>
         fault('LIMIT_REACHED', {
           limit: maxAssistants,
           what: 'assistants',
           setting: 'RUNLAKE_AGENTS_MAX_ASSISTANTS',
-          instead: 'Delete those that are not needed',
+          instead: 'Delete assistants that are no longer needed',
         }),
       );
     }
     return row;
   });
-  if (made !== undefined) return made;
+  if (created !== undefined) return created;
   if (assistant.ifExists === 'raise') throw fault('ASSISTANT_EXISTS', { assistant: assistantId });
   return resolveAssistant(database, deploymentId, assistantId);
 }

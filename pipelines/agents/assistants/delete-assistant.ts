@@ -4,7 +4,11 @@ import { settleThreadStatus } from '../runs/lock-thread.ts';
 import { removeRuns } from '../runs/remove-runs.ts';
 import { removeThreads } from '../threads/delete-thread.ts';
 
-/** Deletes an assistant with its versions and runs, and, if asked, the threads that it ran on last. @throws ASSISTANT_NOT_FOUND */
+/**
+ * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata names the assistant.
+ *
+ * @throws ASSISTANT_NOT_FOUND
+ */
 export async function deleteAssistant(
   database: Database,
   deploymentId: string,
@@ -12,12 +16,12 @@ export async function deleteAssistant(
   { deleteThreads = false }: { readonly deleteThreads?: boolean | undefined },
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    const gone = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
+    const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
       deploymentId,
       assistantId,
     ]);
-    if (gone === 0) throw fault('ASSISTANT_NOT_FOUND', { assistant: assistantId });
-    const idsOf = async (condition: string, value: unknown) => {
+    if (deleted === 0) throw fault('ASSISTANT_NOT_FOUND', { assistant: assistantId });
+    const lockThreads = async (condition: string, value: unknown) => {
       const rows = await tx.query<{ thread_id: string }>(
         `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
         [deploymentId, value],
@@ -25,9 +29,9 @@ export async function deleteAssistant(
       return rows.map(({ thread_id }) => thread_id);
     };
     if (deleteThreads) {
-      await removeThreads(tx, deploymentId, await idsOf('metadata @> $2', { assistant_id: assistantId }));
+      await removeThreads(tx, deploymentId, await lockThreads('metadata @> $2', { assistant_id: assistantId }));
     }
-    const used = await idsOf(
+    const used = await lockThreads(
       'thread_id IN (SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2)',
       assistantId,
     );

@@ -3,7 +3,7 @@ import { pageWithin } from '../page-within.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { AssistantVersion } from './assistant.ts';
 
-/** Versions of an assistant, the newest first; empty where there is no such assistant. @throws ANSWER_TOO_LARGE */
+/** Lists the versions of an assistant, newest first; empty if the assistant does not exist. @throws ANSWER_TOO_LARGE */
 export async function listAssistantVersions(
   database: Sql,
   deploymentId: string,
@@ -17,7 +17,7 @@ export async function listAssistantVersions(
     readonly metadata?: Readonly<Record<string, unknown>>;
     readonly limit: number;
     readonly offset: number;
-    /** Default: as many as there are. */
+    /** Maximum size of the page as JSON. Default: no limit. */
     readonly limitBytes?: number;
   },
 ): Promise<AssistantVersion[]> {

@@ -1,33 +1,33 @@
 import type { Assistant } from './assistant.ts';
 import { assistantIdOf } from './system-assistant.ts';
 
-const mostAssistants = 200;
-const mostCharacters = 16 * 1024;
+const maxAssistants = 200;
+const maxCharacters = 16 * 1024;
 
 /**
- * Assistants as they were read last. Whoever takes one from here has to see that it still is what it was, by its `updated_at`: the
- * statement that makes a run does.
+ * Cache of assistants as last read. Entries can be stale: the user of an entry must check that its `updated_at` is still current, as the
+ * statement that creates a run does.
  */
 export class RecentAssistants {
   readonly #assistants = new Map<string, Assistant>();
 
   get(deploymentId: string, idOrGraphId: string): Assistant | undefined {
-    return this.#assistants.get(keyOf(deploymentId, idOrGraphId));
+    return this.#assistants.get(cacheKey(deploymentId, idOrGraphId));
   }
 
-  /** Not where it is large. */
+  /** Caches the assistant, unless it is large. Evicts the entry that was cached longest ago if the cache is full. */
   note(deploymentId: string, assistant: Assistant): void {
-    const key = keyOf(deploymentId, assistant.assistant_id);
+    const key = cacheKey(deploymentId, assistant.assistant_id);
     this.#assistants.delete(key);
-    if (JSON.stringify(assistant).length > mostCharacters) return;
+    if (JSON.stringify(assistant).length > maxCharacters) return;
     this.#assistants.set(key, assistant);
     for (const oldest of this.#assistants.keys()) {
-      if (this.#assistants.size <= mostAssistants) return;
+      if (this.#assistants.size <= maxAssistants) return;
       this.#assistants.delete(oldest);
     }
   }
 }
 
-function keyOf(deploymentId: string, idOrGraphId: string): string {
+function cacheKey(deploymentId: string, idOrGraphId: string): string {
   return `${deploymentId} ${assistantIdOf(idOrGraphId)}`;
 }

@@ -4,7 +4,7 @@ import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
 import { assistantIdOf } from './system-assistant.ts';
 
-/** The assistant with an id, or the one that a graph has from the start, by the graph's id. @throws ASSISTANT_NOT_FOUND */
+/** Reads an assistant by its id, or the system assistant of a graph by the id of the graph. @throws ASSISTANT_NOT_FOUND */
 export async function resolveAssistant(database: Sql, deploymentId: string, idOrGraphId: string): Promise<Assistant> {
   const [row] = await database.query<Assistant>(
     `SELECT ${assistantColumns} FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`,

@@ -1,8 +1,8 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { chosenColumns, pageWithin } from '../page-within.ts';
+import { pageWithin, selectedColumns } from '../page-within.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
-import { type AssistantFilter, countAssistants, filterParams, fitting } from './count-assistants.ts';
+import { type AssistantFilter, countAssistants, filterParams, matchingSql } from './count-assistants.ts';
 
 export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant> extends AssistantFilter {
   readonly sortBy: 'assistant_id' | 'graph_id' | 'name' | 'created_at' | 'updated_at';
@@ -11,11 +11,11 @@ export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant
   readonly offset: number;
   /** Default: all fields. */
   readonly select?: readonly Field[] | null | undefined;
-  /** Default: as many as there are. */
+  /** Maximum size of the page as JSON. Default: no limit. */
   readonly limitBytes?: number;
 }
 
-/** Assistants that fit, and how many there are of them on all pages. @throws ANSWER_TOO_LARGE */
+/** Returns one page of the assistants that match, and their total number on all pages. @throws ANSWER_TOO_LARGE */
 export async function searchAssistants<Field extends keyof Assistant = keyof Assistant>(
   database: Sql,
   deploymentId: string,
@@ -26,7 +26,7 @@ export async function searchAssistants<Field extends keyof Assistant = keyof Ass
   const [assistants, total] = await Promise.all([
     pageWithin<Pick<Assistant, Field>>(
       database,
-      `SELECT ${chosenColumns(assistantColumns, select)} FROM agents.assistants WHERE ${fitting}
+      `SELECT ${selectedColumns(assistantColumns, select)} FROM agents.assistants WHERE ${matchingSql}
        ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
       [...filterParams(deploymentId, search), limit, offset],
       limitBytes,

@@ -3,7 +3,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
 
-/** Puts an earlier version of an assistant in force. @throws ASSISTANT_NOT_FOUND, also where there is no such version. */
+/** Makes an existing version of an assistant the current one. @throws ASSISTANT_NOT_FOUND if the assistant or version does not exist. */
 export async function setAssistantVersion(
   database: Sql,
   deploymentId: string,

@@ -3,7 +3,7 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import type { Assistant } from './assistant.ts';
-import { assistantColumns, keepVersion } from './assistant-row.ts';
+import { assistantColumns, insertVersionSql } from './assistant-row.ts';
 import { contextText } from './ensure-system-assistants.ts';
 import { resolveAssistant } from './resolve-assistant.ts';
 
@@ -13,11 +13,15 @@ export interface AssistantChange {
   readonly description?: string | null;
   readonly config?: GraphConfig;
   readonly context?: unknown;
-  /** Merged, key by key. */
+  /** Merged with the stored metadata, key by key. */
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
-/** Makes a new version of an assistant, which is in force then. @throws ASSISTANT_NOT_FOUND, INVALID_REQUEST for metadata that cannot be stored. */
+/**
+ * Stores a changed assistant as a new version and makes it the current one.
+ *
+ * @throws ASSISTANT_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the metadata.
+ */
 export async function updateAssistant(
   database: Database,
   deploymentId: string,
@@ -27,7 +31,7 @@ export async function updateAssistant(
   requireStorableJson(change.metadata ?? {}, ['body', 'metadata']);
   const { assistant_id: id } = await resolveAssistant(database, deploymentId, idOrGraphId);
   return database.transaction(async (tx) => {
-    // The number of the next version is read after what others are just making of it.
+    // Lock the row first, so that concurrent updates get different version numbers.
     await tx.query('SELECT FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2 FOR UPDATE', [
       deploymentId,
       id,
@@ -57,7 +61,7 @@ export async function updateAssistant(
       ],
     );
     if (row === undefined) throw fault('ASSISTANT_NOT_FOUND', { assistant: id });
-    await tx.execute(keepVersion, [deploymentId, id]);
+    await tx.execute(insertVersionSql, [deploymentId, id]);
     return row;
   });
 }

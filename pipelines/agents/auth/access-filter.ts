@@ -3,20 +3,22 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 type Metadata = Readonly<Record<string, unknown>>;
 
 /**
- * What metadata has to hold for a user to reach what it belongs to, in the form in which Postgres is asked (`metadata @> …`): a value
- * where it is to be equal, a list of those that a list is to have.
+ * Members that the metadata of an object must contain for a user to have access to it, in the form of `metadata @> …` in Postgres: a
+ * scalar must be equal; each element of a list must be in the list of that key.
  */
 export type RequiredMetadata = Readonly<Record<string, string | number | boolean | readonly string[]>>;
 
 /**
- * A filter that a handler answered: `{key: value}`, `{key: {$eq: value}}`, `{key: {$contains: value or list}}`; null: all is reached.
+ * Converts the filter that an auth handler returned: `{key: value}`, `{key: {$eq: value}}` or `{key: {$contains: value or list}}`.
  *
- * @throws AUTH_HANDLER_INVALID for anything else: what is not understood lets nobody in.
+ * @returns undefined, which means access to everything, if the filter is null or empty.
+ * @throws AUTH_HANDLER_INVALID for any other filter, so that a filter that Runlake does not support denies access.
  */
 export function requiredMetadata(filter: unknown, event: string): RequiredMetadata | undefined {
   if (filter === null || filter === undefined) return undefined;
   const invalid = (reason: string) => fault('AUTH_HANDLER_INVALID', { event, reason });
-  if (typeof filter !== 'object' || Array.isArray(filter)) throw invalid(`a ${typeof filter}, not a filter`);
+  if (typeof filter !== 'object' || Array.isArray(filter))
+    throw invalid(`it returned a ${typeof filter}, not a filter`);
   const required = Object.entries(filter).map(([key, wanted]): [string, string | number | boolean | string[]] => {
     if (isPlain(wanted)) return [key, wanted];
     const [[operator, operand] = [], ...more] = Object.entries((wanted ?? {}) as object);
@@ -24,12 +26,12 @@ export function requiredMetadata(filter: unknown, event: string): RequiredMetada
     const list = Array.isArray(operand) ? operand : [operand];
     if (more.length === 0 && operator === '$contains' && list.every((one) => typeof one === 'string'))
       return [key, list];
-    throw invalid(`a condition on '${key}' that is neither a value nor $eq nor $contains`);
+    throw invalid(`the condition on '${key}' is neither a value nor $eq nor $contains`);
   });
   return required.length === 0 ? undefined : Object.fromEntries(required);
 }
 
-/** Whether `metadata` holds `required`, as `metadata @> required` does in Postgres. */
+/** Whether `metadata` contains `required`, with the semantics of `metadata @> required` in Postgres. */
 export function holdsRequired(metadata: Metadata, required: RequiredMetadata = {}): boolean {
   return Object.entries(required).every(([key, wanted]) => {
     const given = metadata[key];
@@ -38,7 +40,7 @@ export function holdsRequired(metadata: Metadata, required: RequiredMetadata = {
   });
 }
 
-/** Metadata for something new that its maker is to reach. */
+/** Adds `required` to the metadata of a new object, so that its creator has access to it. */
 export function metadataWith(metadata: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
   const added = Object.entries(required).map(([key, wanted]) => {
     if (!Array.isArray(wanted)) return [key, wanted];
@@ -48,19 +50,19 @@ export function metadataWith(metadata: Metadata, required: RequiredMetadata = {}
   return { ...metadata, ...Object.fromEntries(added) };
 }
 
-/** Changes to metadata that leave what they are for within reach. */
+/** Adjusts changes of metadata so that the changed object still contains `required`. */
 export function changesWith(changes: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
   const touched = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
   return metadataWith(changes, Object.fromEntries(touched));
 }
 
-/** What holds both; undefined where nothing can. */
-export function bothOf(asked: Metadata, required: RequiredMetadata): Record<string, unknown> | undefined {
+/** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */
+export function bothOf(requested: Metadata, required: RequiredMetadata): Record<string, unknown> | undefined {
   const clash = Object.entries(required).some(([key, wanted]) => {
-    if (!Object.hasOwn(asked, key)) return false;
-    return Array.isArray(wanted) ? !Array.isArray(asked[key]) : asked[key] !== wanted;
+    if (!Object.hasOwn(requested, key)) return false;
+    return Array.isArray(wanted) ? !Array.isArray(requested[key]) : requested[key] !== wanted;
   });
-  return clash ? undefined : metadataWith(asked, required);
+  return clash ? undefined : metadataWith(requested, required);
 }
 
 function isPlain(value: unknown): value is string | number | boolean {

@@ -1,4 +1,4 @@
-/** Who asks, as the `authenticate` handler of a project says. Further fields are the project's own. Source: `@langchain/langgraph-sdk/auth`. */
+/** The user that the project's `authenticate` handler returned. The project may add fields. Source: `@langchain/langgraph-sdk/auth`. */
 export interface AgentUser {
   readonly identity: string;
   readonly display_name: string;
@@ -7,27 +7,27 @@ export interface AgentUser {
   readonly [field: string]: unknown;
 }
 
-/** A request as that handler sees it: without its body. */
+/** A request as the `authenticate` handler sees it, without a body. */
 export interface AuthRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
 
-/** What handlers are asked to allow: `threads:read` and so on, with the value that the handler may change. */
+/** An authorisation request to an auth handler: an event such as `threads:read`, and a value that the handler may change. */
 export interface AuthQuestion {
   readonly event: `${'threads' | 'assistants' | 'crons' | 'store'}:${string}`;
   readonly value: Readonly<Record<string, unknown>>;
   readonly user: AgentUser;
 }
 
-/** A status and text that the project's code chose. */
+/** HTTP status and text of a refusal, chosen by the project's code. */
 export interface AuthRefusal {
   readonly status: number;
   readonly message: string;
 }
 
-/** `filter` is what the handler answered where that was neither yes nor no; the rules for it are in `access-filter.ts`. */
+/** `filter` is the handler's result if it was not a boolean, otherwise null. `access-filter.ts` validates it. */
 export type AuthVerdict =
   | { readonly allowed: true; readonly filter: unknown; readonly value: Readonly<Record<string, unknown>> }
   | { readonly allowed: false; readonly refusal: AuthRefusal };

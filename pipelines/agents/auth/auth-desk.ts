@@ -1,8 +1,11 @@
 /**
- * Asks the custom authentication of a project, which runs in a process of its own.
+ * Calls the custom authentication of a project, which runs in a supervised process of its own (the auth process).
  *
- * Invariant: each question ends once, and nothing but an answer lets anybody in. 1. It is refused at once where the process is not up
- * or has too many. 2. It has two seconds. 3. Where the process goes meanwhile, so do its questions; another process follows.
+ * Invariant: each request to the auth process ends exactly once, and only its answer can grant access.
+ *
+ *   1. A request fails at once if the process is not ready or has too many requests in flight.
+ *   2. A request times out after two seconds.
+ *   3. If the process exits, its requests fail and the supervisor starts another process.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
@@ -15,10 +18,10 @@ import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthQuestion, AuthRequest, AuthVerdict } from './agent-user.ts';
 
 export interface AuthDesk {
-  /** @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
+  /** Authenticates a request. @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
   identify(request: AuthRequest): Promise<AgentUser>;
   /**
-   * Asks the handler of `event`. The value is that of the question, as the handler left it.
+   * Calls the handler of `question.event`. The returned value is that of the question with the handler's changes.
    *
    * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
    */
@@ -27,35 +30,37 @@ export interface AuthDesk {
 }
 
 export interface Allowed {
+  /** Undefined: access to all objects. */
   readonly required: RequiredMetadata | undefined;
   readonly value: Readonly<Record<string, unknown>>;
 }
 
-interface Waiting {
+interface PendingRequest {
   readonly resolve: (json: string) => void;
   readonly reject: (error: unknown) => void;
   readonly timer: NodeJS.Timeout;
 }
 
-const answerWithinMs = 2_000;
-const mostAtOnce = 512;
+const timeoutMs = 2_000;
+const maxRequests = 512;
 
 /**
- * Starts that process for the `auth` of a langgraph.json.
+ * Starts the auth process for the `auth` of a langgraph.json. Resolves when the module is loaded.
  *
- * @throws GRAPHS_FILE_INVALID where what `auth.path` names cannot be used.
+ * @throws GRAPHS_FILE_INVALID if `auth.path` cannot be loaded or is not an `Auth`.
  */
 export async function openAuthDesk(options: {
   readonly file: GraphsFile;
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: AccountSource | undefined;
+  /** Maximum time without a sign of life from the process. */
   readonly silentMs: number;
   readonly logger: Logger;
 }): Promise<AuthDesk> {
   const { file, environment, accounts, silentMs, logger } = options;
-  const waiting = new Map<number, Waiting>();
-  /** Keys of questions that ran out of time, whose answers may still come. */
-  const late = new Set<number>();
+  const pending = new Map<number, PendingRequest>();
+  /** Keys of requests that timed out. Their answers can still arrive and are ignored. */
+  const timedOut = new Set<number>();
   let lastKey = 0;
   const worker = await openModuleWorker({
     part: 'auth',
@@ -64,60 +69,61 @@ export async function openAuthDesk(options: {
     environment,
     accounts,
     silentMs,
-    onLine: (line) => logger.info({ line }, 'custom authentication wrote'),
+    onLine: (line) => logger.info({ line }, 'output of the custom authentication'),
     hooks: {
       onReady: () => undefined,
-      onMessage: hear,
+      onMessage: receive,
       onGone: ({ reason }) => {
-        late.clear();
-        logger.warn({ reason }, 'the process of custom authentication has gone');
-        for (const key of [...waiting.keys()]) end(key, fault('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
+        timedOut.clear();
+        logger.warn({ reason }, 'process of the custom authentication ended');
+        for (const key of [...pending.keys()]) end(key, fault('AUTH_UNAVAILABLE', { reason: 'its process ended' }));
       },
     },
   });
 
-  function hear(message: FromWorker): void {
-    if (message.kind !== 'answer') throw violation(`a message '${message.kind}' of the auth process`);
-    if (waiting.has(message.key)) end(message.key, message.json);
-    else if (!late.delete(message.key)) throw violation('an answer to no question');
+  function receive(message: FromWorker): void {
+    if (message.kind !== 'answer') throw violation(`an unexpected message '${message.kind}' from the auth process`);
+    if (pending.has(message.key)) end(message.key, message.json);
+    else if (!timedOut.delete(message.key)) throw violation('an answer to no question');
   }
 
   function end(key: number, outcome: string | Error): void {
-    const question = waiting.get(key);
-    if (question === undefined) return;
-    waiting.delete(key);
-    clearTimeout(question.timer);
-    if (typeof outcome === 'string') question.resolve(outcome);
-    else question.reject(outcome);
+    const request = pending.get(key);
+    if (request === undefined) return;
+    pending.delete(key);
+    clearTimeout(request.timer);
+    if (typeof outcome === 'string') request.resolve(outcome);
+    else request.reject(outcome);
   }
 
-  async function ask(request: { identify: AuthRequest } | { judge: AuthQuestion }): Promise<unknown> {
-    if (!worker.ready) throw fault('AUTH_UNAVAILABLE', { reason: 'its process is not up' });
-    if (waiting.size >= mostAtOnce) throw fault('AUTH_UNAVAILABLE', { reason: 'too many requests wait for it' });
+  async function call(request: { identify: AuthRequest } | { judge: AuthQuestion }): Promise<unknown> {
+    if (!worker.ready) throw fault('AUTH_UNAVAILABLE', { reason: 'its process is not ready' });
+    if (pending.size >= maxRequests)
+      throw fault('AUTH_UNAVAILABLE', { reason: `it has ${maxRequests} requests in flight` });
     lastKey += 1;
     const key = lastKey;
     const answer = new Promise<string>((resolve, reject) => {
-      const tooLate = fault('AUTH_UNAVAILABLE', { reason: `there was no answer within ${answerWithinMs / 1_000} s` });
+      const timeout = fault('AUTH_UNAVAILABLE', { reason: `it did not answer within ${timeoutMs / 1_000} s` });
       const timer = setTimeout(() => {
-        late.add(key);
-        end(key, tooLate);
-      }, answerWithinMs);
-      waiting.set(key, { resolve, reject, timer });
+        timedOut.add(key);
+        end(key, timeout);
+      }, timeoutMs);
+      pending.set(key, { resolve, reject, timer });
     });
-    worker.tell({ kind: 'auth', key, request });
+    worker.send({ kind: 'auth', key, request });
     return JSON.parse(await answer) as unknown;
   }
 
   return {
     async identify(request) {
-      const answer = (await ask({ identify: request })) as AuthIdentity;
+      const answer = (await call({ identify: request })) as AuthIdentity;
       if ('user' in answer) return answer.user;
       if (answer.reason !== undefined) logger.debug({ reason: answer.reason }, 'custom authentication refused');
       const { status, message } = answer.refusal;
       throw fault('AUTH_REJECTED', { reason: message }, { status });
     },
     async allow(question) {
-      const verdict = (await ask({ judge: question })) as AuthVerdict;
+      const verdict = (await call({ judge: question })) as AuthVerdict;
       if (verdict.allowed) {
         return { required: requiredMetadata(verdict.filter, question.event), value: verdict.value };
       }

@@ -5,21 +5,21 @@ import type { AuthIdentity, AuthQuestion, AuthRefusal, AuthRequest, AuthVerdict 
 
 type Handler = (input: object) => unknown;
 
-/** The custom authentication of a project. Runs code of it, so that it belongs into a process of its own. */
+/** The custom authentication of a project. It runs code of the project, so use it only in the auth process. */
 export interface LoadedAuth {
   identify(request: AuthRequest): Promise<AuthIdentity>;
   judge(question: AuthQuestion): Promise<AuthVerdict>;
 }
 
 /**
- * Imports the `Auth` object that `auth.path` names. Said by shape and not by class: a project may have another copy of the library.
- * Source: `@langchain/langgraph-sdk/auth`; handlers are kept there by event, resource, `*:action` and `*`.
+ * Imports the `Auth` object that `auth.path` names. Detects it by its shape, not by its class, because the project can have its own copy
+ * of the library. Source: `@langchain/langgraph-sdk/auth`, which keys handlers by event, resource, `*:action` and `*`.
  *
- * @throws AUTH_UNUSABLE, and what importing it throws.
+ * @throws AUTH_UNUSABLE if the export is not an `Auth` with an `authenticate` handler; any error of the import.
  */
 export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
   const exported = await importExport(source);
-  const handlers = handlersOf(exported);
+  const handlers = findHandlers(exported);
   if (handlers === undefined) {
     throw fault('AUTH_UNUSABLE', {
       reason: `the export '${source.name}' of ${source.path} is not an Auth of @langchain/langgraph-sdk/auth`,
@@ -32,9 +32,11 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
   return {
     async identify({ method, url, headers }) {
       try {
-        return identityOf(await authenticate(new Request(url, { method, headers: headers.map((pair) => [...pair]) })));
+        return parseIdentity(
+          await authenticate(new Request(url, { method, headers: headers.map((pair) => [...pair]) })),
+        );
       } catch (error) {
-        return { refusal: refusalOf(error, 401, 'The request is not authenticated.'), reason: describe(error) };
+        return { refusal: toRefusal(error, 401, 'The request is not authenticated.'), reason: describe(error) };
       }
     },
     async judge({ event, value, user }) {
@@ -46,30 +48,30 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
         if (answer === false) return { allowed: false, refusal: { status: 403, message: 'Forbidden' } };
         return { allowed: true, filter: answer === true ? null : (answer ?? null), value };
       } catch (error) {
-        return { allowed: false, refusal: refusalOf(error, 403, 'Forbidden') };
+        return { allowed: false, refusal: toRefusal(error, 403, 'Forbidden') };
       }
     },
   };
 }
 
-function handlersOf(exported: unknown): { authenticate?: Handler; callbacks?: Record<string, Handler> } | undefined {
+function findHandlers(exported: unknown): { authenticate?: Handler; callbacks?: Record<string, Handler> } | undefined {
   if (typeof exported !== 'object' || exported === null || !('~handlerCache' in exported)) return undefined;
   return exported['~handlerCache'] as { authenticate?: Handler; callbacks?: Record<string, Handler> };
 }
 
-/** A name alone, or an object with `identity`; anything else is nobody. */
-function identityOf(answer: unknown): AuthIdentity {
-  const said =
+/** Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated: false`. */
+function parseIdentity(answer: unknown): AuthIdentity {
+  const fields =
     typeof answer === 'string' ? { identity: answer } : (answer as Record<string, unknown> | null | undefined);
-  const identity = said?.identity;
+  const identity = fields?.identity;
   if (
     typeof identity !== 'string' ||
     identity === '' ||
-    (said as { is_authenticated?: unknown }).is_authenticated === false
+    (fields as { is_authenticated?: unknown }).is_authenticated === false
   ) {
     return { refusal: { status: 401, message: 'The request is not authenticated.' } };
   }
-  const { permissions, display_name: name, ...rest } = said as Record<string, unknown>;
+  const { permissions, display_name: name, ...rest } = fields as Record<string, unknown>;
   const granted = Array.isArray(permissions) ? permissions.filter((one) => typeof one === 'string') : [];
   return {
     user: {
@@ -82,8 +84,8 @@ function identityOf(answer: unknown): AuthIdentity {
   };
 }
 
-/** An HTTPException says its status and text. Of anything else nothing goes out. */
-function refusalOf(error: unknown, status: number, message: string): AuthRefusal {
+/** Uses the status and text of an HTTPException. Hides the text of any other error from the client. */
+function toRefusal(error: unknown, status: number, message: string): AuthRefusal {
   if (error instanceof Error && 'status' in error && typeof error.status === 'number') {
     const chosen = error.status >= 400 && error.status <= 599 ? error.status : status;
     return { status: chosen, message: error.message || message };

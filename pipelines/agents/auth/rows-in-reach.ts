@@ -9,7 +9,7 @@ const tables = {
 
 export type ReachedKind = keyof typeof tables;
 
-/** What rules of access ask about rows of a deployment. */
+/** Reads what access rules need of the rows of a deployment. */
 export class RowsInReach {
   readonly #database: Database;
   readonly #deploymentId: string;
@@ -19,7 +19,7 @@ export class RowsInReach {
     this.#deploymentId = deploymentId;
   }
 
-  /** Whether there is such a row and its metadata holds `required`. */
+  /** Whether the row exists and its metadata contains `required`. */
   async holds(kind: ReachedKind, id: string, required: RequiredMetadata): Promise<boolean> {
     const [table, column] = tables[kind];
     const rows = await this.#database.query(
@@ -29,7 +29,10 @@ export class RowsInReach {
     return rows.length > 0;
   }
 
-  /** Which assistant goes on with a thread. Metadata is what its user says, so that it is asked about as any other. */
+  /**
+   * The assistant or graph that the metadata of a thread names, which runs the thread next. Users can write metadata, so the caller must
+   * check access to this assistant as to any other.
+   */
   async assistantOfThread(threadId: string): Promise<string | undefined> {
     const [row] = await this.#database.query<{ assistant: string | null }>(
       `SELECT coalesce(metadata->>'assistant_id', metadata->>'graph_id') AS assistant FROM agents.threads
@@ -39,7 +42,7 @@ export class RowsInReach {
     return row?.assistant ?? undefined;
   }
 
-  /** Whether all threads that ran an assistant hold `required`. */
+  /** Whether the metadata of all threads that the assistant ran on contains `required`. */
   async ownsThreadsOf(assistantId: string, required: RequiredMetadata): Promise<boolean> {
     const others = await this.#database.query(
       `SELECT FROM agents.threads thread WHERE deployment_id = $1 AND NOT metadata @> $3

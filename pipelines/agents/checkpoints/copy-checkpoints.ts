@@ -1,7 +1,7 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { splitThreadKey } from './thread-key.ts';
 
-/** Copies the whole history of a thread to one that has none. Both are keys of `thread-key.ts`. */
+/** Copies all checkpoints of a thread to a thread that has none. Both arguments are keys of `thread-key.ts`. */
 export async function copyCheckpoints(sql: Sql, fromKey: string, toKey: string): Promise<void> {
   const threadId = splitThreadKey(toKey)?.threadId ?? toKey;
   await sql.execute(copy, [fromKey, toKey, threadId], { name: 'agents_copy_checkpoints' });

@@ -1,6 +1,6 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** Deletes all state of threads, given by their keys of `thread-key.ts`. */
+/** Deletes all checkpoints of threads, with their blobs and writes. `keys` are keys of `thread-key.ts`. */
 export async function deleteCheckpoints(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
   await sql.execute(deletion, [keys], { name: 'agents_delete_threads_checkpoints' });

@@ -1,14 +1,14 @@
 /**
- * What one saver writes, on its way into the database.
+ * Batches the writes of one saver into few statements.
  *
- * Invariant: one statement at a time, each under the lease and all or nothing.
+ * Invariant: one statement is in flight at a time. Each runs under the lease and is atomic.
  *
- *   1. What is added waits while a statement is under way and, where writers do not wait, for `gatherMs`.
- *   2. All that waits goes as one statement. Of what would be one row twice, one counts: as if they had come one after the other.
- *   3. Writers that wait hear of their own statement. Where they do not, nothing is written any more after one that failed, and
- *      everybody hears of that one.
- *   4. `settled` does not wait for more to come: it is for those who read, and for the end.
- *   5. More than `mostWaitingBytes` wait: writers wait, too.
+ *   1. Added parts are buffered while a statement is in flight and, if `gatherMs` is set, until it has passed.
+ *   2. One statement writes all buffered parts. If two parts write the same row, the result is as if they were written in order.
+ *   3. Without `gatherMs`, `add` resolves or rejects with its statement. With it, `add` returns early; after the first failed statement
+ *      nothing more is written, and every later `add` and `settled` rejects with that error.
+ *   4. `settled` sends the buffered parts at once. Call it before reads and at the end.
+ *   5. Above `maxBufferedBytes`, `add` waits for its statement even with `gatherMs`.
  */
 import type { CheckpointPart, WritePart } from './leased-statements.ts';
 
@@ -18,21 +18,21 @@ export interface GatheredPart {
 }
 
 export interface GatheringOptions {
-  /** Sends one statement. @throws what keeps it from being written. */
+  /** Sends one statement. Rejects if it was not written. */
   readonly send: (part: GatheredPart) => Promise<void>;
-  /** Undefined: writers wait until what they add is written. */
+  /** How long to buffer parts. Undefined: `add` waits until its part is written. */
   readonly gatherMs?: number | undefined;
-  /** Hears once of a failure that no writer waits for. */
+  /** Called once with the first error, if `gatherMs` is set. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
-const mostWaitingBytes = 4 * 1024 * 1024;
+const maxBufferedBytes = 4 * 1024 * 1024;
 
-/** A statement that takes more until it goes. */
+/** A statement that accepts parts until it is sent. */
 interface Statement {
   readonly parts: GatheredPart[];
   bytes: number;
-  /** As soon as the one before it is done. */
+  /** Sends the statement as soon as the one before it has finished. */
   readonly go: () => void;
   readonly written: Promise<void>;
 }
@@ -40,7 +40,7 @@ interface Statement {
 export class GatheredWrites {
   readonly #options: GatheringOptions;
   #open: Statement | undefined;
-  /** The statement that was made last; never rejects. */
+  /** Settles with the newest statement; never rejects. */
   #last: Promise<void> = Promise.resolve();
   #failure: { readonly reason: unknown } | undefined;
 
@@ -48,19 +48,19 @@ export class GatheredWrites {
     this.#options = options;
   }
 
-  /** @throws what its statement failed with; where writers do not wait, what an earlier one failed with. */
+  /** Adds a part to the next statement. Rejects with the error of its statement or, with `gatherMs`, of an earlier one. */
   async add(part: GatheredPart): Promise<void> {
     this.#requireNoFailure();
     this.#open ??= this.#begin();
     const statement = this.#open;
     statement.parts.push(part);
-    statement.bytes += bytesOf(part);
-    if (this.#options.gatherMs !== undefined && statement.bytes <= mostWaitingBytes) return;
+    statement.bytes += countBytes(part);
+    if (this.#options.gatherMs !== undefined && statement.bytes <= maxBufferedBytes) return;
     statement.go();
     await statement.written;
   }
 
-  /** Resolves when all that was added is written. @throws what kept it from that, where no writer heard of it. */
+  /** Resolves when all added parts are written. With `gatherMs`, rejects if a statement failed. */
   async settled(): Promise<void> {
     this.#open?.go();
     await this.#last;
@@ -72,17 +72,17 @@ export class GatheredWrites {
     const parts: GatheredPart[] = [];
     const before = this.#last;
     let go = (): void => undefined;
-    const told = new Promise<void>((resolve) => {
+    const due = new Promise<void>((resolve) => {
       go = resolve;
     });
     const timer = gatherMs === undefined ? undefined : setTimeout(go, gatherMs);
     const written = (async () => {
-      await told;
+      await due;
       clearTimeout(timer);
       await before;
       this.#open = undefined;
       this.#requireNoFailure();
-      await send(asOne(parts));
+      await send(mergeParts(parts));
     })();
     this.#last = written.catch((reason: unknown) => {
       if (gatherMs === undefined || this.#failure !== undefined) return;
@@ -97,8 +97,8 @@ export class GatheredWrites {
   }
 }
 
-/** A task's ordinary writes stay as they were first written; all else is replaced. */
-function asOne(parts: readonly GatheredPart[]): GatheredPart {
+/** Merges parts as the database would: the first ordinary write (index >= 0) of a row wins; any other later part replaces the earlier one. */
+function mergeParts(parts: readonly GatheredPart[]): GatheredPart {
   if (parts.length === 1) return parts[0]!;
   const checkpoints = new Map<string, CheckpointPart>();
   const writes = new Map<string, WritePart>();
@@ -116,7 +116,7 @@ function asOne(parts: readonly GatheredPart[]): GatheredPart {
   return { checkpoints: [...checkpoints.values()], writes: [...writes.values()] };
 }
 
-function bytesOf({ checkpoints, writes }: GatheredPart): number {
+function countBytes({ checkpoints, writes }: GatheredPart): number {
   const blobs = [...checkpoints.flatMap((each) => each.blobs), ...writes];
   return blobs.reduce((sum, { bytes }) => sum + (bytes?.byteLength ?? 0), 0);
 }

@@ -2,11 +2,11 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 
 export interface HeadCheckpoint {
   readonly checkpointId: string;
-  /** Null where it was written outside a run. */
+  /** The run that wrote it; null if it was written outside a run. */
   readonly runId: string | null;
 }
 
-/** The checkpoint that a thread, given by its key of `thread-key.ts`, goes on from; undefined where it has none. */
+/** Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a key of `thread-key.ts`. */
 export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
   const rows = await sql.query<HeadCheckpoint>(
     `SELECT checkpoint_id AS "checkpointId", metadata ->> 'run_id' AS "runId" FROM agents.checkpoints

@@ -1,14 +1,14 @@
 export interface JoinedBytes {
   readonly bytes: Buffer;
-  /** Counted from one, as `substr` does. */
+  /** Positions of the values, from 1 as in `substr`. */
   readonly starts: readonly number[];
-  /** Null where there were no bytes. */
+  /** Lengths of the values; null for an undefined value. */
   readonly sizes: readonly (number | null)[];
 }
 
 /**
- * Many values as one, which goes to Postgres as it is; an array of them would go as text, twice as long. There `substr` cuts
- * it up again, and gives null for a size of null.
+ * Concatenates values into one binary parameter. An array parameter would be sent as hexadecimal text, twice as long. The statement
+ * splits it with `substr`, which returns null for a null length.
  */
 export function joinBytes(values: readonly (Uint8Array | undefined)[]): JoinedBytes {
   const starts: number[] = [];

@@ -1,15 +1,15 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Deletes the history of threads but not their state. What stays of each: its head; of a subgraph the latest checkpoint, if
- * the subgraph is one that waits within the head or that keeps its state from run to run; and of a graph with channels that
- * are stored as differences, everything in that namespace, because their values are made of it. No run of them may be going on.
+ * Deletes the history of threads but keeps their current state: the newest checkpoint of the root graph; the newest checkpoint of each
+ * subgraph that is interrupted in that checkpoint or keeps its state between runs; and all checkpoints of a namespace with delta
+ * channels, because their values are computed from the whole history. The caller must ensure that no run of these threads is running.
  */
 export async function keepLatestCheckpoint(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
   await sql.execute(deleteHistory, [keys], { name: 'agents_delete_history' });
-  // What is left over is seen only now.
-  await sql.execute(deleteUnreferred, [keys], { name: 'agents_delete_unreferred' });
+  // A separate statement, because a statement does not see its own deletions.
+  await sql.execute(deleteUnreferenced, [keys], { name: 'agents_delete_unreferred' });
 }
 
 const deleteHistory = `
@@ -35,7 +35,7 @@ WHERE c.thread_id = ANY ($1) AND NOT EXISTS (
     AND (kept.whole OR kept.checkpoint_id = c.checkpoint_id)
 )`;
 
-const deleteUnreferred = `
+const deleteUnreferenced = `
 WITH writes AS (
   DELETE FROM agents.checkpoint_writes w
   WHERE w.thread_id = ANY ($1) AND NOT EXISTS (

@@ -19,22 +19,22 @@ import { jsonbText } from './jsonb-text.ts';
 import { deleteThreadSql, tookAnswerSql, writeSql, writeValues } from './leased-statements.ts';
 import { OwnHeads } from './own-heads.ts';
 import { PageSizes } from './page-sizes.ts';
-import { type StoredTuple, selectTuples, tupleOf } from './stored-tuples.ts';
+import { type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 import { splitThreadKey } from './thread-key.ts';
 
-/** What a saver writes under. */
+/** The lease that a saver writes under, and the ids that it adds to checkpoints. */
 export interface Lease {
-  /** A run's `lease_token`, or the `write_token` of a thread that is held. */
+  /** The `lease_token` of a run, or the `write_token` of a thread that is locked for an update of its state. */
   readonly leaseToken: string;
   readonly runId?: string;
   readonly attempt?: number;
   readonly graphId?: string;
   readonly assistantId?: string;
-  /** Of every checkpoint. What the library says of one, and {@link Owner}, goes over it. */
+  /** Metadata of every checkpoint. `source`, `step` and `parents` of the library and the fields of {@link Owner} take precedence. */
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
-/** What a client finds in the metadata of a checkpoint about who wrote it. */
+/** Fields in the metadata of a checkpoint that identify its writer. */
 interface Owner {
   run_id?: string;
   run_attempt?: number;
@@ -42,42 +42,46 @@ interface Owner {
   assistant_id?: string;
 }
 
-/** `put` and `putWrites` answer before anything is written; the order of writes, and who reads, know no difference. */
+/** Lets `put` and `putWrites` return before the data is written. Writes keep their order, and reads wait for them. */
 export interface EarlyAnswers {
-  /** For how long more is waited for. */
+  /** How long to buffer writes for one statement. */
   readonly gatherMs: number;
-  /** Hears, once, of what could not be written; those who put or read afterwards hear of it, too. */
+  /** Called once, with the error of the first failed write. Every later write or read of the saver rejects with the same error. */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** How long a database that is away is waited for. */
-const patienceMs = 10_000;
+/** How long a statement is retried while the database is unavailable. */
+const retryForMs = 10_000;
 
-/** Whether `error` says that another process has the run, or that it was ended: what was to be written was not. */
+/** Whether `error` means that the lease was lost (another process has the run, or it has ended) and nothing was written. */
 export function isLeaseLost(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'LEASE_LOST';
 }
 
 /**
- * Checkpoints of threads in the schema `agents`. Thread ids are keys of `thread-key.ts`.
+ * Checkpoint saver of LangGraph for the schema `agents`. Thread ids are keys of `thread-key.ts`.
  *
- * Invariant: nothing is written by who does not hold the run or thread. What is put, several at a time where they come together, and
- * each `deleteThread` is one statement: 1. it locks the row of the run or thread where the token still holds; 2. writes only if there was one. Who takes
- * a run over changes that row, so either waits for 2 to be committed or makes 1 find nothing. A crash in between leaves
- * nothing, being one statement.
+ * Invariant: the saver writes only while it holds the lease of the run or thread. Each batch of puts, and each `deleteThread`, is one
+ * statement that
  *
- * Versions of channels are a number and a random part, as two branches of a thread count from the same number on, and a
- * blob that is there already is not written again.
+ *   1. locks the row of the run or thread, if the token is still its lease;
+ *   2. writes only if step 1 found the row.
+ *
+ * A process that takes over the run changes that row: it waits for the commit of a statement in progress, and later statements find
+ * no row in step 1. A crash leaves nothing half written, because it is one statement.
+ *
+ * A channel version is a number plus a random suffix: two branches of a thread count on from the same number, and the saver does not
+ * overwrite an existing blob.
  */
 export class LeasedSaver extends PostgresSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
   readonly #early: EarlyAnswers | undefined;
-  /** By thread. A lease holds for one; whoever puts into another hears that. */
+  /** By thread key. A lease covers one thread; writes to another thread fail with LEASE_LOST. */
   readonly #writes = new Map<string, GatheredWrites>();
   readonly #heads = new OwnHeads();
 
-  /** Without a lease it only reads. */
+  /** @param lease Undefined: the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAnswers) {
     super(pool, undefined, { schema: 'agents' });
     this.#pool = pool;
@@ -85,18 +89,18 @@ export class LeasedSaver extends PostgresSaver {
     this.#early = early;
   }
 
-  /** Resolves when all that was put is written. @throws what kept it from being written, where writers did not wait. */
+  /** Resolves when all puts are written. With `early`, rejects with the error of a write that failed. */
   async settled(): Promise<void> {
     for (const writes of this.#writes.values()) await writes.settled();
   }
 
-  // Text where the base class says number; the library takes either.
+  // Returns text although the base class declares a number; the library accepts both.
   override getNextVersion(current: number | undefined): number {
     const before = current === undefined ? 0 : Number.parseInt(String(current), 10);
     return `${String(before + 1).padStart(16, '0')}.${randomBytes(8).toString('hex')}` as unknown as number;
   }
 
-  /** The tables come with the migrations of Runlake. */
+  /** Does nothing: the migrations of Runlake create the tables. */
   override async setup(): Promise<void> {}
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
@@ -104,46 +108,46 @@ export class LeasedSaver extends PostgresSaver {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const exact = Boolean(checkpoint_id);
     const own = exact ? undefined : this.#heads.row(thread_id, checkpoint_ns);
-    if (own !== undefined) return tupleOf(this.serde, own);
-    const { rows } = await this.#ask<StoredTuple>({
+    if (own !== undefined) return toTuple(this.serde, own);
+    const { rows } = await this.#query<StoredTuple>({
       name: exact ? 'agents_checkpoint' : 'agents_latest_checkpoint',
       text: exact
         ? `${selectTuples} WHERE thread_id = $1 AND checkpoint_ns = $2 AND checkpoint_id = $3`
         : `${selectTuples} WHERE thread_id = $1 AND checkpoint_ns = $2 ORDER BY checkpoint_id DESC LIMIT 1`,
       values: exact ? [thread_id, checkpoint_ns, checkpoint_id] : [thread_id, checkpoint_ns],
     });
-    return rows[0] && tupleOf(this.serde, rows[0]);
+    return rows[0] && toTuple(this.serde, rows[0]);
   }
 
-  /** Newest first, so many at a time as fit into memory. */
+  /** Lists newest first, in pages whose size in bytes is limited. */
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
     await this.settled();
     const { filter: given, limit = Number.POSITIVE_INFINITY } = options ?? {};
-    // As metadata is stored.
+    // Normalise the filter in the same way as stored metadata.
     const filter = given && JSON.parse(jsonbText(JSON.stringify(given)));
     const pages = new PageSizes();
     let before = options?.before;
-    for (let left = limit, wanted = 0; left > 0; left -= wanted) {
-      wanted = Math.min(left, pages.nextRows);
+    for (let left = limit, pageRows = 0; left > 0; left -= pageRows) {
+      pageRows = Math.min(left, pages.nextRows);
       const [where, values] = this._searchWhere(config, filter, before);
-      values.push(wanted);
+      values.push(pageRows);
       const text = `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.length}`;
-      const { rows } = await this.#ask<StoredTuple>({ text, values });
+      const { rows } = await this.#query<StoredTuple>({ text, values });
       pages.note(rows);
-      for (const row of rows) yield await tupleOf(this.serde, row);
-      if (rows.length < wanted) return;
+      for (const row of rows) yield await toTuple(this.serde, row);
+      if (rows.length < pageRows) return;
       before = { configurable: { checkpoint_id: rows.at(-1)?.checkpoint_id } };
     }
   }
 
-  /** Whether a task has taken an answer that the run gave, in this attempt or an earlier one. */
+  /** Whether a task has consumed the resume value of this run, in this attempt or an earlier one. */
   async tookAnswer(key: string): Promise<boolean> {
     await this.settled();
-    const { rows } = await this.#ask<{ taken: boolean }>({ text: tookAnswerSql, values: [key, this.#lease?.runId] });
+    const { rows } = await this.#query<{ taken: boolean }>({ text: tookAnswerSql, values: [key, this.#lease?.runId] });
     return rows[0]?.taken === true;
   }
 
-  /** @throws LEASE_LOST */
+  /** Writes a checkpoint; with `early`, returns before it is written. @throws LEASE_LOST */
   override async put(
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -151,7 +155,7 @@ export class LeasedSaver extends PostgresSaver {
     newVersions: ChannelVersions,
   ): Promise<RunnableConfig> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
-    const { lease, threadId } = this.#under(thread_id);
+    const { lease, threadId } = this.#requireLease(thread_id);
     const { channel_values: values, ...stored } = checkpoint;
     const blobs = await Promise.all(
       Object.entries(newVersions).map(async ([channel, version]) => {
@@ -173,30 +177,30 @@ export class LeasedSaver extends PostgresSaver {
   }
 
   /**
-   * A task's ordinary writes stay as they were first written; its error, interrupt, resume and schedule are replaced.
+   * Writes the pending writes of a task. Repeated ordinary writes are ignored; error, interrupt, resume and scheduled writes are replaced.
    *
    * @throws LEASE_LOST
    */
   override async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string): Promise<void> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
-    this.#under(thread_id);
-    // One statement cannot write a row twice: of writes with one number the last counts.
-    const byIndex = new Map(writes.map((write, place) => [WRITES_IDX_MAP[write[0]] ?? place, write]));
+    this.#requireLease(thread_id);
+    // One statement cannot write a row twice, so the last write with an index wins.
+    const byIndex = new Map(writes.map((write, position) => [WRITES_IDX_MAP[write[0]] ?? position, write]));
     const parts = await Promise.all(
       [...byIndex].map(async ([index, [channel, value]]) => {
         const [type, bytes] = await this.serde.dumpsTyped(value);
-        const place = { namespace: checkpoint_ns, checkpointId: checkpoint_id, taskId };
-        return { ...place, index, channel: String(channel), type, bytes };
+        const task = { namespace: checkpoint_ns, checkpointId: checkpoint_id, taskId };
+        return { ...task, index, channel: String(channel), type, bytes };
       }),
     );
     await this.#add(thread_id, { checkpoints: [], writes: parts });
     this.#heads.write(thread_id, parts);
   }
 
-  /** @throws LEASE_LOST */
+  /** Deletes all checkpoints of the thread. @throws LEASE_LOST */
   override async deleteThread(key: string): Promise<void> {
     await this.settled();
-    const { lease, deploymentId, threadId } = this.#under(key);
+    const { lease, deploymentId, threadId } = this.#requireLease(key);
     this.#heads.forget();
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [deploymentId, threadId, lease.leaseToken]);
   }
@@ -205,7 +209,7 @@ export class LeasedSaver extends PostgresSaver {
     try {
       await this.#writesOf(key).add(part);
     } catch (error) {
-      // Nobody knows how much of it is there.
+      // It is unknown how much was written, so the cached heads are no longer valid.
       this.#heads.forget();
       throw error;
     }
@@ -214,26 +218,29 @@ export class LeasedSaver extends PostgresSaver {
   #writesOf(key: string): GatheredWrites {
     const found = this.#writes.get(key);
     if (found !== undefined) return found;
-    const { lease, deploymentId, threadId } = this.#under(key);
-    const held = [deploymentId, threadId, lease.leaseToken];
-    const made = new GatheredWrites({
+    const { lease, deploymentId, threadId } = this.#requireLease(key);
+    const leaseParams = [deploymentId, threadId, lease.leaseToken];
+    const created = new GatheredWrites({
       ...this.#early,
       send: ({ checkpoints, writes }) =>
-        this.#write('agents_write_state', writeSql, key, [...held, ...writeValues(checkpoints, writes, lease.runId)]),
+        this.#write('agents_write_state', writeSql, key, [
+          ...leaseParams,
+          ...writeValues(checkpoints, writes, lease.runId),
+        ]),
     });
-    this.#writes.set(key, made);
-    return made;
+    this.#writes.set(key, created);
+    return created;
   }
 
-  #under(key: unknown) {
+  #requireLease(key: unknown) {
     const parts = splitThreadKey(key);
     if (parts === undefined) throw fault('STATE_NOT_OWN', { thread: String(key).slice(0, 100) });
     if (this.#lease === undefined)
-      throw fault('INTERNAL', {}, { cause: 'this saver only reads: it was made without a lease' });
+      throw fault('INTERNAL', {}, { cause: 'the saver is read-only: it was created without a lease' });
     return { ...parts, lease: this.#lease };
   }
 
-  /** Of what an earlier run left in metadata that is carried on, nothing says whose it was. */
+  /** Serialises the metadata of a checkpoint. Replaces the ids that LangGraph carries over from the checkpoint of an earlier run. */
   async #metadata(metadata: CheckpointMetadata, lease: Lease, threadId: string): Promise<string> {
     const { run_id, run_attempt, graph_id, assistant_id, ...rest } = metadata as CheckpointMetadata<Owner>;
     const { source, step, parents } = rest;
@@ -254,23 +261,23 @@ export class LeasedSaver extends PostgresSaver {
   }
 
   async #write(name: string, text: string, key: string, values: unknown[]): Promise<void> {
-    const { rows } = await this.#ask<{ holds: boolean }>({ name, text, values });
+    const { rows } = await this.#query<{ holds: boolean }>({ name, text, values });
     if (rows[0]?.holds !== true) throw fault('LEASE_LOST', { thread: key });
   }
 
   /**
-   * Every statement here may be sent again: it changes the same rows to the same values, and only while the lease holds. So a
-   * database that is away for a moment, such as one that starts again, costs a run nothing but time.
+   * Runs a statement, with retries and backoff on transient errors. All statements of this file are idempotent and write only while the
+   * lease holds, so a short outage of Postgres, such as a restart, only delays a run.
    */
-  async #ask<Row extends pg.QueryResultRow>(query: pg.QueryConfig): Promise<pg.QueryResult<Row>> {
+  async #query<Row extends pg.QueryResultRow>(query: pg.QueryConfig): Promise<pg.QueryResult<Row>> {
     const startedAtMs = performance.now();
     for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 1_000)) {
       try {
         return await this.#pool.query<Row>(query);
       } catch (raw) {
         const error = databaseFault(raw);
-        const mayPass = isRunlakeError(error) && error.retryable;
-        if (!mayPass || performance.now() - startedAtMs > patienceMs) throw error;
+        const isTransient = isRunlakeError(error) && error.retryable;
+        if (!isTransient || performance.now() - startedAtMs > retryForMs) throw error;
         await pause(pauseMs);
       }
     }

@@ -1,10 +1,10 @@
 import { joinBytes } from './join-bytes.ts';
 
-/** Each statement takes deployment, thread and token first, writes where they hold, and answers one row with `holds`. */
+/** Every statement has deployment, thread and token as $1 to $3, writes only if the lease holds, and returns one row with `holds`. */
 const lease = `lease AS MATERIALIZED (SELECT agents.lease_holds($1, $2, $3) AS holds)`;
 const threadId = `$1::uuid::text || ':' || $2::uuid::text`;
 
-/** One value that a checkpoint refers to. */
+/** The value of one channel in one version, which checkpoints refer to. */
 export interface BlobPart {
   readonly channel: string;
   readonly version: string;
@@ -17,26 +17,26 @@ export interface CheckpointPart {
   readonly namespace: string;
   readonly checkpointId: string;
   readonly parentId: string | undefined;
-  /** JSON text, as jsonb takes it. */
+  /** JSON text that `jsonb` accepts. */
   readonly checkpoint: string;
-  /** The same. */
+  /** JSON text that `jsonb` accepts. */
   readonly metadata: string;
   readonly blobs: readonly BlobPart[];
 }
 
-/** One write of a task. */
+/** One pending write of a task. */
 export interface WritePart {
   readonly namespace: string;
   readonly checkpointId: string;
   readonly taskId: string;
-  /** Of writes that are replaced: below zero. */
+  /** Negative for writes that replace an earlier one. */
   readonly index: number;
   readonly channel: string;
   readonly type: string;
   readonly bytes: Uint8Array | undefined;
 }
 
-/** Bytes of $23, cut out of it. */
+/** The bytes of one part, out of all bytes in $23. */
 const cut = `substr($23::bytea, part.start, part.length)`;
 
 export const writeSql = `
@@ -83,7 +83,7 @@ written AS (
 )
 SELECT holds FROM lease`;
 
-/** What {@link writeSql} takes after deployment, thread and token. */
+/** Parameters $4 to $24 of {@link writeSql}. */
 export function writeValues(
   checkpoints: readonly CheckpointPart[],
   writes: readonly WritePart[],
@@ -116,7 +116,7 @@ export function writeValues(
   ];
 }
 
-/** Answers that were not taken are written for no task, or under the id of their question. */
+/** A consumed resume value is stored under the UUID of its task; other ones are stored under the zero UUID or the id of the interrupt. */
 export const tookAnswerSql = `
 SELECT EXISTS (
   SELECT FROM agents.checkpoint_writes

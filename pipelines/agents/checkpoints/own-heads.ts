@@ -1,8 +1,8 @@
 import type { BlobPart, CheckpointPart, WritePart } from './leased-statements.ts';
 import type { StoredTuple } from './stored-tuples.ts';
 
-/** A state that is larger is read from where it is written. */
-const mostBytes = 256 * 1024;
+/** Larger states are not cached but read from the database. */
+const maxBytes = 256 * 1024;
 
 interface Head {
   readonly part: CheckpointPart;
@@ -12,44 +12,44 @@ interface Head {
 }
 
 /**
- * The newest checkpoints that a saver itself put, as rows of the tables: who asks a graph for its state when it has just run need not
- * have them read back. Nobody else writes while it holds its lease, so that what it put is all there is.
+ * Caches the newest checkpoints that a saver put itself, in the form of table rows, so that reading the state after a run needs no query.
+ * This is valid because no other process writes to the thread while the saver holds its lease.
  *
- * Only where all of it was put by the saver, from the first checkpoint of a thread on, each following on the one before; for all else
- * it knows nothing.
+ * It only covers namespaces whose checkpoints all come from this saver, from the first one of the thread, each the child of the one
+ * before. For other namespaces it returns undefined.
  */
 export class OwnHeads {
-  /** By thread and namespace; `undefined` where something was put that it cannot follow. */
+  /** By thread and namespace. `undefined`: the history is not fully known, or the state is too large. */
   readonly #heads = new Map<string, Head | undefined>();
 
-  /** `versions`: of all channels of the checkpoint. To be called when it is on its way. */
+  /** Call after the checkpoint was handed to the database. @param versions The versions of all its channels. */
   put(thread: string, part: CheckpointPart, versions: Readonly<Record<string, unknown>>): void {
-    const place = placeOf(thread, part.namespace);
-    const before = this.#heads.get(place);
-    const follows = this.#heads.has(place) ? before?.part.checkpointId === part.parentId : part.parentId === undefined;
-    this.#heads.set(place, follows ? headOf(part, versions, before) : undefined);
+    const key = headKey(thread, part.namespace);
+    const before = this.#heads.get(key);
+    const follows = this.#heads.has(key) ? before?.part.checkpointId === part.parentId : part.parentId === undefined;
+    this.#heads.set(key, follows ? nextHead(part, versions, before) : undefined);
   }
 
   write(thread: string, parts: readonly WritePart[]): void {
     for (const part of parts) {
-      const place = placeOf(thread, part.namespace);
-      const head = this.#heads.get(place);
+      const key = headKey(thread, part.namespace);
+      const head = this.#heads.get(key);
       if (head?.part.checkpointId !== part.checkpointId) {
-        this.#heads.set(place, undefined);
+        this.#heads.set(key, undefined);
         continue;
       }
       const name = JSON.stringify([part.taskId, part.index]);
-      // As the statement that writes it has it.
+      // Same rule as in `writeSql`: the first ordinary write wins.
       if (part.index >= 0 && head.writes.has(name)) continue;
       head.writes.set(name, part);
       head.bytes += part.bytes?.byteLength ?? 0;
-      if (head.bytes > mostBytes) this.#heads.set(place, undefined);
+      if (head.bytes > maxBytes) this.#heads.set(key, undefined);
     }
   }
 
-  /** The newest checkpoint there, as a query would find it. `undefined`: not known. */
+  /** Returns the newest checkpoint of a namespace as a query would; undefined if the cache does not have it. */
   row(thread: string, namespace: string): StoredTuple | undefined {
-    const head = this.#heads.get(placeOf(thread, namespace));
+    const head = this.#heads.get(headKey(thread, namespace));
     if (head === undefined) return undefined;
     const { part } = head;
     const blobs = [...head.blobs.values()].sort((one, other) => compare(one.channel, other.channel));
@@ -64,9 +64,9 @@ export class OwnHeads {
       checkpoint: JSON.parse(part.checkpoint) as StoredTuple['checkpoint'],
       metadata: part.metadata,
       blob_parts: blobs.map(({ channel, type, bytes }) => [channel, type, bytes?.byteLength ?? null]),
-      blob_bytes: joined(blobs),
+      blob_bytes: concatBytes(blobs),
       write_parts: writes.map(({ taskId, channel, type, bytes }) => [taskId, channel, type, bytes?.byteLength ?? null]),
-      write_bytes: joined(writes),
+      write_bytes: concatBytes(writes),
     };
   }
 
@@ -75,8 +75,8 @@ export class OwnHeads {
   }
 }
 
-/** `undefined` where a value is not among what was put. */
-function headOf(
+/** Returns undefined if the value of a channel was not put by this saver, or if the state is too large. */
+function nextHead(
   part: CheckpointPart,
   versions: Readonly<Record<string, unknown>>,
   before: Head | undefined,
@@ -90,10 +90,10 @@ function headOf(
     blobs.set(channel, blob);
     bytes += blob.bytes?.byteLength ?? 0;
   }
-  return bytes > mostBytes ? undefined : { part, blobs, writes: new Map(), bytes };
+  return bytes > maxBytes ? undefined : { part, blobs, writes: new Map(), bytes };
 }
 
-function placeOf(thread: string, namespace: string): string {
+function headKey(thread: string, namespace: string): string {
   return JSON.stringify([thread, namespace]);
 }
 
@@ -102,6 +102,6 @@ function compare(one: string, other: string): number {
   return one < other ? -1 : 1;
 }
 
-function joined(parts: readonly { readonly bytes: Uint8Array | undefined }[]): Buffer {
+function concatBytes(parts: readonly { readonly bytes: Uint8Array | undefined }[]): Buffer {
   return Buffer.concat(parts.flatMap(({ bytes }) => bytes ?? []));
 }

@@ -1,17 +1,17 @@
 import type { StoredTuple } from './stored-tuples.ts';
 
-/** What a page of checkpoints is to be about, unless one alone has more. */
+/** Target size of a page of checkpoints. A single checkpoint can be larger. */
 const pageBytes = 4 * 1024 * 1024;
-const mostRows = 64;
+const maxRows = 64;
 
-/** How many checkpoints to read at a time: of large ones few, which is known from those before them. The first is read alone. */
+/** Chooses the number of rows of the next page from the average row size of the last one. The first page has one row. */
 export class PageSizes {
   #rows = 0;
   #bytes = 0;
 
   get nextRows(): number {
     if (this.#rows === 0) return 1;
-    return Math.max(1, Math.min(mostRows, Math.floor((pageBytes * this.#rows) / Math.max(1, this.#bytes))));
+    return Math.max(1, Math.min(maxRows, Math.floor((pageBytes * this.#rows) / Math.max(1, this.#bytes))));
   }
 
   note(rows: readonly Pick<StoredTuple, 'blob_bytes' | 'write_bytes'>[]): void {

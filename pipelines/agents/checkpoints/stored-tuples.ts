@@ -2,7 +2,7 @@ import type { Checkpoint, CheckpointTuple, SerializerProtocol } from '@langchain
 
 type Part = readonly [...names: string[], type: string, length: number | null];
 
-/** A row of {@link selectTuples}. */
+/** A row of {@link selectTuples}. `*_parts` describe the values that are concatenated in `*_bytes`. */
 export interface StoredTuple {
   readonly thread_id: string;
   readonly checkpoint_ns: string;
@@ -17,9 +17,10 @@ export interface StoredTuple {
 }
 
 /**
- * Checkpoints with the values of their channels and the writes on them; conditions follow. Bytes of a row come in one piece,
- * as text of an array of them is read ten times slower; and a blob is looked up by its key, which the limit is for: all
- * those of a thread may be a thousand times as many.
+ * Selects checkpoints with the values of their channels and their pending writes. The caller appends WHERE, ORDER BY and LIMIT.
+ *
+ * The values of a row are concatenated, because the text of an array is ten times slower to read. `LIMIT 1` makes Postgres look up each
+ * blob by its key; otherwise it may read all blobs of the thread, which can be a thousand times as many.
  */
 export const selectTuples = `
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata::text AS metadata,
@@ -44,10 +45,11 @@ CROSS JOIN LATERAL (
 ) writes
 `;
 
-export async function tupleOf(serde: SerializerProtocol, row: StoredTuple): Promise<CheckpointTuple> {
+/** Converts a row to the tuple that LangGraph expects, with all values deserialised. */
+export async function toTuple(serde: SerializerProtocol, row: StoredTuple): Promise<CheckpointTuple> {
   const [values, writes, metadata] = await Promise.all([
-    valuesOf(serde, row.blob_parts, row.blob_bytes),
-    valuesOf(serde, row.write_parts, row.write_bytes),
+    loadValues(serde, row.blob_parts, row.blob_bytes),
+    loadValues(serde, row.write_parts, row.write_bytes),
     load(serde, 'json', Buffer.from(row.metadata)),
   ]);
   const channels = values.filter(([, type]) => type !== 'empty').map(([[channel], , value]) => [channel!, value]);
@@ -63,7 +65,7 @@ export async function tupleOf(serde: SerializerProtocol, row: StoredTuple): Prom
   };
 }
 
-function valuesOf(serde: SerializerProtocol, parts: readonly Part[] | null, bytes: Buffer | null) {
+function loadValues(serde: SerializerProtocol, parts: readonly Part[] | null, bytes: Buffer | null) {
   let end = 0;
   return Promise.all(
     (parts ?? []).map(async (part) => {
@@ -76,7 +78,7 @@ function valuesOf(serde: SerializerProtocol, parts: readonly Part[] | null, byte
   );
 }
 
-/** What has no object of a class in it needs no look at each of its values. */
+/** Uses plain `JSON.parse` if the value contains no serialised class instance; the serializer would visit each nested value. */
 async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
 }

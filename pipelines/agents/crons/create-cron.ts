@@ -9,10 +9,10 @@ import { nextRunDate } from './next-run-date.ts';
 
 export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;
 
-const cronsThere = 'SELECT count(*) AS there FROM agents.crons WHERE deployment_id = $1';
+const countCronsSql = 'SELECT count(*) AS there FROM agents.crons WHERE deployment_id = $1';
 
 /**
- * Makes a cron. It fires first at the first time of its schedule that comes after now.
+ * Creates a cron. It fires for the first time at the next time of its schedule.
  *
  * @param maxCrons Maximum number of crons of the deployment.
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, CRON_LIMIT_REACHED, THREAD_NOT_FOUND, INVALID_REQUEST
@@ -27,14 +27,14 @@ export async function createCron(
   return database.transaction(async (tx) => {
     const next = nextRunDate(cron, await now(tx));
     if (cron.thread_id !== null) {
-      // Held, so that it is there until the cron is, and goes with it from then on.
+      // Lock the thread, so that it is not deleted before the cron exists. Later, deleting the thread deletes the cron.
       const threads = await tx.query(
         `SELECT 1 FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR KEY SHARE`,
         [deploymentId, cron.thread_id],
       );
       if (threads.length === 0) throw fault('THREAD_NOT_FOUND', { thread: cron.thread_id });
     }
-    const [made] = await tx.query<Cron>(
+    const [created] = await tx.query<Cron>(
       `INSERT INTO agents.crons (deployment_id, cron_id, assistant_id, thread_id, schedule, timezone, end_time, next_run_date,
          on_run_completed, enabled, payload, metadata, user_id)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -56,9 +56,9 @@ export async function createCron(
       ],
     );
     await tx.execute(notifyCrons, [deploymentId]);
-    await stayWithin(tx, { deploymentId }, { most: maxCrons, count: cronsThere }, () =>
+    await stayWithin(tx, { deploymentId }, { most: maxCrons, count: countCronsSql }, () =>
       fault('CRON_LIMIT_REACHED', { limit: maxCrons }),
     );
-    return made as Cron;
+    return created as Cron;
   });
 }

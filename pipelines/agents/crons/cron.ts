@@ -1,4 +1,4 @@
-/** A cron, with the names that it has on the wire. Source: reference `agent-server.md` 1.1 and 6; openapi/agent-server.json. */
+/** A cron, with its field names on the wire. Source: reference `agent-server.md` 1.1 and 6; openapi/agent-server.json. */
 
 export const onRunCompleted = ['delete', 'keep'] as const;
 export type OnRunCompleted = (typeof onRunCompleted)[number];
@@ -6,20 +6,20 @@ export type OnRunCompleted = (typeof onRunCompleted)[number];
 export interface Cron {
   readonly cron_id: string;
   readonly assistant_id: string;
-  /** Null: each run has a thread of its own. */
+  /** Null: each run gets a new thread. */
   readonly thread_id: string | null;
-  /** Five fields. */
+  /** Cron expression with five fields. */
   readonly schedule: string;
-  /** A name of the IANA database; null: UTC. */
+  /** IANA time zone name; null: UTC. */
   readonly timezone: string | null;
-  /** The last instant that it may fire at; null: it never ends. */
+  /** Last instant at which it can fire; null: it does not end. */
   readonly end_time: string | null;
-  /** Null: it will not fire again as it stands, because it has ended or is not enabled. */
+  /** Null: it does not fire again, because it has ended or is disabled. */
   readonly next_run_date: string | null;
-  /** What becomes of the thread of each run; null where the runs are on one thread. */
+  /** What happens to the thread of each run after the run; null if all runs use `thread_id`. */
   readonly on_run_completed: OnRunCompleted | null;
   readonly enabled: boolean;
-  /** The body of a request for a run. */
+  /** Body of the request that creates a run. */
   readonly payload: Readonly<Record<string, unknown>>;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly user_id: string | null;
@@ -44,8 +44,8 @@ export const cronFields = [
   'updated_at',
 ] as const satisfies readonly (keyof Cron)[];
 
-/** The columns of {@link Cron}, which are named as its fields. */
+/** The columns of a {@link Cron}; they have the names of its fields. */
 export const cronColumns = cronFields.join(', ');
 
-/** Notifies the processes of the deployment $1, at commit, that the next time of a cron may have changed. */
+/** Notifies the processes of deployment $1, at commit, that the next fire time of a cron may have changed. */
 export const notifyCrons = "SELECT pg_notify('agent_crons', $1)";

@@ -1,17 +1,17 @@
 /**
  * Fires crons that are due, by the clock of Postgres.
  *
- * Invariant: a time of a schedule makes at most one run, and a time that comes while any process is up makes exactly one, unless what
- * it needs is gone or its thread turns it away. One transaction
+ * Invariant: a fire time creates at most one run. It creates exactly one if any process is up at that time, unless the run is refused
+ * (for example: its assistant was deleted, or its thread is busy). One transaction
  *
- *   1. locks the cron that is due the longest and that no other process holds (SKIP LOCKED);
- *   2. finds the last of its times up to now: earlier ones passed while nothing was up, and are not made up for;
- *   3. notes that time, once (`cron_firings`): it is known for a day, whatever moves the cron back;
- *   4. makes the run;
- *   5. moves the cron to its next time, or to none.
+ *   1. locks the cron that has been due longest and that no other process has locked (SKIP LOCKED);
+ *   2. finds its last fire time up to now; earlier ones, which passed while no process was up, are skipped;
+ *   3. inserts this time into `cron_firings`, which keeps it for a day, so that it cannot fire twice even if the cron is moved back;
+ *   4. creates the run;
+ *   5. sets the next fire time of the cron, or null.
  *
- * A crash at any step leaves the cron as it was, due still. Where the run is refused for good (thread busy, assistant gone), steps 1
- * to 5 are done again without 4; where a store fails, it stays due.
+ * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are repeated without
+ * step 4, which skips this fire time. After any other error the cron stays due.
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
@@ -23,16 +23,16 @@ import { readSchedule } from './schedule.ts';
 export interface FiringPorts {
   readonly database: Database;
   readonly deploymentId: string;
-  /** Makes the run of a cron that fires, through `tx`. The result is its id. */
+  /** Creates the run of a cron that fires, in the transaction `tx`. Returns the id of the run. */
   readonly makeRun: (tx: Sql, cron: Cron) => Promise<string>;
   readonly logger: Logger;
   /** Default: the clock of Postgres. */
   readonly now?: ReadClock;
 }
 
-const keptForMs = 24 * 3_600_000;
+const retentionMs = 24 * 3_600_000;
 
-/** Fires every cron that is due. The result is how many did; those that failed are due still. */
+/** Fires every cron that is due. Crons that failed are skipped or stay due. @returns how many fired. */
 export async function fireCrons(ports: FiringPorts): Promise<number> {
   const { database, logger } = ports;
   const failed: string[] = [];
@@ -40,7 +40,7 @@ export async function fireCrons(ports: FiringPorts): Promise<number> {
     let cron: Cron | undefined;
     try {
       await database.transaction(async (tx) => {
-        const nowMs = await nowOf(ports, tx);
+        const nowMs = await readNow(ports, tx);
         cron = await lockDue(tx, ports, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
         if (cron !== undefined) await fire(tx, ports, nowMs, cron, ports.makeRun);
       });
@@ -51,37 +51,39 @@ export async function fireCrons(ports: FiringPorts): Promise<number> {
       const { cron_id: cronId } = cron as Cron;
       failed.push(cronId);
       if (isRunlakeError(err) && err.class === 'caller') {
-        logger.warn({ err, cronId }, 'a cron made no run: it is left out this once');
-        await leaveOut(ports, cronId).catch((reason) => logger.error({ err: reason, cronId }, 'a cron cannot go on'));
-      } else logger.error({ err, cronId }, 'a cron could not fire: it is tried again');
+        logger.warn({ err, cronId }, 'cron run refused: skipping this fire time');
+        await skipFireTime(ports, cronId).catch((reason) =>
+          logger.error({ err: reason, cronId }, 'fire time of a cron could not be skipped: retrying'),
+        );
+      } else logger.error({ err, cronId }, 'cron could not fire: retrying');
     }
   }
 }
 
-/** Lets the time that a cron is due at pass. */
-async function leaveOut(ports: FiringPorts, cronId: string): Promise<void> {
+/** Moves a due cron to its next fire time without creating a run. */
+async function skipFireTime(ports: FiringPorts, cronId: string): Promise<void> {
   await ports.database.transaction(async (tx) => {
-    const nowMs = await nowOf(ports, tx);
+    const nowMs = await readNow(ports, tx);
     const cron = await lockDue(tx, ports, nowMs, 'AND cron_id = $3', cronId);
     if (cron !== undefined) await fire(tx, ports, nowMs, cron, async () => null);
   });
 }
 
-/** How long until the next cron is due, in milliseconds; undefined where none is. */
+/** Milliseconds until the next cron is due, 0 if one is due now; undefined if no cron has a fire time. */
 export async function msToNextCron(ports: FiringPorts): Promise<number | undefined> {
   const { database, deploymentId } = ports;
   const [row] = await database.query<{ next: string | null }>(
     'SELECT min(next_run_date) AS next FROM agents.crons WHERE deployment_id = $1 AND enabled',
     [deploymentId],
   );
-  return row?.next ? Math.max(0, Date.parse(row.next) - (await nowOf(ports, database))) : undefined;
+  return row?.next ? Math.max(0, Date.parse(row.next) - (await readNow(ports, database))) : undefined;
 }
 
-function nowOf({ now = readDatabaseClock }: FiringPorts, sql: Sql): Promise<number> {
+function readNow({ now = readDatabaseClock }: FiringPorts, sql: Sql): Promise<number> {
   return now(sql);
 }
 
-/** The cron that is due the longest of those that `condition` on `$3` leaves. */
+/** Locks and returns the cron that has been due longest among those that match `condition`, in which `$3` is `value`. */
 async function lockDue(
   tx: Sql,
   { deploymentId }: FiringPorts,
@@ -130,6 +132,6 @@ async function fire(
   await tx.execute('DELETE FROM agents.cron_firings WHERE deployment_id = $1 AND cron_id = $2 AND due_at < $3', [
     deploymentId,
     cron.cron_id,
-    new Date(firesMs - keptForMs).toISOString(),
+    new Date(firesMs - retentionMs).toISOString(),
   ]);
 }

@@ -2,7 +2,7 @@ import type { Cron } from './cron.ts';
 import { readSchedule } from './schedule.ts';
 
 /**
- * When a cron as given fires next after an instant; null where it does not.
+ * The next fire time of a cron after an instant, in ISO 8601; null if it is disabled or ends before.
  *
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN
  */

@@ -2,7 +2,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { type Cron, cronColumns } from './cron.ts';
 
-/** @throws CRON_NOT_FOUND */
+/** Reads a cron. @throws CRON_NOT_FOUND */
 export async function readCron(sql: Sql, deploymentId: string, cronId: string): Promise<Cron> {
   const [cron] = await sql.query<Cron>(
     `SELECT ${cronColumns} FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2`,

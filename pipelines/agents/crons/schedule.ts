@@ -1,28 +1,30 @@
 import { CronExpressionParser } from 'cron-parser';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import { clockAt, instantsOf, isNearChange, isTimeZone } from './local-time.ts';
+import { findInstants, isNearClockChange, isTimeZone, localTimeAt } from './local-time.ts';
 
 /**
- * When a cron is due: five fields (minute, hour, day of the month, month, day of the week; either day is enough where both are
- * restricted), read by clocks of a zone. A time that clocks leave out counts as that much later. Of a time that they show twice the
- * first counts; both do where every hour is due.
+ * A cron expression of five fields (minute, hour, day of month, month, day of week) in local time of a zone. If both day fields are
+ * restricted, a day that matches either is enough. A local time that does not exist, because clocks are set forward, fires later by the
+ * size of the gap. A local time that occurs twice fires once, at its first instant; if the hour field matches every hour it fires twice.
  */
 export interface Schedule {
-  /** The first time after an instant, in milliseconds since 1970; undefined where there is none. */
+  /** The first fire time after an instant, in milliseconds since the epoch; undefined if there is none. */
   next(afterMs: number): number | undefined;
-  /** The last time up to an instant of those from `fromMs`, itself one of them. */
+  /** The last fire time in the range from `fromMs` to `untilMs`, both included. `fromMs` must be a fire time. */
   latest(fromMs: number, untilMs: number): number;
 }
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-const everyHour = 24;
-/** The widest change of clocks, and a bit. */
+const hoursPerDay = 24;
+/** More than any change of clocks. */
 const changeMs = 4 * hourMs;
 
 /**
- * @param timezone A name of the IANA database; null: UTC.
- * @throws CRON_SCHEDULE_INVALID, also for a schedule that never comes; CRON_TIMEZONE_UNKNOWN
+ * Parses a cron expression.
+ *
+ * @param timezone IANA time zone name; null: UTC.
+ * @throws CRON_SCHEDULE_INVALID, also if the schedule has no fire time after `nowMs`; CRON_TIMEZONE_UNKNOWN
  */
 export function readSchedule(schedule: string, timezone: string | null, nowMs: number): Schedule {
   const zone = timezone ?? 'UTC';
@@ -30,41 +32,41 @@ export function readSchedule(schedule: string, timezone: string | null, nowMs: n
   const invalid = (reason: string) => fault('CRON_SCHEDULE_INVALID', { schedule, reason });
   const fields = schedule.trim().split(/\s+/);
   if (fields.length !== 5) throw invalid(`it has ${schedule.trim() === '' ? 0 : fields.length} fields, not five`);
-  // What the parser takes for a random number.
-  if (/(?:^|,)H/i.test(fields.join(','))) throw invalid('H is not a value of any field');
+  // cron-parser accepts H as a random value.
+  if (/(?:^|,)H/i.test(fields.join(','))) throw invalid('H is not supported');
   const text = fields.join(' ');
   const isHourly = (() => {
     try {
-      return CronExpressionParser.parse(text).fields.hour.values.length === everyHour;
+      return CronExpressionParser.parse(text).fields.hour.values.length === hoursPerDay;
     } catch (raw) {
       throw invalid((raw as Error).message);
     }
   })();
-  const made: Schedule = {
+  const parsed: Schedule = {
     next: (afterMs) => nextTime(text, zone, isHourly, afterMs),
-    latest: (fromMs, untilMs) => latestTime(made, fromMs, untilMs),
+    latest: (fromMs, untilMs) => latestTime(parsed, fromMs, untilMs),
   };
-  if (made.next(nowMs) === undefined) throw invalid('no day is like that');
-  return made;
+  if (parsed.next(nowMs) === undefined) throw invalid('no date matches it');
+  return parsed;
 }
 
 function nextTime(text: string, zone: string, isHourly: boolean, afterMs: number): number | undefined {
-  const isNear = isNearChange(afterMs, zone);
-  const startMs = clockAt(afterMs, zone) - (isNear ? changeMs : 0);
-  const first = firstAfter(text, startMs, afterMs, (clockMs) => instantsOf(clockMs, zone).first);
+  const isNear = isNearClockChange(afterMs, zone);
+  const startMs = localTimeAt(afterMs, zone) - (isNear ? changeMs : 0);
+  const first = firstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).first);
   if (!isHourly || !isNear) return first;
-  const last = firstAfter(text, startMs, afterMs, (clockMs) => instantsOf(clockMs, zone).last);
+  const last = firstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).last);
   return first === undefined || last === undefined ? (first ?? last) : Math.min(first, last);
 }
 
-/** Goes through the times on clocks from `startMs` on, up to one whose instant comes after `afterMs`. */
+/** Iterates over the local times from `startMs` on. Returns the first one whose instant is after `afterMs`. */
 function firstAfter(
   text: string,
   startMs: number,
   afterMs: number,
   instantOf: (clockMs: number) => number,
 ): number | undefined {
-  // On clocks that are never changed: ours are put on afterwards.
+  // Iterate in UTC, which has no clock changes; `instantOf` converts to the zone.
   const times = CronExpressionParser.parse(text, { currentDate: new Date(startMs), tz: 'UTC' });
   for (;;) {
     let clockMs: number;
@@ -78,17 +80,17 @@ function firstAfter(
   }
 }
 
-/** Looks at ever longer times back, so that not every time of a long while is gone through. */
+/** Searches windows of increasing length back from `untilMs`, to avoid iterating over all fire times since `fromMs`. */
 function latestTime(schedule: Schedule, fromMs: number, untilMs: number): number {
   for (const spanMs of [hourMs, dayMs, 32 * dayMs, 400 * dayMs]) {
     if (untilMs - spanMs <= fromMs) break;
     const found = schedule.next(untilMs - spanMs - 1);
-    if (found !== undefined && found <= untilMs) return lastOf(schedule, found, untilMs);
+    if (found !== undefined && found <= untilMs) return findLast(schedule, found, untilMs);
   }
-  return lastOf(schedule, fromMs, untilMs);
+  return findLast(schedule, fromMs, untilMs);
 }
 
-function lastOf(schedule: Schedule, fromMs: number, untilMs: number): number {
+function findLast(schedule: Schedule, fromMs: number, untilMs: number): number {
   let last = fromMs;
   for (;;) {
     const next = schedule.next(last);

@@ -1,5 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { chosenColumns, pageWithin } from '../page-within.ts';
+import { pageWithin, selectedColumns } from '../page-within.ts';
 import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns } from './cron.ts';
 
@@ -7,7 +7,7 @@ export interface CronFilter {
   readonly assistantId?: string | undefined;
   readonly threadId?: string | undefined;
   readonly enabled?: boolean | undefined;
-  /** What their metadata contains. */
+  /** Members that the metadata must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -28,19 +28,19 @@ export interface CronPage {
   readonly offsetRows: number;
   /** Default: all fields. */
   readonly select?: readonly string[] | null | undefined;
-  /** Default: as many as there are. */
+  /** Maximum size of the page as JSON. Default: no limit. */
   readonly limitBytes?: number;
 }
 
 const conditions = `deployment_id = $1 AND ($2::uuid IS NULL OR assistant_id = $2) AND ($3::uuid IS NULL OR thread_id = $3)
   AND ($4::boolean IS NULL OR enabled = $4) AND metadata @> $5`;
 
-function valuesOf(deploymentId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
+function filterParams(deploymentId: string, { assistantId, threadId, enabled, metadata = {} }: CronFilter) {
   requireStorableJson(metadata, ['body', 'metadata']);
   return [deploymentId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
 }
 
-/** Crons that fit, in the order asked for; those without the field come last. @throws ANSWER_TOO_LARGE */
+/** Returns one page of the crons that match `filter`, with nulls of `sortBy` last. @throws ANSWER_TOO_LARGE */
 export async function searchCrons(
   sql: Sql,
   deploymentId: string,
@@ -49,17 +49,18 @@ export async function searchCrons(
 ): Promise<readonly Partial<Cron>[]> {
   return pageWithin<Partial<Cron>>(
     sql,
-    `SELECT ${chosenColumns(cronColumns, select)} FROM agents.crons WHERE ${conditions}
+    `SELECT ${selectedColumns(cronColumns, select)} FROM agents.crons WHERE ${conditions}
      ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
-    [...valuesOf(deploymentId, filter), limitRows, offsetRows],
+    [...filterParams(deploymentId, filter), limitRows, offsetRows],
     limitBytes,
   );
 }
 
+/** Counts the crons that match `filter`. */
 export async function countCrons(sql: Sql, deploymentId: string, filter: CronFilter): Promise<number> {
   const [row] = await sql.query<{ crons: number }>(
     `SELECT count(*) AS crons FROM agents.crons WHERE ${conditions}`,
-    valuesOf(deploymentId, filter),
+    filterParams(deploymentId, filter),
   );
   return row?.crons ?? 0;
 }

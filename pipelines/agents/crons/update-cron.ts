@@ -5,14 +5,14 @@ import { requireStorableJson } from '../threads/storable-json.ts';
 import { type Cron, cronColumns, notifyCrons } from './cron.ts';
 import { nextRunDate } from './next-run-date.ts';
 
-/** What is absent stays; `payload` and `metadata` are merged, field by field. */
+/** Absent fields do not change. `payload` and `metadata` are merged with the stored ones, field by field. */
 export type CronChanges = Partial<
   Pick<Cron, 'schedule' | 'timezone' | 'end_time' | 'on_run_completed' | 'enabled' | 'payload' | 'metadata'>
 >;
 
 /**
- * Changes a cron. With another schedule, zone, end or switch it fires next at the first time after now: what it missed while it
- * was off does not come after all.
+ * Changes a cron. If the schedule, time zone, end time or `enabled` changes, it fires next at the first fire time after now; times that
+ * it missed while it was disabled are skipped.
  *
  * @throws CRON_NOT_FOUND, CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, INVALID_REQUEST
  */
@@ -36,7 +36,7 @@ export async function updateCron(
       payload: { ...current.payload, ...changes.payload },
       metadata: { ...current.metadata, ...changes.metadata },
     };
-    const isMoved = (['schedule', 'timezone', 'end_time', 'enabled'] as const).some(
+    const reschedules = (['schedule', 'timezone', 'end_time', 'enabled'] as const).some(
       (field) => changed[field] !== current[field],
     );
     const [updated] = await tx.query<Cron>(
@@ -49,7 +49,7 @@ export async function updateCron(
         changed.schedule,
         changed.timezone,
         changed.end_time,
-        isMoved ? nextRunDate(changed, await now(tx)) : current.next_run_date,
+        reschedules ? nextRunDate(changed, await now(tx)) : current.next_run_date,
         changed.on_run_completed,
         changed.enabled,
         changed.payload,

@@ -1,16 +1,17 @@
 /**
- * One attempt of a run, from its claim to its end.
+ * One attempt of a run, from the claim to the end.
  *
- * Invariant: what readers see of an attempt is in the log before the run's final state is committed, and that is committed before
- * the end is in the log. So whoever has seen the end reads the final state, and who reads a final state misses no event.
+ * Invariant: all events of an attempt are in the log before the final state is committed, unless the end event reports missing events; the
+ * final state is committed before the end event is in the log. So a client that has seen the end reads the final state, and a client that
+ * reads the final state misses no event.
  *
- *   1. The event `metadata` announces the attempt.
- *   2. The graph is run in a worker; its chunks go to the log as they come.
- *   3. A failure is told by an event `error`.
- *   4. All events are in the log, durable where they are kept; if the log did not take them in all that time, the end says so.
- *   5. One transaction writes the final state if the token is still the run's. An attempt that lost its lease, or broke off, requeues
- *      the run; if another process has the run already, that does nothing.
- *   6. The end is published (`publish-end.ts`). A crash between 5 and 6 leaves that to whoever looks over the ends.
+ *   1. Publish the event `metadata`, which announces the attempt.
+ *   2. Execute the graph in a worker; publish its chunks as they arrive.
+ *   3. After a failure, publish an event `error`.
+ *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them, the end says so.
+ *   5. Write the final state in one transaction, if the run still has this fencing token. An attempt that lost its lease or threw requeues
+ *      the run; that does nothing if another process owns the run already.
+ *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -27,13 +28,13 @@ import { startOfAttempt } from './start-of-attempt.ts';
 
 const retryMs = 250;
 
-/** Characters of what a graph threw; the trace of the run has all of it, and where it was thrown. */
-const longestLogged = 500;
+/** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
+const maxLoggedCharacters = 500;
 
 export interface AttemptPorts extends ExecutorPorts {
-  /** Whether this process stops. */
+  /** Whether this process is shutting down. */
   stopping(): boolean;
-  /** Called when the run is in the pool of workers. */
+  /** Called when the worker pool has the run. */
   inPool(): void;
 }
 
@@ -50,10 +51,10 @@ export async function attemptRun(
   const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
   let cancelled = false;
   let lost = false;
-  /** The run has ended or is requeued, as far as this attempt can say. */
+  /** This attempt has ended or requeued the run. */
   let over = false;
   let cancel = (): void => undefined;
-  const letGo = leases.keep(run, claimedAtMs, {
+  const releaseLease = leases.keep(run, claimedAtMs, {
     cancelled: () => {
       cancelled = true;
       cancel();
@@ -63,8 +64,8 @@ export async function attemptRun(
       cancel();
     },
   });
-  /** What the lease guards may be tried for as long as it is held: a database that is away for a moment ends no run. */
-  async function whileHeld<Result>(work: () => Promise<Result>): Promise<Result> {
+  /** Retries retryable errors while the lease is held, so that a short outage of the database does not end the run. */
+  async function retryWhileHeld<Result>(work: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
         return await work();
@@ -79,7 +80,7 @@ export async function attemptRun(
     const handle = pool.start(
       {
         ...job,
-        start: await whileHeld(() => startOfAttempt(database, run)),
+        start: await retryWhileHeld(() => startOfAttempt(database, run)),
         timeoutMs: ports.runTimeoutMs,
         ...(traced && { trace: traced.order }),
       },
@@ -92,57 +93,60 @@ export async function attemptRun(
     const outcome = await handle.outcome;
     traced?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
     if (lost || outcome.kind === 'fenced') {
-      logger.warn({ runId, attempt }, 'lease of a run lost: this attempt writes nothing more');
+      logger.warn({ runId, attempt }, 'run lost its lease; attempt stopped');
       lost = true;
       return;
     }
     if (outcome.kind === 'lost' && outcome.blame !== 'self') {
       const alone = outcome.blame === 'shared';
-      logger.warn({ runId, attempt, reason: outcome.message, alone }, 'a run lost its worker and is started again');
+      logger.warn({ runId, attempt, reason: outcome.message, alone }, 'run lost its worker; requeued');
       const countLoss = !alone && !stopping();
-      await whileHeld(() => releaseRun(database, run, { alone, countLoss }));
+      await retryWhileHeld(() => releaseRun(database, run, { alone, countLoss }));
       over = true;
       return;
     }
-    const { result, failure } = settle(outcome, cancelled);
+    const { result, failure } = toResult(outcome, cancelled);
     if (failure !== undefined) {
       const { graphId } = job;
-      const message = failure.message.slice(0, longestLogged);
-      logger.warn({ graph: graphId, runId, threadId, attempt, error: failure.error, message }, 'a run failed');
+      const message = failure.message.slice(0, maxLoggedCharacters);
+      logger.warn({ graph: graphId, runId, threadId, attempt, error: failure.error, message }, 'run failed');
       await stream.write([errorChunk(failure)]);
     }
     const eventsMissing = await stream.settled().then(
       () => false,
       (err) => {
-        logger.error({ err, runId, attempt }, 'events of a run are not in the log: its readers are told');
+        logger.error({ err, runId, attempt }, 'events of a run are not in the log; the end event reports it');
         return true;
       },
     );
-    const ended = await whileHeld(() => endRun(database, run, { ...result, eventsMissing }));
+    const ended = await retryWhileHeld(() => endRun(database, run, { ...result, eventsMissing }));
     over = true;
     if (!ended) return;
     runsEnded.inc({ status: ended.status });
-    letGo();
+    releaseLease();
     await publishEnd(ports, ended, traced?.marks);
   } finally {
-    letGo();
+    releaseLease();
     if (!over) await requeue(ports, run, { countLoss: !lost });
   }
 }
 
-/** At once, instead of when `Leases` finds the run without an attempt. Does nothing if another process has the run. */
+/** Requeues the run at once, before `Leases` finds it without an attempt. Does nothing if another process owns the run. */
 async function requeue(
   { database, logger }: AttemptPorts,
   run: ClaimedRun,
   { countLoss }: { readonly countLoss: boolean },
 ) {
   await releaseRun(database, run, { alone: false, countLoss }).catch((err) => {
-    logger.warn({ err, runId: run.runId }, 'run of an attempt that broke off not requeued: it is requeued later');
+    logger.warn(
+      { err, runId: run.runId },
+      'run not requeued after its attempt threw; the lease check requeues it later',
+    );
   });
 }
 
-/** The result if nothing was asked of the run (`endRun` decides that), and the failure that its readers get. */
-function settle(
+/** Converts an outcome to the result of the run and the failure for its readers. `endRun` applies a requested cancel or rollback. */
+function toResult(
   outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
   cancelled: boolean,
 ): { result: RunResult; failure?: RunFailure } {
@@ -159,7 +163,7 @@ function settle(
       if (cancelled) return { result: { status: 'interrupted' } };
       return failed('error', {
         error: 'RunCancelled',
-        message: 'The run was stopped because its events could not be stored.',
+        message: 'The run was cancelled because its events could not be stored.',
       });
     case 'timeout':
       return failed('timeout', {

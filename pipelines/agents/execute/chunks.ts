@@ -1,9 +1,9 @@
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 
-/** The first event of every attempt. Source: SPEC 6; for the thread, where that is its clients', the newer SDKs. */
+/** The first event of each attempt. Newer SDKs read `thread_id`; a temporary thread is not shown to clients. Source: SPEC 6. */
 export function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
-  return chunkOf('metadata', {
+  return createChunk('metadata', {
     run_id: runId,
     attempt,
     graph_id: graphId,
@@ -11,11 +11,11 @@ export function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: Cla
   });
 }
 
-/** The last event of an attempt that failed, before its end. */
+/** The last event of a failed attempt before the end event. */
 export function errorChunk(failure: RunFailure): Chunk {
-  return chunkOf('error', failure);
+  return createChunk('error', failure);
 }
 
-function chunkOf(name: string, value: object): Chunk {
+function createChunk(name: string, value: object): Chunk {
   return { mode: name, event: name, namespace: '', data: Buffer.from(JSON.stringify(value)) };
 }

@@ -3,15 +3,15 @@ import { isGivenUp } from '../runs/release-run.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import type { RunEnd } from '../streams/stream-ports.ts';
 
-const withHole = Buffer.from('{"events_missing":true,');
-const beforeUnsaid = Buffer.from('{"unsaid":');
-const beforeFeedback = Buffer.from('{"feedback":');
-/** Stands nowhere within either: they are objects of text, and text has its quotes escaped. */
-const afterFirst = Buffer.from('},"status":');
+const eventsMissingPrefix = Buffer.from('{"events_missing":true,');
+const unsaidPrefix = Buffer.from('{"unsaid":');
+const feedbackPrefix = Buffer.from('{"feedback":');
+/** The end of the first member. It cannot occur inside that member, which holds only strings, whose quotes are escaped. */
+const endOfFirst = Buffer.from('},"status":');
 
 /**
- * JSON text of the {@link RunEnd} of a run. Readers find what stands first, a hole, a failure that no event tells of, or else the
- * feedback, without parsing the values.
+ * Encodes the {@link RunEnd} of a run as JSON text. The first member is `events_missing`, `unsaid` or `feedback`, if the run has one of them,
+ * so that readers find it without parsing the values.
  */
 export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;
@@ -28,25 +28,25 @@ export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   return Buffer.from(`{${members.join(',')}}`);
 }
 
-/** Whether {@link RunEnd.events_missing}. */
+/** Reads {@link RunEnd.events_missing} without parsing the JSON text. */
 export function endHasHole(data: Uint8Array): boolean {
-  return withHole.equals(data.subarray(0, withHole.length));
+  return eventsMissingPrefix.equals(data.subarray(0, eventsMissingPrefix.length));
 }
 
-/** JSON text of {@link RunEnd.unsaid}; undefined where events have said all. */
+/** Returns the JSON text of {@link RunEnd.unsaid}; undefined if an event reported the failure, or the run did not fail. */
 export function unsaidInEnd(data: Uint8Array): Uint8Array | undefined {
-  return firstInEnd(data, beforeUnsaid);
+  return readFirstMember(data, unsaidPrefix);
 }
 
-/** JSON text of {@link RunEnd.feedback}; undefined where the run has none. */
+/** Returns the JSON text of {@link RunEnd.feedback}; undefined if the run has none. */
 export function feedbackInEnd(data: Uint8Array): Uint8Array | undefined {
-  return firstInEnd(data, beforeFeedback);
+  return readFirstMember(data, feedbackPrefix);
 }
 
-/** An object that stands first. */
-function firstInEnd(data: Uint8Array, before: Buffer): Uint8Array | undefined {
+/** Returns the JSON text of the first member if it is an object with this prefix. */
+function readFirstMember(data: Uint8Array, prefix: Buffer): Uint8Array | undefined {
   const text = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
-  const first = before.length;
-  if (!text.subarray(0, first).equals(before)) return undefined;
-  return text.subarray(first, text.indexOf(afterFirst, first) + 1);
+  const first = prefix.length;
+  if (!text.subarray(0, first).equals(prefix)) return undefined;
+  return text.subarray(first, text.indexOf(endOfFirst, first) + 1);
 }

@@ -1,19 +1,19 @@
 /**
- * Executes runs: takes them up, holds their leases, and sees each to its end.
+ * The executor: claims runs, holds their leases and executes each to its end.
  *
- * Invariant: a running run has one token, which one process knows, and every write of a run's outcome or state tests it. Whatever this
- * process believes, only the holder of the token decides how a run ends.
+ * Invariant: a running run has one fencing token, which one process holds, and every write of its outcome or state checks the token. So only
+ * the holder of the token can end a run.
  *
- *   1. It looks for runs when a thread has one to start, whoever made it so (NOTIFY), when the next one is due, when there is room
- *      again after there was none, and each second.
- *   2. It claims the first due runs of as many threads as the workers have room for, shared fairly between callers. Who makes a run in
- *      this process while there is room takes a seat for it, and claims it with the statement that makes it. While there is no room it
- *      claims for callers that hold less than their share, with the extra slots of the workers.
- *   3. Each claimed run is attempted (`attempt-run.ts`): streamed, ended or given back.
- *   4. It claims only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and requeues its run; one that
- *      was cancelled stops.
- *   5. Each second, runs of processes whose heartbeat has expired are requeued, and ends that are not in the log are published.
- *   6. `stop` claims nothing more, lets runs go on for the time given, and gives the rest back without counting it against them.
+ *   1. The executor looks for runs on a NOTIFY of Postgres, when the next run is due, when a slot becomes free after none was, and each
+ *      second.
+ *   2. It claims the first due run of as many threads as there are free slots, with fair shares between callers. A request that creates a
+ *      run in this process reserves a free slot, and the statement that creates the run also claims it. Without free slots, the executor
+ *      uses the extra slots of the workers for callers below their fair share.
+ *   3. It attempts each claimed run (`attempt-run.ts`): the attempt streams the run and then ends or requeues it.
+ *   4. It claims runs only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and requeues the run; an attempt
+ *      of a cancelled run stops.
+ *   5. Each second it requeues runs of processes whose heartbeat has expired, and publishes ends that are missing in the log.
+ *   6. `stop` ends claiming, waits up to `drainMs` for active runs, and requeues the others without counting a loss.
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
@@ -39,38 +39,38 @@ export interface ExecutorPorts {
   readonly pool: WorkerPool;
   readonly publisher: StreamPublisher;
   readonly deploymentId: string;
-  /** Writes a run that ended as a trace. Repeating it is harmless. */
+  /** Writes an ended run as a trace. Idempotent. */
   readonly traceRun: TraceRun;
   readonly childRuns: Pick<ChildRuns, 'open'>;
   readonly markEndPublished: MarkEndPublished;
-  /** Links under which feedback can be left. Unset: no run asks for them. */
+  /** Creates feedback links for runs that request them. Unset: runs cannot request them. */
   readonly feedbackLinks?: FeedbackLinks | undefined;
   readonly logger: Logger;
-  /** A connection for the heartbeat alone, with a statement timeout below `leaseMs`. */
+  /** A dedicated connection for the heartbeat, with a statement timeout below `leaseMs`. */
   readonly heartbeats: Sql;
   readonly leaseMs: number;
   readonly runTimeoutMs: number;
 }
 
 export interface Executor {
-  /** A run was made, ended or cancelled: look. */
+  /** Looks for runs to claim. Call it after a run was created, ended or cancelled. */
   wake(): void;
-  /** Somebody asked to cancel a run that may be under way here. */
+  /** Checks the leases at once. Call it after a cancel request for a run that may be active in this process. */
   lookAtLeases(): void;
-  /** A run ended without a process that executed it: its end is to be published. */
+  /** Publishes missing ends at once. Call it after a run ended without a process that executed it. */
   lookAtEnds(): void;
-  /** Undefined where there is no room, or where others are before. */
+  /** Reserves a free slot. Returns undefined if no slot is free or other runs wait for one. */
   takeSeat(): Seat | undefined;
-  /** Runs that this process holds. */
+  /** Number of active attempts of this process. */
   readonly running: number;
   stop(drainMs: number): Promise<void>;
 }
 
 const sweepEveryMs = 1_000;
-/** A run that is due no longer than this may have become so after the look for runs that are. */
+/** A run that became due less than this ago may have been missed by the last claim. */
 const dueSinceMs = 20;
-/** Pause before it looks for runs that may have extra slots: each run that is made while all slots are used asks for a look. */
-const extraPauseMs = 25;
+/** Delay before a claim for extra slots. It coalesces the wake-ups of runs that are created while all slots are used. */
+const extraDelayMs = 25;
 
 export function startExecutor(ports: ExecutorPorts): Executor {
   const { database, pool, deploymentId, logger } = ports;
@@ -88,14 +88,14 @@ export function startExecutor(ports: ExecutorPorts): Executor {
   let dueTimer: NodeJS.Timeout | undefined;
   let extraTimer: NodeJS.Timeout | undefined;
   let extraDue = false;
-  /** Runs that have a place in a worker but are not in it yet. */
-  let seats = 0;
-  /** Runs may be due that there was no room for. */
-  let outOfRoom = false;
-  const room = () => (leases.alive ? pool.freeSlots - seats : 0);
-  const extraRoom = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, room())) : 0);
+  /** Slots that are reserved for runs that the worker pool does not have yet. */
+  let reservedSlots = 0;
+  /** All slots were used at the last claim, so due runs may be waiting. */
+  let isFull = false;
+  const countFreeSlots = () => (leases.alive ? pool.freeSlots - reservedSlots : 0);
+  const countExtraSlots = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, countFreeSlots())) : 0);
 
-  /** One look at a time; what wakes it meanwhile makes it look once more. */
+  /** Looks for runs; only one look executes at a time. A call during a look causes one more look. */
   function wake(): void {
     if (stopping) return;
     again = true;
@@ -109,81 +109,86 @@ export function startExecutor(ports: ExecutorPorts): Executor {
     while (again && !stopping) {
       again = false;
       try {
-        await takeUp();
+        await claimDueRuns();
       } catch (err) {
-        logger.warn({ err }, 'runs could not be taken up: trying again');
+        logger.warn({ err }, 'runs not claimed; retrying');
         return;
       }
     }
   }
 
-  async function takeUp(): Promise<void> {
+  async function claimDueRuns(): Promise<void> {
     clearTimeout(dueTimer);
-    const slots = Math.max(0, room());
-    outOfRoom = slots === 0;
-    const extraSlots = outOfRoom && !extraDue ? 0 : extraRoom();
-    if (outOfRoom && !extraDue && extraRoom() > 0) extraTimer ??= setTimeout(takeUpExtra, extraPauseMs);
+    const slots = Math.max(0, countFreeSlots());
+    isFull = slots === 0;
+    const extraSlots = isFull && !extraDue ? 0 : countExtraSlots();
+    if (isFull && !extraDue && countExtraSlots() > 0) extraTimer ??= setTimeout(claimExtra, extraDelayMs);
     extraDue = false;
     if (slots + extraSlots === 0) return;
     const claimedAtMs = performance.now();
-    seats += slots + extraSlots;
+    reservedSlots += slots + extraSlots;
     let claimed: readonly ClaimedRun[] = [];
     try {
       claimed = await claimRuns(database, deploymentId, { slots, extraSlots, processId });
     } finally {
-      seats -= slots + extraSlots - claimed.length;
+      reservedSlots -= slots + extraSlots - claimed.length;
     }
     for (const run of claimed) attempt(run, claimedAtMs);
     again ||= claimed.length > 0;
-    if (again || outOfRoom) return;
-    // A request that writes to a thread wakes the executor when it is done.
+    if (again || isFull) return;
+    // Runs behind a request that writes to a thread are not included: that request wakes the executor when it is done.
     const dueMs = await nextDue(database, deploymentId, dueSinceMs);
     if (dueMs === undefined || stopping) return;
     dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueSinceMs);
   }
 
-  function takeUpExtra(): void {
+  function claimExtra(): void {
     extraTimer = undefined;
     extraDue = true;
     wake();
   }
 
-  /** Of a run that has a seat. */
+  /** Starts an attempt of a claimed run, for which a slot is reserved. */
   function attempt(run: ClaimedRun, claimedAtMs: number): void {
-    let seated = true;
-    const leaveSeat = () => {
-      if (seated) seats -= 1;
-      seated = false;
+    let isReserved = true;
+    const endReservation = () => {
+      if (isReserved) reservedSlots -= 1;
+      isReserved = false;
     };
-    const attempted = attemptRun({ ...ports, stopping: () => stopping, inPool: leaveSeat }, leases, run, claimedAtMs)
-      .catch((err) => logger.error({ err, runId: run.runId }, 'an attempt broke off'))
+    const attempted = attemptRun(
+      { ...ports, stopping: () => stopping, inPool: endReservation },
+      leases,
+      run,
+      claimedAtMs,
+    )
+      .catch((err) => logger.error({ err, runId: run.runId }, 'attempt failed unexpectedly'))
       .finally(() => {
-        leaveSeat();
+        endReservation();
         attempts.delete(attempted);
-        wakeIfOutOfRoom();
+        wakeIfFull();
       });
     attempts.add(attempted);
   }
 
-  async function ended(): Promise<void> {
+  async function allEnded(): Promise<void> {
     while (attempts.size > 0) await Promise.all(attempts);
   }
 
-  function wakeIfOutOfRoom(): void {
-    if (outOfRoom) wake();
+  function wakeIfFull(): void {
+    if (isFull) wake();
   }
 
   function takeSeat(): Seat | undefined {
-    if (stopping || outOfRoom || room() <= 0) return undefined;
+    if (stopping || isFull || countFreeSlots() <= 0) return undefined;
     const takenAtMs = performance.now();
-    seats += 1;
+    reservedSlots += 1;
     return {
       processId,
       use: (claimed) => {
         if (claimed !== undefined) attempt(claimed, takenAtMs);
         else {
-          seats -= 1;
-          wakeIfOutOfRoom();
+          reservedSlots -= 1;
+          wakeIfFull();
         }
       },
     };
@@ -194,26 +199,26 @@ export function startExecutor(ports: ExecutorPorts): Executor {
   function sweep(): void {
     if (stopping) return;
     sweepAgain = true;
-    sweeping ??= lookOver().finally(() => {
+    sweeping ??= sweepOnce().finally(() => {
       sweeping = undefined;
     });
   }
 
-  async function lookOver(): Promise<void> {
+  async function sweepOnce(): Promise<void> {
     while (sweepAgain && !stopping) {
       sweepAgain = false;
       try {
         await sweepRuns(database, deploymentId);
         await publishLateEnds(ports);
       } catch (err) {
-        logger.warn({ err }, 'runs could not be looked over: trying again');
+        logger.warn({ err }, 'sweep of runs failed; retrying');
       }
     }
     wake();
   }
   const sweeper = setInterval(sweep, sweepEveryMs);
 
-  pool.onFree(wakeIfOutOfRoom);
+  pool.onFree(wakeIfFull);
   wake();
 
   return {
@@ -230,7 +235,7 @@ export function startExecutor(ports: ExecutorPorts): Executor {
       clearTimeout(dueTimer);
       clearTimeout(extraTimer);
       await Promise.all([looking, sweeping]);
-      await Promise.all([pool.close(drainMs), ended()]);
+      await Promise.all([pool.close(drainMs), allEnded()]);
       await leases.stop();
     },
   };

@@ -1,16 +1,16 @@
 /**
- * The leases of this process: its heartbeat, and the runs that it holds by their tokens.
+ * The leases of this process: its heartbeat, and the runs that it owns, by fencing token.
  *
- * Invariant: an attempt goes on only while the heartbeat, by this process's own clock, is valid, and its token is that of the run. Every
- * run that this process holds in Postgres has an attempt here, or is requeued.
+ * Invariant: an attempt continues only while the heartbeat is valid by the local clock and the run still has the token of the attempt. Each
+ * run that Postgres assigns to this process has an attempt here, or is requeued.
  *
- *   1. A third of the lease after the last one, and at once when a cancel is notified, the heartbeat is renewed. It has a connection of
- *      its own and a statement timeout below the lease, so neither locks on runs nor a busy pool delay it.
- *   2. The same statement returns the running runs of this process. An attempt whose token is missing has lost its lease; one that
- *      somebody cancelled is told so.
- *   3. A local timer ends at the time up to which the heartbeat is known to be valid: then all attempts have lost their leases.
- *   4. A run of this process that no attempt holds for a third of the lease is requeued: the answer to its claim was lost, or its
- *      attempt broke off and could not requeue it.
+ *   1. The heartbeat is renewed every third of the lease, and at once on a cancel notification. It uses a dedicated connection and a statement
+ *      timeout below the lease, so neither locks on runs nor a busy pool delay it.
+ *   2. The same statement returns the running runs of this process. An attempt whose token is missing has lost its lease; an attempt whose
+ *      run has a cancel request is notified.
+ *   3. A local timer fires when the last known validity of the heartbeat ends; then all attempts have lost their leases.
+ *   4. A run of this process without an attempt for a third of the lease is requeued: the response to its claim was lost, or its attempt
+ *      threw and could not requeue it.
  *
  * If the process dies, other processes requeue its runs when the heartbeat has expired.
  */
@@ -19,30 +19,30 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/renew-heartbeat.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
-/** What the attempt that holds a lease is told; each is called at most once. */
+/** Callbacks of the attempt that holds a lease; each is called at most once. */
 export interface LeaseWatcher {
-  /** Somebody asked to cancel the run. */
+  /** A client requested to cancel the run. */
   cancelled(): void;
-  /** Another process may have the run. */
+  /** The lease is lost; another process may own the run. */
   lost(): void;
 }
 
 export interface LeaseDeps {
-  /** A connection for the heartbeat alone, with a statement timeout below the lease. */
+  /** A dedicated connection for the heartbeat, with a statement timeout below the lease. */
   readonly heartbeats: Sql;
   readonly process: RunProcess;
   readonly leaseMs: number;
   readonly logger: Logger;
   /** Requeues a run of this process that no attempt holds. */
   readonly requeue: (run: LeasedRun) => Promise<void>;
-  /** The heartbeat is valid, and was not before. */
+  /** Called when the heartbeat becomes valid. */
   readonly onAlive: () => void;
 }
 
 export class Leases {
   readonly #deps: LeaseDeps;
   readonly #held = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
-  /** Tokens of this process without an attempt, and when they were first seen. */
+  /** Tokens of runs of this process without an attempt, with the time when each was first seen. */
   readonly #unheld = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #expiry: NodeJS.Timeout | undefined;
@@ -50,33 +50,37 @@ export class Leases {
   #again = false;
   #stopped = false;
   #alive = false;
-  #noticedAtMs = 0;
+  #notifiedAtMs = 0;
 
   constructor(deps: LeaseDeps) {
     this.#deps = deps;
     this.renewSoon();
   }
 
-  /** Whether runs may be claimed: the heartbeat is valid. */
+  /** Whether the heartbeat is valid, so that runs may be claimed. */
   get alive(): boolean {
     return this.#alive;
   }
 
-  /** Watches the lease of `run`, which was claimed no earlier than `claimedAtMs` of this process's clock, until the result is called. */
+  /**
+   * Watches the lease of `run` until the returned function is called.
+   *
+   * @param claimedAtMs time on `performance.now()` before the claim.
+   */
   keep(run: ClaimedRun, claimedAtMs: number, watcher: LeaseWatcher): () => void {
     const { leaseToken } = run;
     this.#held.set(leaseToken, { watcher, cancelled: false });
     this.#unheld.delete(leaseToken);
-    // A cancel that was notified between the claim and now found no watcher.
-    if (this.#noticedAtMs >= claimedAtMs) this.renewSoon();
+    // A cancel notification between the claim and now found no watcher.
+    if (this.#notifiedAtMs >= claimedAtMs) this.renewSoon();
     if (!this.#alive) this.#lose(leaseToken);
     return () => void this.#held.delete(leaseToken);
   }
 
-  /** Renews at once: a cancel was notified. */
+  /** Renews the heartbeat at once, for example after a cancel notification. */
   renewSoon(): void {
     if (this.#stopped) return;
-    this.#noticedAtMs = performance.now();
+    this.#notifiedAtMs = performance.now();
     this.#again = true;
     clearTimeout(this.#timer);
     this.#renewing ??= this.#renew().finally(() => {
@@ -85,7 +89,7 @@ export class Leases {
     });
   }
 
-  /** For the end of the process, when no attempt is left. */
+  /** Stops the heartbeat and removes it. Call it at shutdown, when no attempt remains. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#alive = false;
@@ -94,7 +98,7 @@ export class Leases {
     await this.#renewing;
     clearTimeout(this.#expiry);
     await removeHeartbeat(this.#deps.heartbeats, this.#deps.process).catch((err) =>
-      this.#deps.logger.warn({ err }, 'heartbeat not removed: it expires'),
+      this.#deps.logger.warn({ err }, 'heartbeat not removed; it expires by itself'),
     );
   }
 
@@ -107,15 +111,15 @@ export class Leases {
       try {
         const runs = await renewHeartbeat(heartbeats, process, leaseMs);
         if (this.#stopped) return;
-        this.#validUntil(startedAtMs + leaseMs);
+        this.#extendValidity(startedAtMs + leaseMs);
         this.#compare(asked, runs);
       } catch (err) {
-        logger.warn({ err, leases: asked.length }, 'heartbeat not renewed: retrying');
+        logger.warn({ err, leases: asked.length }, 'heartbeat not renewed; retrying');
       }
     }
   }
 
-  #validUntil(untilMs: number): void {
+  #extendValidity(untilMs: number): void {
     clearTimeout(this.#expiry);
     const leftMs = untilMs - performance.now();
     if (leftMs <= 0) {
@@ -131,7 +135,7 @@ export class Leases {
   #expire(): void {
     this.#alive = false;
     if (this.#held.size > 0)
-      this.#deps.logger.warn({ leases: this.#held.size }, 'heartbeat expired: all leases are lost');
+      this.#deps.logger.warn({ leases: this.#held.size }, 'heartbeat expired; all leases are lost');
     for (const token of [...this.#held.keys()]) this.#lose(token);
   }
 
@@ -155,7 +159,7 @@ export class Leases {
       this.#unheld.set(token, sinceMs);
       if (nowMs - sinceMs < this.#deps.leaseMs / 3) continue;
       this.#deps.requeue(run).catch((err) => {
-        this.#deps.logger.warn({ err, runId: run.runId }, 'run without an attempt not requeued: retrying');
+        this.#deps.logger.warn({ err, runId: run.runId }, 'run without an attempt not requeued; retrying');
       });
     }
   }

@@ -5,15 +5,15 @@ import type { TraceMarks } from '../traces/trace-order.ts';
 import { endData } from './end-data.ts';
 import type { ExecutorPorts } from './executor.ts';
 
-/** A process that ended a run, or claimed its end, and has not published it by then is taken to have died. */
-const publishWithinMs = 5_000;
-const lateTogether = 20;
+/** A process that has not published an end this long after it ended the run, or claimed the end, is considered dead. */
+const publishTimeoutMs = 5_000;
+const batchSize = 20;
 
 /**
- * What follows the committed end of a run: its trace, the end of its stream, and the note that both are done, with which a run
- * that is not to be kept goes. Each may be repeated, from any process.
+ * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks both as done, which also deletes a run
+ * that is not kept. Each step is idempotent and may be repeated by any process.
  *
- * @throws what log and database throw; the run is then found by {@link publishLateEnds}.
+ * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
 export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: TraceMarks): Promise<void> {
   const { deploymentId, threadId, runId, attempt, threadStart, kwargs } = run;
@@ -32,20 +32,22 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
 }
 
 /**
- * Publishes the ends of runs that a process left behind. One process claims each; an end that it cannot publish can be claimed again when
- * the claim has run out. @throws what the database throws.
+ * Publishes ends that dead processes did not publish. One process claims each end; if publishing fails, the end can be claimed again when
+ * the claim has expired.
+ *
+ * @throws errors of the database.
  */
 export async function publishLateEnds(ports: ExecutorPorts): Promise<void> {
-  const late = await claimUnpublishedEnds(ports.database, ports.deploymentId, publishWithinMs);
-  for (let from = 0; from < late.length; from += lateTogether) {
-    // Together, as each waits for the moment at which traces go into the log.
-    const published = late.slice(from, from + lateTogether).map((run) =>
+  const late = await claimUnpublishedEnds(ports.database, ports.deploymentId, publishTimeoutMs);
+  for (let from = 0; from < late.length; from += batchSize) {
+    // In parallel, because each end waits for the next flush of traces to the log.
+    const published = late.slice(from, from + batchSize).map((run) =>
       publishEnd(ports, run).catch((err: unknown) => {
-        ports.logger.warn({ err, runId: run.runId }, 'the end of a run could not be published: trying again');
+        ports.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
         return err;
       }),
     );
-    // A log that takes nothing now takes the others no better.
+    // If the log is unavailable, the other ends would fail as well.
     if ((await Promise.all(published)).some((err) => isRunlakeError(err) && err.retryable)) return;
   }
 }

@@ -5,9 +5,9 @@ import type { ClaimedRun } from '../runs/run-row.ts';
 import type { RunJob } from '../workers/worker-pool.ts';
 
 /**
- * Where an attempt begins. The first one puts in what was asked. A later one goes on from the head of the thread only where that
- * checkpoint is this run's own; else nothing of the run was stored, and it begins once more from where the first one began:
- * going on from a head that is another run's would silently return that run's state.
+ * Decides where an attempt starts. The first attempt passes the input of the request. A later attempt continues from the head of the thread
+ * only if this run wrote that checkpoint. Otherwise nothing of the run was stored, and the attempt starts where the first one started:
+ * continuing from a head of another run would silently return the state of that run.
  */
 export async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
@@ -16,7 +16,7 @@ export async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<Ru
     if (head?.runId === run.runId) return { kind: 'continue' };
   }
   if (checkpoint !== undefined) return { kind: 'input', checkpoint };
-  // The worker need not look for what the claim did not find.
+  // The claim found no checkpoint, so the worker need not look for one.
   if (run.baseCheckpointId === undefined) return { kind: 'input', checkpoint: 'none' };
   return run.attempt === 1 ? { kind: 'input' } : { kind: 'input', checkpoint: { checkpoint_id: run.baseCheckpointId } };
 }

@@ -3,75 +3,75 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptPorts } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import type { EndedRun } from '../runs/run-row.ts';
-import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from '../traces/root-run.ts';
-import { senderKey, type TraceRecord, takeIntoTraces, untilNextTakeMs } from '../traces/take-into-traces.ts';
+import { chooseForm, findProject, type HiddenValues, rootMembers, rootPlace } from '../traces/root-run.ts';
+import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 
-/** `marks`: what is not in the trace, where this process knows. */
+/** Writes an ended run as a trace. `marks`: what limits omitted from the trace, if this process executed the run. */
 export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
 
 export interface TracePorts {
   readonly accept: AcceptPorts;
-  /** Who a run belongs to that names nobody, such as one of a cron that outlived its key. */
+  /** Owner of the trace of a run without a sender, such as a run of a cron that outlived its key. */
   readonly defaultSender: Sender;
-  /** Whether the traces of runs without a thread hold what went in and came out. SPEC 6: nothing of them is persisted. */
+  /** Whether traces of stateless runs include inputs and outputs. SPEC 6: nothing of stateless runs is persisted. */
   readonly tracesStatelessValues: boolean;
   readonly hidden?: HiddenValues;
   readonly logger: Logger;
 }
 
-/** Runs of one sender that go into the log together. Nobody waits for them. */
-interface Gathered {
+/** Traces of one sender that are written to the log together. */
+interface Batch {
   readonly records: TraceRecord[];
-  readonly taken: Promise<void>;
+  readonly accepted: Promise<void>;
 }
 
 /**
- * Writes a run that ended as the root of its trace, under the run's own id, so that it is seen and counted like any other, in the
- * project that the request names, or that of its graph. A repeat is the same trace. See {@link takeIntoTraces} for what ingest refuses.
+ * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The project is that of the
+ * request, else that of the graph. Idempotent. See {@link takeIntoTraces} for runs that ingest rejects.
  *
- * @throws what the log throws, when it may take the run later.
+ * @throws retryable errors of the log.
  */
 export function traceRuns(ports: TracePorts): TraceRun {
-  const gathering = new Map<string, Gathered>();
+  const batches = new Map<string, Batch>();
 
-  function begin(key: string, sender: Sender): Gathered {
+  function openBatch(key: string, sender: Sender): Batch {
     const records: TraceRecord[] = [];
-    const taken = pause(untilNextTakeMs()).then(async () => {
-      gathering.delete(key);
+    const accepted = pause(untilNextFlushMs()).then(async () => {
+      batches.delete(key);
       for (const { runId } of await takeIntoTraces(sender, records, ports.accept)) {
-        // It would keep every other end waiting if it were tried for ever.
-        ports.logger.error({ runId }, 'a run could not become a trace');
+        // Do not retry: a run that ingest always rejects would block the publication of all other ends.
+        ports.logger.error({ runId }, 'trace of a run rejected; not retried');
       }
     });
-    const begun = { records, taken };
-    gathering.set(key, begun);
-    return begun;
+    const batch = { records, accepted };
+    batches.set(key, batch);
+    return batch;
   }
 
   return (run, marks) => {
     const sender = { ...ports.defaultSender, ...run.sender };
     const key = senderKey(sender);
-    const { records, taken } = gathering.get(key) ?? begin(key, sender);
-    records.push(recordOf(run, ports, marks));
-    return taken;
+    const { records, accepted } = batches.get(key) ?? openBatch(key, sender);
+    records.push(toTraceRecord(run, ports, marks));
+    return accepted;
   };
 }
 
-function recordOf(
+function toTraceRecord(
   run: EndedRun,
   { tracesStatelessValues, hidden }: Pick<TracePorts, 'tracesStatelessValues' | 'hidden'>,
   marks: TraceMarks | undefined,
 ): TraceRecord {
-  const form = formOf(!run.kwargs.temporary || tracesStatelessValues, hidden);
+  const form = chooseForm(!run.kwargs.temporary || tracesStatelessValues, hidden);
   return {
     kind: 'post',
     runId: run.runId,
     traceId: run.runId,
-    project: projectOf(run),
+    project: findProject(run),
     parts: ({ values, asked }) => {
-      const of = values ? form : { inputs: false, outputs: false };
-      return { place: rootPlace(run), ...rootMembers(run, { ...of, asked }, marks) };
+      const included = values ? form : { inputs: false, outputs: false };
+      return { place: rootPlace(run), ...rootMembers(run, { ...included, asked }, marks) };
     },
   };
 }

@@ -1,18 +1,18 @@
 /**
- * A compiled graph, as far as it is used here. Said by shape and not by class: a project may have another copy of the library than
- * Runlake has.
+ * The part of a compiled LangGraph graph that Runlake uses. It is a structural type, because a project may use a different copy of LangGraph
+ * than Runlake.
  */
 export interface CompiledGraph {
   readonly lg_is_pregel: true;
   checkpointer?: unknown;
   store?: unknown;
-  /** That it was bound to. */
+  /** Config that the graph was bound to. */
   config?: { readonly callbacks?: unknown };
   readonly name?: string;
-  /** Where it stops unless a run says otherwise. */
+  /** Default breakpoints; a run may override them. */
   readonly interruptBefore?: '*' | readonly string[];
   readonly interruptAfter?: '*' | readonly string[];
-  /** Of graphs made by a builder. */
+  /** Present if a builder made the graph. */
   readonly builder?: unknown;
   stream(input: unknown, options: object): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: object): AsyncIterable<GraphEvent>;
@@ -21,13 +21,13 @@ export interface CompiledGraph {
   bulkUpdateState(
     config: object,
     supersteps: readonly { readonly updates: readonly { readonly values?: unknown; readonly asNode?: string }[] }[],
-  ): Promise<GraphPlace>;
+  ): Promise<CheckpointConfig>;
   getGraphAsync(config: object): Promise<{ toJSON(): unknown }>;
   getSubgraphsAsync(namespace?: string, recurse?: boolean): AsyncIterable<[string, CompiledGraph]>;
 }
 
-/** Where a state is kept: a LangChain config. */
-export interface GraphPlace {
+/** A LangChain config that addresses a checkpoint. */
+export interface CheckpointConfig {
   readonly configurable?: {
     readonly thread_id?: string;
     readonly checkpoint_id?: string;
@@ -39,8 +39,8 @@ export interface GraphPlace {
 export interface Snapshot {
   readonly values: unknown;
   readonly next: readonly string[];
-  readonly config: GraphPlace;
-  readonly parentConfig?: GraphPlace;
+  readonly config: CheckpointConfig;
+  readonly parentConfig?: CheckpointConfig;
   readonly metadata?: Readonly<Record<string, unknown>>;
   readonly createdAt?: string;
   readonly tasks: readonly SnapshotTask[];
@@ -53,8 +53,8 @@ export interface SnapshotTask {
   readonly error?: unknown;
   readonly interrupts?: readonly { readonly id?: string; readonly value?: unknown }[];
   readonly result?: unknown;
-  /** The state of the subgraph, or only where that is kept. */
-  readonly state?: Snapshot | GraphPlace;
+  /** The state of the subgraph, or only the config that addresses it. */
+  readonly state?: Snapshot | CheckpointConfig;
 }
 
 /** An event of `streamEvents`, version 2. */
@@ -68,7 +68,9 @@ export function isCompiledGraph(value: unknown): value is CompiledGraph {
   return typeof value === 'object' && value !== null && 'lg_is_pregel' in value && value.lg_is_pregel === true;
 }
 
-/** An agent that `createAgent` of `langchain` makes. Its own methods need the very object; those of its graph do not. */
+/**
+ * Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`: the methods of the agent do not work on derived objects.
+ */
 export function isGraphWrapper(value: unknown): value is { readonly graph: CompiledGraph } {
   return typeof value === 'object' && value !== null && 'graph' in value && isCompiledGraph(value.graph);
 }

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
-/** What the assistant of a graph has from the start. */
+/** Default config and context of a graph's assistant. */
 const defaults = Type.Object(
   {
     tags: Type.Optional(Type.Array(Type.String())),
@@ -25,12 +25,12 @@ export interface DefaultConfig {
 const variable = 'LANGGRAPH_CONFIG';
 
 /**
- * Config and context that the variable LANGGRAPH_CONFIG in `env` of a langgraph.json gives the assistants of its graphs: JSON of
+ * Parses the default configs and contexts of graphs from the variable LANGGRAPH_CONFIG in `env` of a langgraph.json: JSON of the form
  * `{graph id: {configurable, …, context}}`. Source: reference/agent-server.md §3.
  *
- * @throws GRAPHS_FILE_INVALID for what is not such JSON, or names a graph that is not there.
+ * @throws GRAPHS_FILE_INVALID if the text is not valid, or names an unknown graph.
  */
-export function defaultConfigs({
+export function parseDefaultConfigs({
   path,
   env,
   graphs,
@@ -50,8 +50,8 @@ export function defaultConfigs({
   }
   if (!Value.Check(defaultsByGraph, content)) {
     const [first] = Value.Errors(defaultsByGraph, content);
-    const place = first?.instancePath.slice(1).replaceAll('/', '.');
-    throw invalid(`${place ? `${place}: ` : ''}${first?.message ?? 'it does not fit'}`);
+    const field = first?.instancePath.slice(1).replaceAll('/', '.');
+    throw invalid(`${field ? `${field}: ` : ''}${first?.message ?? 'it does not match the schema'}`);
   }
   const unknown = Object.keys(content).find((id) => !graphs.some(({ graphId }) => graphId === id));
   if (unknown !== undefined) throw invalid(`there is no graph '${unknown}'`);

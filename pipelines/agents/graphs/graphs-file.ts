@@ -4,12 +4,12 @@ import { parseEnv } from 'node:util';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { fault } from '../../../infra/errors/runlake-error.ts';
-import { type DefaultConfig, defaultConfigs } from './default-configs.ts';
-import { faultInHttp, type HttpSettings, httpSchema } from './http-settings.ts';
+import { type DefaultConfig, parseDefaultConfigs } from './default-configs.ts';
+import { findInvalidSetting, type HttpSettings, httpSchema } from './http-settings.ts';
 
 const names = Type.Record(Type.String(), Type.String());
 const minutes = Type.Number({ minimum: 0, maximum: 525_600_000 });
-/** From a second to what a timer can hold. */
+/** From one second to the maximum delay of a Node timer. */
 const sweepMinutes = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
 const reference = Type.String({ minLength: 1 });
 
@@ -77,16 +77,16 @@ const fileSchema = Type.Object({
   ),
 });
 
-/** User interfaces of graphs, which clients load from the reference server. */
-const notServed = ['ui', 'ui_config'];
+/** Fields for UIs of graphs, which only the reference server serves. */
+const unsupportedFields = ['ui', 'ui_config'];
 
 type FileContent = Static<typeof fileSchema>;
 
-/** Something that a module exports. */
+/** Reference to an export of a module. */
 export interface ExportReference {
   /** Absolute path of the module. */
   readonly path: string;
-  /** Name of the export; `default` where the file names none. */
+  /** Name of the export; `default` if the reference has none. */
   readonly name: string;
 }
 
@@ -95,14 +95,14 @@ export interface GraphSource extends ExportReference {
   readonly description: string | null;
 }
 
-/** A langgraph.json, read and checked. Names within `http`, `store`, `checkpointer` and `webhooks` are the file's. */
+/** A validated langgraph.json. Fields in `http`, `store`, `checkpointer` and `webhooks` have the names of the file. */
 export interface GraphsFile {
   readonly path: string;
-  /** Folder of the file, from which its paths start and in which graph code runs. */
+  /** Folder of the file: base of its relative paths and working directory of graph code. */
   readonly folder: string;
   readonly graphs: readonly GraphSource[];
   readonly env: Readonly<Record<string, string>>;
-  /** Of the assistants of graphs, by graph. */
+  /** Default configs of assistants, by graph id. */
   readonly defaults: ReadonlyMap<string, DefaultConfig>;
   readonly auth?: ExportReference & { readonly disableStudioAuth: boolean };
   readonly app?: ExportReference;
@@ -110,16 +110,16 @@ export interface GraphsFile {
   readonly store: NonNullable<FileContent['store']>;
   readonly checkpointer: NonNullable<FileContent['checkpointer']>;
   readonly webhooks: NonNullable<FileContent['webhooks']>;
-  /** Names of fields that are for an agent server, and that this one has nothing for. */
+  /** Fields of the file that this agent server does not support and ignores. */
   readonly ignored: readonly string[];
 }
 
 /**
- * Reads a langgraph.json. What it names need not exist: that is found when it is loaded, and is a fault of that graph alone. Fields
- * that are for other tools (`node_version`, `dependencies`, `dockerfile_lines`, …) are ignored.
+ * Reads and validates a langgraph.json. It does not check that the named modules exist: loading does that, and a missing module makes only its
+ * graph unusable. Fields of other tools (`node_version`, `dependencies`, `dockerfile_lines`, …) are ignored.
  * Source: reference/agent-server.md §3.
  *
- * @throws GRAPHS_FILE_INVALID with the file, the place in it and what is wrong there.
+ * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */
 export async function readGraphsFile(file: string): Promise<GraphsFile> {
   const path = resolve(file);
@@ -135,38 +135,43 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     throw invalid('the file', `it is not JSON: ${(error as Error).message}`);
   }
   if (!isValid(fileSchema, content)) {
-    // Of alternatives each says that it does not fit; the deepest place says most, and there what is missing.
-    const says = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
+    // Each alternative of a union reports an error. Prefer the deepest one, and there a missing field.
+    const specificity = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
       2 * instancePath.split('/').length + (keyword === 'required' ? 1 : 0);
-    const [first] = Value.Errors(fileSchema, content).sort((a, b) => says(b) - says(a));
-    throw invalid(first?.instancePath.slice(1).replaceAll('/', '.') || 'the file', first?.message ?? 'it does not fit');
+    const [first] = Value.Errors(fileSchema, content).sort((a, b) => specificity(b) - specificity(a));
+    throw invalid(
+      first?.instancePath.slice(1).replaceAll('/', '.') || 'the file',
+      first?.message ?? 'it does not match the schema',
+    );
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
-  const inHttp = faultInHttp(http);
-  if (inHttp) throw invalid(inHttp.place, inHttp.reason);
+  const invalidSetting = findInvalidSetting(http);
+  if (invalidSetting) throw invalid(invalidSetting.place, invalidSetting.reason);
   const sources = Object.entries(graphs).map(([graphId, entry]) => {
     const { path: place, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
-    return { graphId, description: description ?? null, ...referenceOf(folder, place) };
+    return { graphId, description: description ?? null, ...parseReference(folder, place) };
   });
-  const environment = await environmentOf(folder, env, invalid);
+  const environment = await readEnvironment(folder, env, invalid);
   return {
     path,
     folder,
     graphs: sources,
     env: environment,
-    defaults: defaultConfigs({ path, env: environment, graphs: sources }),
-    ...(auth && { auth: { ...referenceOf(folder, auth.path), disableStudioAuth: auth.disable_studio_auth ?? false } }),
-    ...(http.app !== undefined && { app: referenceOf(folder, http.app) }),
+    defaults: parseDefaultConfigs({ path, env: environment, graphs: sources }),
+    ...(auth && {
+      auth: { ...parseReference(folder, auth.path), disableStudioAuth: auth.disable_studio_auth ?? false },
+    }),
+    ...(http.app !== undefined && { app: parseReference(folder, http.app) }),
     http,
     store,
     checkpointer,
     webhooks,
-    ignored: notServed.filter((name) => Object.hasOwn(content as object, name)),
+    ignored: unsupportedFields.filter((name) => Object.hasOwn(content as object, name)),
   };
 }
 
-/** `./file.ts:name`; a colon after a drive letter is part of the path. */
-export function referenceOf(folder: string, text: string): ExportReference {
+/** Parses a reference `./file.ts:name`. A colon after a drive letter is part of the path. */
+export function parseReference(folder: string, text: string): ExportReference {
   const colon = text.lastIndexOf(':');
   const named = colon > 1 && !/[/\\]/.test(text.slice(colon));
   return {
@@ -175,7 +180,7 @@ export function referenceOf(folder: string, text: string): ExportReference {
   };
 }
 
-async function environmentOf(
+async function readEnvironment(
   folder: string,
   env: FileContent['env'],
   invalid: (place: string, reason: string) => Error,

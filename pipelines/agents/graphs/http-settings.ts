@@ -7,7 +7,7 @@ const maybe = <const S extends Parameters<typeof Type.Union>[0][number]>(schema:
 const token = Type.String({ pattern: "^[\\w!#$%&'*+.^`|~-]+$" });
 const tokens = Type.Optional(Type.Array(token));
 const patterns = maybe(Type.Array(token));
-/** The singular names are older ones. */
+/** `include` and `exclude` are legacy names. */
 const headerChoice = maybe(
   Type.Object({ includes: patterns, excludes: patterns, include: patterns, exclude: patterns }),
 );
@@ -47,44 +47,48 @@ export type HttpSettings = Static<typeof httpSchema>;
 export type CorsSettings = NonNullable<HttpSettings['cors']>;
 export type HeaderChoice = NonNullable<HttpSettings['configurable_headers']>;
 
-interface HttpFault {
+interface InvalidSetting {
   readonly place: string;
   readonly reason: string;
 }
 
-/** The first setting that cannot be followed: it is refused, never ignored. */
-export function faultInHttp(http: HttpSettings): HttpFault | undefined {
-  return [...faultsIn(http)].map(({ place, reason }) => ({ place: `http.${place}`, reason }))[0];
+/** Returns the first setting that is invalid or unsupported. Such settings are rejected, never ignored. */
+export function findInvalidSetting(http: HttpSettings): InvalidSetting | undefined {
+  return [...listInvalidSettings(http)].map(({ place, reason }) => ({ place: `http.${place}`, reason }))[0];
 }
 
-function* faultsIn(http: HttpSettings): Generator<HttpFault> {
+function* listInvalidSettings(http: HttpSettings): Generator<InvalidSetting> {
   const unknown = Object.keys(http).find((name) => !Object.hasOwn(httpSchema.properties, name));
-  if (unknown !== undefined) yield { place: unknown, reason: 'there is no such setting' };
-  yield* faultsInCors(http.cors ?? {});
+  if (unknown !== undefined) yield { place: unknown, reason: 'unknown setting' };
+  yield* listInvalidCorsSettings(http.cors ?? {});
   if (headerPatterns(http.configurable_headers).includes.some((name) => keyHeaders.has(name))) {
-    const reason = 'keys of the API are not handed to graphs: what a run is made with is stored and shown';
+    const reason =
+      'API keys must not be passed to graphs, because the config of a run is stored and returned by the API';
     yield { place: 'configurable_headers', reason };
   }
   if (headerPatterns(http.logging_headers).includes.length > 0) {
-    yield { place: 'logging_headers', reason: 'headers of requests are never logged; leave it out, or only exclude' };
+    yield {
+      place: 'logging_headers',
+      reason: 'request headers are never logged; remove the setting, or use only excludes',
+    };
   }
   if (http.middleware_order === 'middleware_first') {
-    const reason = 'middleware of http.app runs for its own routes alone, after authentication';
+    const reason = 'middleware of http.app executes only for its own routes, after authentication';
     yield { place: 'middleware_order', reason };
   }
   if (http.mount_prefix) {
-    yield { place: 'mount_prefix', reason: 'it is not supported yet; let the proxy in front take the prefix away' };
+    yield { place: 'mount_prefix', reason: 'it is not supported yet; remove the prefix in the reverse proxy' };
   }
 }
 
 /** Source: Fetch standard, "CORS protocol and credentials". */
-function* faultsInCors(cors: CorsSettings): Generator<HttpFault> {
+function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting> {
   const { allow_credentials: credentials, allow_origins: origins = [], expose_headers: exposed = [] } = cors;
   if (credentials && origins.includes('*')) {
-    yield { place: 'cors.allow_credentials', reason: 'browsers want origins by name for it, not `*`' };
+    yield { place: 'cors.allow_credentials', reason: 'browsers reject it with the origin `*`; list the origins' };
   }
   if (credentials && exposed.includes('*')) {
-    yield { place: 'cors.expose_headers', reason: 'with allow_credentials browsers want names, not `*`' };
+    yield { place: 'cors.expose_headers', reason: 'browsers ignore `*` with allow_credentials; list the headers' };
   }
   const other = origins.find((origin) => origin !== '*' && !/^[a-z][a-z\d+.-]*:\/\/[^\s/,*]+$/i.test(origin));
   if (other !== undefined) {
@@ -97,12 +101,12 @@ function* faultsInCors(cors: CorsSettings): Generator<HttpFault> {
   }
 }
 
-/** For the whole of an origin: one that only begins with what is meant is another. @throws SyntaxError */
+/** Returns the pattern anchored at both ends, so that it matches only whole origins. @throws SyntaxError */
 export function originPattern(text: string): RegExp {
   return new RegExp(`^(?:${text})$`);
 }
 
-/** Lower-case names, in which `*` stands for any text. */
+/** Returns lower-case header patterns, in which `*` matches any text. */
 export function headerPatterns(choice: HeaderChoice | null | undefined) {
   const lowered = (...lists: (readonly string[] | null | undefined)[]) =>
     lists.flatMap((list) => list ?? []).map((name) => name.toLowerCase());
@@ -112,5 +116,5 @@ export function headerPatterns(choice: HeaderChoice | null | undefined) {
   };
 }
 
-/** Headers that hold keys of the API. */
+/** Headers with API keys. */
 const keyHeaders: ReadonlySet<string> = new Set(['x-api-key', 'x-service-key']);

@@ -1,34 +1,34 @@
 import { pathToFileURL } from 'node:url';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { type CompiledGraph, isCompiledGraph, isGraphBuilder, isGraphWrapper } from './compiled-graph.ts';
-import { type GraphNodes, nodesOf } from './graph-nodes.ts';
+import { type GraphNodes, readNodes } from './graph-nodes.ts';
 import type { ExportReference, GraphSource } from './graphs-file.ts';
 
-/** What a module exports for a graph: the graph, or a function that makes it for a config. */
+/** A graph export of a module: a graph, or a function that creates one for a config. */
 export interface LoadedGraph {
   readonly graphId: string;
-  /** Undefined where they are not known before an instance is made, and of a graph that is elsewhere. */
+  /** Undefined for a remote graph, and for a function, whose graph is unknown before it is called. */
   readonly nodes?: GraphNodes | undefined;
   /**
-   * The graph for one run or question; its checkpointer and store may be set without touching another's. A function of the project
+   * Returns the graph for one run or query. Its checkpointer and store can be set without an effect on other instances. An exported function
    * is called with `config` each time.
    *
-   * @throws GRAPH_UNUSABLE where it makes no graph; what the function throws.
+   * @throws GRAPH_UNUSABLE if the function returns no graph; errors of the function.
    */
   instance(config: object): Promise<CompiledGraph>;
 }
 
 /**
- * Imports a graph's module and looks at the export that the langgraph.json names: a compiled graph, an agent of `langchain`, a builder, a
- * promise of one of these, or a function of config that returns any of them. Runs code of the project.
+ * Imports the module of a graph, which executes project code, and loads the export that the langgraph.json names: a compiled graph, an agent
+ * of `langchain`, a builder, a promise of one of these, or a function of the config that returns one of them.
  *
- * @throws GRAPH_UNUSABLE that says which and why.
+ * @throws GRAPH_UNUSABLE with the export and the reason.
  */
 export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   const { graphId } = source;
   const unusable = (reason: string, cause?: unknown) =>
     fault('GRAPH_UNUSABLE', { graph: graphId, reason }, cause === undefined ? {} : { cause });
-  if (source.path.endsWith('.py')) throw unusable(`${source.path} is Python: graphs are JavaScript or TypeScript here`);
+  if (source.path.endsWith('.py')) throw unusable(`${source.path} is Python: graphs must be JavaScript or TypeScript`);
   let exported: unknown;
   try {
     exported = await importExport(source);
@@ -42,29 +42,29 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
     return {
       graphId,
       instance: async (config) => {
-        const made = compiled(await make(config));
+        const made = toCompiledGraph(await make(config));
         if (made === undefined) throw unusable(`${where} did not return a graph`);
-        return copyOf(made);
+        return derive(made);
       },
     };
   }
-  const graph = compiled(exported);
+  const graph = toCompiledGraph(exported);
   if (graph === undefined) throw unusable(`${where} is not a graph, a builder of one, or a function that returns one`);
-  return { graphId, nodes: nodesOf(graph), instance: async () => copyOf(graph) };
+  return { graphId, nodes: readNodes(graph), instance: async () => derive(graph) };
 }
 
-/** Undefined where the module has no such export. Waits where that is a promise. @throws what importing throws. */
+/** Imports a module and returns the export, awaited; undefined if the module does not have it. @throws errors of the import. */
 export async function importExport({ path, name }: ExportReference): Promise<unknown> {
   const module: Record<string, unknown> = await import(pathToFileURL(path).href);
   if (name in module) return await module[name];
-  // What a CommonJS module exports beyond what Node sees from outside stands in its default export.
+  // Node does not detect all names of a CommonJS module; its default export has all of them.
   const whole = module.default;
   return typeof whole === 'object' && whole !== null && name in whole
     ? await (whole as Record<string, unknown>)[name]
     : undefined;
 }
 
-function compiled(value: unknown): CompiledGraph | undefined {
+function toCompiledGraph(value: unknown): CompiledGraph | undefined {
   if (isCompiledGraph(value)) return value;
   if (isGraphWrapper(value)) return value.graph;
   if (!isGraphBuilder(value)) return undefined;
@@ -72,8 +72,8 @@ function compiled(value: unknown): CompiledGraph | undefined {
   return isCompiledGraph(graph) ? graph : undefined;
 }
 
-/** All of the graph, by reference; what is set on it stays here. */
-function copyOf(graph: CompiledGraph): CompiledGraph {
+/** Derives an object from the graph. Properties set on it do not change the graph. */
+function derive(graph: CompiledGraph): CompiledGraph {
   return Object.create(graph) as CompiledGraph;
 }
 

@@ -1,13 +1,13 @@
-import type { CompiledGraph, GraphPlace, Snapshot } from './compiled-graph.ts';
+import type { CheckpointConfig, CompiledGraph, Snapshot } from './compiled-graph.ts';
 
 /**
- * The state at a place of a thread. Between two steps, when all tasks of one have written and the checkpoint after them is not
- * there yet, the library shows what they wrote and says that nothing follows, as if the graph had come to its end; here that is the
- * state of the last checkpoint, from which the graph would go on.
+ * Reads the state at a checkpoint or at the head of a thread. Between two steps, when all tasks have written but the next checkpoint does not
+ * exist, LangGraph applies the pending writes and returns an empty `next`, as if the graph had ended. This function then returns the state of
+ * the last checkpoint, from which the graph would continue.
  */
 export async function readSnapshot(
   graph: CompiledGraph,
-  place: GraphPlace,
+  place: CheckpointConfig,
   options?: Parameters<CompiledGraph['getState']>[1],
 ): Promise<Snapshot> {
   const snapshot = await graph.getState(place, options);

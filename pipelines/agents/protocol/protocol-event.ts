@@ -3,40 +3,43 @@ import { endSeq } from '../streams/stream-numbers.ts';
 import type { RunEnd, StreamedEvent } from '../streams/stream-ports.ts';
 import { protocolMode } from './protocol-mode.ts';
 
-/** What a reader wants to see. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */
+/** Filter of a subscription. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */
 export interface EventFilter {
   readonly channels: readonly string[];
-  /** Beginnings of namespaces; a part without a colon also fits one that has an id behind it. Default: all. */
+  /** Namespace prefixes. A segment without a colon also matches a segment with the same name and an id. Default: all. */
   readonly namespaces?: readonly (readonly string[])[] | undefined;
-  /** How far below those. Default: any. */
+  /** Maximum depth below the prefixes. Default: unlimited. */
   readonly depth?: number | undefined;
 }
 
-interface Told {
+interface MessageContent {
   readonly method: string;
-  /** JSON text of the event's params from `data` on. */
+  /** JSON text of the event's params from `data` (or `node`) on. */
   readonly rest: string;
   readonly name?: string;
 }
 
-/** A message of the protocol as it goes out. */
+/** An encoded message of the protocol. */
 export interface ProtocolMessage {
-  /** Of the event; the same whenever it is read again. */
+  /** Event id; stable across reads. */
   readonly id: string;
   readonly method: string;
   /** JSON text. */
   readonly text: string;
 }
 
-const converted = new Set(['updates', 'custom', 'tools']);
-/** Key of the library for questions in values and updates, which the protocol has as events of their own. */
+const libraryModes = new Set(['updates', 'custom', 'tools']);
+/** LangGraph's key for interrupts in values and updates. The protocol has separate events for interrupts. */
 const interruptKey = '__interrupt__';
 
-/** An event of a thread as the protocol tells it, whichever way its run was started; undefined where `filter` leaves it out or the protocol has nothing for it. */
+/**
+ * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol. Returns undefined if
+ * `filter` excludes the event or the protocol has no equivalent.
+ */
 export function protocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
-  const told = toldOf(event);
-  if (told === undefined) return undefined;
-  const { method, rest, name } = told;
+  const content = convert(event);
+  if (content === undefined) return undefined;
+  const { method, rest, name } = content;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
   const matchable = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
   const wanted = { ...filter, channels: [...filter.channels], namespaces: filter.namespaces?.map((each) => [...each]) };
@@ -48,28 +51,28 @@ export function protocolMessage(event: StreamedEvent, filter: EventFilter): Prot
   return { id, method, text };
 }
 
-function toldOf(event: StreamedEvent): Told | undefined {
+function convert(event: StreamedEvent): MessageContent | undefined {
   const { mode, isEnd, namespace } = event;
   if (isEnd) {
-    const end = read(event) as RunEnd;
-    return lifecycle({ ...endOf(end), graph_name: end.graph_id });
+    const end = parseData(event) as RunEnd;
+    return lifecycleContent({ ...convertEnd(end), graph_name: end.graph_id });
   }
   if (mode === 'metadata' && namespace === '') {
-    const { graph_id } = read(event) as { readonly graph_id?: string };
-    return lifecycle({ event: 'running', graph_name: graph_id });
+    const { graph_id } = parseData(event) as { readonly graph_id?: string };
+    return lifecycleContent({ event: 'running', graph_name: graph_id });
   }
   const text = () => Buffer.from(event.data).toString('utf8');
-  // It is an object with `data` and maybe `node`.
+  // The data is an object with `data` and optionally `node`.
   if (mode === protocolMode) return { method: event.event, rest: text().slice(1) };
-  if (mode === 'values') return valuesOf(text());
+  if (mode === 'values') return convertValues(text());
   if (mode === 'tasks') return { method: mode, rest: `"data":${text()}}` };
-  if (converted.has(mode)) return convertedOf(mode, read(event));
-  if (mode === 'checkpoints') return checkpointOf(read(event));
+  if (libraryModes.has(mode)) return convertWithLibrary(mode, parseData(event));
+  if (mode === 'checkpoints') return convertCheckpoint(parseData(event));
   return undefined;
 }
 
-/** Values without the questions that the library puts beside them; undefined if nothing else is there. */
-function valuesOf(text: string): Told | undefined {
+/** Removes the interrupts that LangGraph adds to the values; undefined if nothing else remains. */
+function convertValues(text: string): MessageContent | undefined {
   if (!text.includes(interruptKey)) return { method: 'values', rest: `"data":${text}}` };
   const values: unknown = JSON.parse(text);
   if (typeof values !== 'object' || values === null || !(interruptKey in values)) {
@@ -79,7 +82,7 @@ function valuesOf(text: string): Told | undefined {
   return Object.keys(data).length === 0 ? undefined : { method: 'values', rest: JSON.stringify({ data }).slice(1) };
 }
 
-function convertedOf(mode: string, payload: unknown): Told | undefined {
+function convertWithLibrary(mode: string, payload: unknown): MessageContent | undefined {
   const [made] = convertToProtocolEvent({ namespace: [], mode: mode as 'updates', payload, seq: 0 });
   if (made === undefined) return undefined;
   const { node, data } = made.params as { readonly node?: string; readonly data: { readonly name?: unknown } };
@@ -92,8 +95,8 @@ function convertedOf(mode: string, payload: unknown): Told | undefined {
   return { method: mode, rest, ...(mode === 'custom' && typeof data.name === 'string' && { name: data.name }) };
 }
 
-/** Of a run that was not started through the protocol, whose checkpoints are told in full. */
-function checkpointOf(payload: unknown): Told | undefined {
+/** Converts a checkpoint event of a run that was not started through the protocol; such an event has the full checkpoint. */
+function convertCheckpoint(payload: unknown): MessageContent | undefined {
   const { checkpoint, parent_checkpoint, metadata } = (payload ?? {}) as {
     readonly checkpoint?: { readonly checkpoint_id?: string } | null;
     readonly parent_checkpoint?: { readonly checkpoint_id?: string } | null;
@@ -109,34 +112,34 @@ function checkpointOf(payload: unknown): Told | undefined {
   return isCheckpointEnvelope(data) ? { method: 'checkpoints', rest: JSON.stringify({ data }).slice(1) } : undefined;
 }
 
-function lifecycle(data: {
+function lifecycleContent(data: {
   readonly event: string;
   readonly graph_name: string | undefined;
   readonly error?: string;
-}): Told {
+}): MessageContent {
   return { method: 'lifecycle', rest: `"data":${JSON.stringify(data)}}` };
 }
 
 /**
- * How a run ended. `interrupted` says that the graph waits for an answer, and nothing else: the Python SDK ends its iterators at a
- * question, at `completed` and at `failed`. So a run that was cancelled, or that stopped at a breakpoint, is `completed`.
+ * Converts the end of a run to a lifecycle event. `interrupted` means only that the graph waits for a resume value, because the Python SDK ends
+ * its iterators at an interrupt, at `completed` and at `failed`. So a run that was cancelled or stopped at a breakpoint is `completed`.
  */
-function endOf({ status, interrupted, interrupts, error }: RunEnd): {
+function convertEnd({ status, interrupted, interrupts, error }: RunEnd): {
   readonly event: string;
   readonly error?: string;
 } {
-  // Interrupts that are too large for the end of a run are left out of it.
-  const hasQuestion = interrupts === undefined || Object.values(interrupts).some((list) => list.length > 0);
-  if (interrupted && hasQuestion) return { event: 'interrupted' };
+  // Large interrupts are omitted from the end event, so undefined means that there may be some.
+  const hasInterrupt = interrupts === undefined || Object.values(interrupts).some((list) => list.length > 0);
+  if (interrupted && hasInterrupt) return { event: 'interrupted' };
   if (status === 'success' || status === 'interrupted') return { event: 'completed' };
   return { event: 'failed', error: error === undefined ? status : `${error.error}: ${error.message}` };
 }
 
-function read(event: StreamedEvent): unknown {
+function parseData(event: StreamedEvent): unknown {
   return JSON.parse(Buffer.from(event.data).toString('utf8'));
 }
 
-/** The number in a thread behind which the start `start` of a run on it begins. */
+/** Returns the thread sequence number directly before the first event of the given start. */
 export function beforeStart(start: number): number {
   return (start - 1) * (endSeq + 1) + endSeq;
 }

@@ -2,8 +2,9 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { beforeStart } from './protocol-event.ts';
 
 /**
- * Where in a thread a reader begins that names no place: with the runs that go on, or wait to be started, or else with the last one.
- * What ended before is the state of the thread; told again, its end would be taken for that of the run that goes on.
+ * Returns the position in a thread from which a reader without a position starts: the first running run, else the next pending run, else the
+ * last run. Earlier runs are excluded: their result is the state of the thread, and clients would take their ends for the end of the active
+ * run.
  */
 export async function replayPlace(
   database: Sql,
@@ -12,7 +13,7 @@ export async function replayPlace(
 ): Promise<{ readonly threadSeq: number }> {
   const [row] = await database.query<{ starts: number; last: number | null; running: number | null; waiting: boolean }>(
     `SELECT thread.starts,
-       -- Updates of state outside runs count as starts, too, and are nothing that a reader of runs would be shown.
+       -- State updates outside runs also count as starts, but readers of runs do not see them.
        (SELECT max(thread_start) FROM agents.runs run
         WHERE run.deployment_id = $1 AND run.thread_id = $2) AS last,
        (SELECT min(thread_start) FROM agents.runs run

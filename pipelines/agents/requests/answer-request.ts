@@ -5,41 +5,45 @@ import type { GraphConfig } from '../runs/run.ts';
 import type { StoreRules } from '../store/store-item.ts';
 import { embedTexts } from '../store/unit-vectors.ts';
 import { graphJson } from '../workers/graph-json.ts';
-import { libraryConfig } from '../workers/run-config.ts';
+import { toLibraryConfig } from '../workers/run-config.ts';
 import type { SaverFor } from '../workers/saver-for.ts';
 import type { StoreFor } from '../workers/store-for.ts';
 import { ThreadSaver } from '../workers/thread-saver.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
 import { readHistory } from './history.ts';
-import { schemasOf } from './schemas.ts';
+import { readSchemas } from './schemas.ts';
 import { readState } from './state.ts';
-import { subgraphsOf } from './subgraphs.ts';
+import { readSubgraphSchemas } from './subgraphs.ts';
 import { updateState } from './update-state.ts';
 
 export interface RequestPorts {
   readonly graphs: ReadonlyMap<string, LoadedGraph>;
-  /** Why graphs that are not there are not. */
+  /** Reasons why graphs are unusable, by graph id. */
   readonly faults: Readonly<Record<string, string>>;
   readonly saverFor: SaverFor;
   readonly storeFor: StoreFor;
   readonly rules: StoreRules;
 }
 
-/** Answers a question to graph code, as JSON text. Runs in the worker. @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, STORE_EMBEDDER_UNUSABLE, and what the graph throws. */
+/**
+ * Answers a query in the worker. Resolves with JSON text.
+ *
+ * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, STORE_EMBEDDER_UNUSABLE, and errors of the graph.
+ */
 export async function answerRequest(request: GraphRequest, ports: RequestPorts): Promise<string> {
   if (request.kind === 'embed') return JSON.stringify(await embedTexts(ports.rules, request.texts));
-  const about = 'thread' in request ? request.thread : request;
-  const config = libraryConfig(about.config as GraphConfig, {
+  const target = 'thread' in request ? request.thread : request;
+  const config = toLibraryConfig(target.config as GraphConfig, {
     ...('thread' in request && { threadId: request.thread.threadId }),
-    configurable: { graph_id: about.graphId },
+    configurable: { graph_id: target.graphId },
   });
-  const graph = await graphOf(about.graphId, config, ports);
+  const graph = await createInstance(target.graphId, config, ports);
   if ('thread' in request) {
     const { deploymentId, graphId } = request.thread;
     const lease = request.kind === 'update-state' ? { leaseToken: request.leaseToken, graphId } : undefined;
     graph.checkpointer ??= new ThreadSaver(ports.saverFor(lease), deploymentId);
     graph.store ??= ports.storeFor(deploymentId);
-    // A graph that keeps nothing has no state to tell of.
+    // A graph with `checkpointer: false` has no stored state.
     if (graph.checkpointer === false) return graphJson(request.kind === 'history' ? [] : null);
   }
   switch (request.kind) {
@@ -50,15 +54,19 @@ export async function answerRequest(request: GraphRequest, ports: RequestPorts):
     case 'update-state':
       return graphJson(await updateState(graph, config, request));
     case 'schemas':
-      return graphJson({ graph_id: request.graphId, ...schemasOf(graph) });
+      return graphJson({ graph_id: request.graphId, ...readSchemas(graph) });
     case 'subgraphs':
-      return graphJson(await subgraphsOf(graph, request));
+      return graphJson(await readSubgraphSchemas(graph, request));
     case 'drawing':
       return graphJson((await graph.getGraphAsync({ ...config, xray: request.xray })).toJSON());
   }
 }
 
-async function graphOf(graphId: string, config: object, { graphs, faults }: RequestPorts): Promise<CompiledGraph> {
+async function createInstance(
+  graphId: string,
+  config: object,
+  { graphs, faults }: RequestPorts,
+): Promise<CompiledGraph> {
   const loaded = graphs.get(graphId);
   if (loaded !== undefined) return loaded.instance(config);
   const reason = faults[graphId];

@@ -16,25 +16,25 @@ export interface GraphSchemas {
 }
 
 /**
- * JSON schemas that a graph knows at run time, from zod or the library's own state schemas. Null where only the TypeScript compiler
- * would know.
+ * Returns the JSON schemas that a graph has at run time, from zod or from LangGraph's state schemas. Null if a schema exists only as a
+ * TypeScript type.
  */
-export function schemasOf(graph: CompiledGraph): GraphSchemas {
-  // A project may have its own copy of the library. What `withLangGraph` said of a schema is in the registry of that copy.
+export function readSchemas(graph: CompiledGraph): GraphSchemas {
+  // The metadata of `withLangGraph` is in the registry of the project's copy of LangGraph, which may differ from ours.
   const registry = (graph.builder as { readonly _metaRegistry?: typeof schemaMetaRegistry } | undefined)?._metaRegistry;
-  const known = (read: (graph: unknown, registry?: typeof schemaMetaRegistry) => unknown) => {
+  const readSchema = (read: (graph: unknown, registry?: typeof schemaMetaRegistry) => unknown) => {
     try {
       return read(graph, registry) ?? null;
     } catch {
-      // A schema with parts that JSON Schema cannot say, such as a transform.
+      // The schema has parts without a JSON Schema equivalent, such as a transform.
       return null;
     }
   };
-  const context = known(getConfigTypeSchema);
+  const context = readSchema(getConfigTypeSchema);
   return {
-    input_schema: known(getInputTypeSchema),
-    output_schema: known(getOutputTypeSchema),
-    state_schema: known(getStateTypeSchema),
+    input_schema: readSchema(getInputTypeSchema),
+    output_schema: readSchema(getOutputTypeSchema),
+    state_schema: readSchema(getStateTypeSchema),
     config_schema: context,
     context_schema: context,
   };

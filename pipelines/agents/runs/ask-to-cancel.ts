@@ -1,7 +1,10 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { CancelAction } from './run.ts';
 
-/** Tells the holder of a run that goes on to stop it, under the thread's lock. A rollback that was asked for stays one. */
+/**
+ * Stores the cancel request of a running run in its row and notifies the executors. Call it under the lock of the thread. An interrupt
+ * does not replace a rollback that was requested before.
+ */
 export async function askToCancel(tx: Sql, deploymentId: string, runId: string, action: CancelAction): Promise<void> {
   await tx.execute(
     `UPDATE agents.runs SET cancel_action = CASE WHEN cancel_action = 'rollback' THEN 'rollback' ELSE $3 END

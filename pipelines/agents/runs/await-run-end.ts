@@ -1,14 +1,14 @@
 /**
- * Waits until a run has ended and returns its outcome, as `wait` and `join` answer it.
+ * Waits until a run has ended and returns its outcome, for the routes `wait` and `join`.
  *
  * Invariant: no end is missed, and the database is not polled.
  *
- *   1. A reader is attached to the run's events: before the run is made, or now.
- *   2. Now: its row is read after that. A run that has ended by then has committed its end; one that ends later publishes its end after
- *      that commit, and the reader gets it.
- *   3. The event of the end holds the answer. Large values are not in it: they were stored with the run for some minutes
- *      (`final-values.ts`). Without either the row of the thread is read.
- *   4. A reader that is closed as too slow, or that misses events, is replaced: back to 1.
+ *   1. Attach a reader to the events of the run, either before the run is created or now.
+ *   2. If it was attached now, read the row of the run afterwards. A run that has ended by then has committed its end. A run that ends
+ *      later publishes its end after that commit, so the reader receives it.
+ *   3. The end event contains the outcome, unless the values are large. Then read them from `agents.final_values`, which keeps them for
+ *      some minutes, or else from the row of the thread.
+ *   4. If the reader was closed as too slow or misses events, continue at step 1.
  */
 
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -28,9 +28,11 @@ interface WaitingPorts {
 }
 
 /**
- * @param attached where the run was made after it was attached.
- * @returns JSON text: the final values, with `__interrupt__`, a list of {id, value}, beside them where the graph waits; or
- *   `{"__error__": {error, message}}`. Undefined where `signal` was aborted first.
+ * Resolves when the run has ended.
+ *
+ * @param attached a reader that was attached before the run was created, if there is one.
+ * @returns JSON text: the final values, with a member `__interrupt__` (a list of {id, value}) if the graph is interrupted; or
+ *   `{"__error__": {error, message}}`. Undefined if `signal` was aborted first.
  */
 export async function awaitRunEnd(
   ports: WaitingPorts,
@@ -41,30 +43,30 @@ export async function awaitRunEnd(
   while (!signal.aborted) {
     if (reader === undefined) {
       reader = await ports.hub.readRun(run, 'now');
-      const ended = await endInRows(ports.database, run, reader);
+      const ended = await readStoredEnd(ports.database, run, reader);
       if (ended !== undefined) return ended;
     }
-    const end = await endOf(reader, signal);
-    if (end !== undefined) return answerOf(ports.database, run, end);
+    const end = await readEnd(reader, signal);
+    if (end !== undefined) return encodeEnd(ports.database, run, end);
     reader = undefined;
   }
   return undefined;
 }
 
-async function endInRows(database: Database, run: AwaitedRun, reader: StreamReader): Promise<string | undefined> {
-  let goesOn = false;
+async function readStoredEnd(database: Database, run: AwaitedRun, reader: StreamReader): Promise<string | undefined> {
+  let isUnfinished = false;
   try {
     const row = await readRunEnd(database, run.deploymentId, run);
-    goesOn = row?.status === 'pending' || row?.status === 'running';
-    if (goesOn) return undefined;
-    return row?.error ? errorText(row.error) : textOf(row?.values, row?.interrupts ?? undefined);
+    isUnfinished = row?.status === 'pending' || row?.status === 'running';
+    if (isUnfinished) return undefined;
+    return row?.error ? encodeError(row.error) : encodeValues(row?.values, row?.interrupts ?? undefined);
   } finally {
-    if (!goesOn) reader.close();
+    if (!isUnfinished) reader.close();
   }
 }
 
-/** Undefined where the reader was cut off, or closed. */
-async function endOf(reader: StreamReader, signal: AbortSignal): Promise<RunEnd | undefined> {
+/** Reads events up to the end. Undefined if the reader is closed, was too slow or misses events. */
+async function readEnd(reader: StreamReader, signal: AbortSignal): Promise<RunEnd | undefined> {
   const close = () => reader.close();
   signal.addEventListener('abort', close);
   try {
@@ -73,7 +75,7 @@ async function endOf(reader: StreamReader, signal: AbortSignal): Promise<RunEnd 
       if (isEnd) return JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
     }
   } catch (error) {
-    if (!isRunlakeError(error) || !cutOff.has(error.code)) throw error;
+    if (!isRunlakeError(error) || !replaceReaderCodes.has(error.code)) throw error;
   } finally {
     signal.removeEventListener('abort', close);
     close();
@@ -81,26 +83,26 @@ async function endOf(reader: StreamReader, signal: AbortSignal): Promise<RunEnd 
   return undefined;
 }
 
-const cutOff: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_INCOMPLETE']);
+const replaceReaderCodes: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_INCOMPLETE']);
 
-async function answerOf(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
-  if (end.error !== undefined) return errorText(end.error);
-  const isWhole = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
-  if (isWhole) return textOf(JSON.stringify(end.values), end.interrupts);
+async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
+  if (end.error !== undefined) return encodeError(end.error);
+  const isComplete = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
+  if (isComplete) return encodeValues(JSON.stringify(end.values), end.interrupts);
   const row = await readRunEnd(database, run.deploymentId, run);
-  return textOf(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
+  return encodeValues(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
 }
 
-/** Clients look for a field in it: null would break them. Source for `__interrupt__`: `invoke` of the library. */
-function textOf(values: string | null | undefined, interrupts?: RunEnd['interrupts']): string {
+/** Encodes missing values as `{}`, because clients read members of the result. Source of `__interrupt__`: `invoke` of LangGraph. */
+function encodeValues(values: string | null | undefined, interrupts?: RunEnd['interrupts']): string {
   const text = values === null || values === undefined || values === 'null' ? '{}' : values;
   if (interrupts === undefined) return text;
   const waiting = JSON.stringify(Object.values(interrupts).flat());
-  // State that is no object has no place beside it.
+  // Values that are not an object are dropped, because `__interrupt__` must be a member.
   const members = text.startsWith('{') ? text.slice(1, -1).trim() : '';
   return `{${members}${members === '' ? '' : ','}"__interrupt__":${waiting}}`;
 }
 
-function errorText(error: { readonly error: string; readonly message: string }): string {
+function encodeError(error: { readonly error: string; readonly message: string }): string {
   return JSON.stringify({ __error__: error });
 }

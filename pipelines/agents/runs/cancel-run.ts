@@ -6,10 +6,10 @@ import { lockThread, settleThreadStatus } from './lock-thread.ts';
 import type { CancelAction } from './run.ts';
 
 /**
- * Cancels a run: a pending one ends now, a running one is asked to stop, and `agents.end_run` carries out the action. `rollback` deletes
- * the run with what it stored. Interrupting a run that has ended does nothing.
+ * Cancels a run. A pending run ends now. For a running run the action is stored in its row, and `agents.end_run` carries it out.
+ * `rollback` also deletes the run and what it wrote to the thread. Interrupting a run that has ended does nothing.
  *
- * @throws RUN_NOT_FOUND; RUN_ENDED for a rollback, since later runs may have built on what the run stored
+ * @throws RUN_NOT_FOUND; RUN_ENDED for the rollback of an ended run, because later runs may depend on its state
  */
 export async function cancelRun(
   database: Database,
@@ -23,7 +23,7 @@ export async function cancelRun(
   });
 }
 
-/** As {@link cancelRun}, for several runs of a locked thread. @throws RUN_NOT_FOUND, RUN_ENDED; then none is cancelled. */
+/** Like {@link cancelRun} for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; `tx` must roll back then. */
 export async function cancelLocked(
   tx: Sql,
   deploymentId: string,

@@ -5,19 +5,19 @@ import { cancelLocked } from './cancel-run.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction } from './run.ts';
 
-/** Runs named of one thread, or all that wait or run. */
+/** Named runs of one thread, or all runs with a status. */
 export type RunsToCancel =
   | { readonly threadId: string; readonly runIds: readonly string[] }
   | {
       readonly status: 'pending' | 'running' | 'all';
-      /** What the metadata of their threads has to hold. Default: runs of all threads. */
+      /** Members that the metadata of the thread must contain. Default: runs of all threads. */
       readonly ofThreads?: RequiredMetadata | undefined;
     };
 
 /**
- * Stops several runs, those of a thread together.
+ * Cancels several runs, in one transaction per thread.
  *
- * @throws THREAD_NOT_FOUND, RUN_NOT_FOUND, RUN_ENDED: then none of the named ones is stopped.
+ * @throws THREAD_NOT_FOUND, RUN_NOT_FOUND, RUN_ENDED for named runs; then none of them is cancelled.
  */
 export async function cancelRuns(
   database: Database,
@@ -34,11 +34,11 @@ export async function cancelRuns(
     return;
   }
   const statuses = which.status === 'all' ? ['pending', 'running'] : [which.status];
-  const of = (where: string) => `SELECT thread_id, run_id FROM agents.runs
+  const selectRuns = (where: string) => `SELECT thread_id, run_id FROM agents.runs
     WHERE deployment_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
-  const reached = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
+  const inThreads = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
     AND thread.thread_id = runs.thread_id AND thread.metadata @> $3)`;
-  const rows = await database.query<{ thread_id: string }>(of(reached), [
+  const rows = await database.query<{ thread_id: string }>(selectRuns(inThreads), [
     deploymentId,
     statuses,
     which.ofThreads ?? {},
@@ -46,7 +46,11 @@ export async function cancelRuns(
   for (const threadId of new Set(rows.map(({ thread_id }) => thread_id))) {
     await database.transaction(async (tx) => {
       if ((await lockThread(tx, deploymentId, threadId)) === undefined) return;
-      const now = await tx.query<{ run_id: string }>(of('AND thread_id = $3'), [deploymentId, statuses, threadId]);
+      const now = await tx.query<{ run_id: string }>(selectRuns('AND thread_id = $3'), [
+        deploymentId,
+        statuses,
+        threadId,
+      ]);
       await cancelLocked(tx, deploymentId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
     });
   }

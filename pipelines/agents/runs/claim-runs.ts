@@ -1,16 +1,16 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { type ClaimedRow, type ClaimedRun, claimedColumns, toClaimedRun } from './run-row.ts';
 
-/** Room for runs in a process. */
+/** Free slots of the process that claims. */
 export interface ClaimedRoom {
   readonly slots: number;
-  /** Further ones, only for callers that hold less than their share. */
+  /** Additional slots, only for callers that use less than their fair share. Default: 0. */
   readonly extraSlots?: number;
 }
 
 /**
- * Claims due runs of a deployment for a process, whose heartbeat has to be valid. None is claimed twice. The caller with the fewest
- * running runs is served first.
+ * Claims due runs of a deployment for a process. The heartbeat of the process must be valid. Each run is claimed by one process, and runs
+ * of the caller with the fewest running runs come first.
  *
  * Invariant: a thread has at most one running run, and its runs start in the order in which they are due; see `agents.claim_runs`.
  */

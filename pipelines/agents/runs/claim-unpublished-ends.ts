@@ -2,9 +2,9 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
 
 /**
- * Claims ends that are not in the log, for this process to publish: at once those of runs that no process executed at the end, else
- * after `claimMs`, when the process that ended the run is taken to have died. A claim lasts `claimMs` too; another process may repeat
- * it afterwards. Values only where the thread still shows what the run left.
+ * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes them. A run that ended without a lease can
+ * be claimed at once; other runs `claimMs` after their end, because the process that ended them has probably died. A claim expires after
+ * `claimMs` as well. Returns values and interrupts only if no later run has changed the thread.
  */
 export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
   const rows = await database.query<

@@ -1,38 +1,39 @@
 import { type HeaderChoice, headerPatterns } from '../graphs/http-settings.ts';
 
-/** Longer ones are nobody's, and patterns may take long over them. */
-const longestName = 200;
+/** Longer names are ignored, because matching a pattern against them can be slow. */
+const maxNameLength = 200;
 
-/** The library takes them for the place in a thread that a run begins at, which only the body of a request says. */
-const ofLibrary = new Set(['checkpoint_id', 'checkpoint_ns', 'checkpoint_map']);
+/** LangGraph reads these keys of `configurable` as the checkpoint to start from, which only the request body may set. */
+const checkpointKeys = new Set(['checkpoint_id', 'checkpoint_ns', 'checkpoint_map']);
 
 export type HeaderRule = (name: string) => boolean;
 
-/** They hold keys of the API, or say what those are for. */
-const ofKeys = new Set(['x-api-key', 'x-tenant-id', 'x-service-key']);
-/** Headers that hold keys or sessions; no pattern takes them in, only their whole name does. */
-const confidential = new Set([...ofKeys, 'authorization', 'proxy-authorization', 'cookie']);
-/** Words in the names of other headers that hold secrets, as `x-amz-security-token`. */
+/** Headers with API keys, or with the tenant that a key is used for. */
+const apiKeyHeaders = new Set(['x-api-key', 'x-tenant-id', 'x-service-key']);
+/** Headers with keys or sessions. Patterns do not match them; they must be included by their full name. */
+const confidential = new Set([...apiKeyHeaders, 'authorization', 'proxy-authorization', 'cookie']);
+/** Words that mark other headers as confidential, as in `x-amz-security-token`. */
 const secretWord =
   /(?:^|-)(?:api-?key|key|token|jwt|secret|password|auth|authorization|credentials?|cookie|session|signature)(?:-|$)/;
 const isConfidential = (name: string) => confidential.has(name) || secretWord.test(name);
 
 /**
- * Which headers of its request a run finds in `configurable`, by `http.configurable_headers`: those that are included and not excluded.
- * Where nothing is included, only `user-agent`. Runs are stored and shown to their readers, so the reference server's default of all
- * `x-*` headers is not ours: proxies and clients put tokens, addresses and names of users into such headers.
+ * Returns the test for request headers that the server copies to `configurable` of a run: those that `http.configurable_headers` includes
+ * and does not exclude. If it includes none, only `user-agent`. The reference server copies all `x-*` headers by default. Runlake does
+ * not, because runs are stored and readable, and proxies and clients put tokens, addresses and user names into such headers.
  */
 export function headerRule(choice?: HeaderChoice | null): HeaderRule {
   const { includes, excludes } = headerPatterns(choice);
-  const excluded = matcherOf(excludes);
-  const included = matcherOf(includes.length === 0 ? ['user-agent'] : includes);
+  const excluded = compilePatterns(excludes);
+  const included = compilePatterns(includes.length === 0 ? ['user-agent'] : includes);
   return (name) =>
-    name.length <= longestName &&
-    !ofLibrary.has(name) &&
+    name.length <= maxNameLength &&
+    !checkpointKeys.has(name) &&
     !excluded(name) &&
     (isConfidential(name) ? includes.includes(name) : included(name));
 }
 
+/** Returns the headers that pass the test, with lists joined by commas. */
 export function copiedHeaders(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   isCopied: HeaderRule,
@@ -41,7 +42,7 @@ export function copiedHeaders(
   return Object.fromEntries(copied.map(([name, value]) => [name, String(value)]));
 }
 
-function matcherOf(patterns: readonly string[]): HeaderRule {
+function compilePatterns(patterns: readonly string[]): HeaderRule {
   const parts = patterns.map((pattern) => pattern.replace(/\W/g, '\\$&').replaceAll('\\*', '.*'));
   const whole = new RegExp(`^(?:${parts.join('|')})$`);
   return (name) => parts.length > 0 && whole.test(name);

@@ -1,6 +1,6 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** How many runs wait and how many run, in all processes. Each count reads the index of its status alone. */
+/** Counts the pending and running runs of all processes. Two subqueries, so that each uses the partial index of its status. */
 export async function countUnfinishedRuns(
   sql: Sql,
   deploymentId: string,

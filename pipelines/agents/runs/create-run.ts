@@ -1,16 +1,15 @@
 /**
- * Makes runs.
+ * Creates runs.
  *
- * Invariant: what a new run does to the others of its thread is decided under the lock of the thread, once. `agents.add_run`, in
- * one statement,
+ * Invariant: the multitask strategy of a new run is applied once, under the lock of the thread. `agents.add_run`, in one statement,
  *
- *   1. locks the thread, or makes it;
- *   2. where another run waits or runs there and the strategy is not to wait, does nothing but say so;
- *   3. writes the run and what the thread says of it, which is busy then. Where this process has a seat for the run and nothing is
- *      before it, it is written as started, under a lease of this process; else those who execute runs are told.
+ *   1. locks the thread, or creates it;
+ *   2. returns `going` without a write if the thread has a pending or running run and the strategy is not `enqueue`;
+ *   3. inserts the run and sets the thread to busy. If this process has a slot for the run and no other run is before it, the run is
+ *      inserted as running, with a lease of this process. Otherwise it is pending, and executors are notified.
  *
- * Where it did nothing the new one is refused; or a transaction locks the thread, ends the runs that wait, asks the one that runs to
- * stop, and adds the run, which is next.
+ * After `going`, the strategy `reject` refuses the new run. For `interrupt` and `rollback` a transaction locks the thread, ends the
+ * pending runs, requests that the running run stops, and adds the new run, which then is the next one.
  */
 import { randomUUID } from 'node:crypto';
 import { fault } from '../../../infra/errors/runlake-error.ts';
@@ -27,59 +26,60 @@ import { lockThread } from './lock-thread.ts';
 import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
 import { type ClaimedRun, type RunSender, toClaimedRun } from './run-row.ts';
 
-/** Which threads a run may be on, where a project's own authentication says so. */
+/** The threads that a run may use under custom authentication. */
 export interface ThreadAccess {
-  /** What the metadata of a thread that there is has to hold. */
+  /** Members that the metadata of an existing thread must contain. */
   readonly required: RequiredMetadata | undefined;
-  /** Metadata of a thread that is made, over {@link NewRun.threadMetadata}. */
+  /** Metadata of a new thread; takes precedence over {@link NewRun.threadMetadata}. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
 export interface NewRun {
   readonly assistant: Pick<Assistant, 'assistant_id' | 'graph_id'>;
-  /** Undefined: on a thread made for it. */
+  /** Undefined: on a new thread. */
   readonly threadId: string | undefined;
-  /** Whether the thread is made for it, under the id given. Default: where there is no id. */
+  /** Whether a new thread is created for the run, with the given id if there is one. Default: true if there is no id. */
   readonly stateless?: boolean;
-  /** What happens where there is no such thread. */
+  /** What to do if the thread does not exist. */
   readonly ifNotExists: 'create' | 'reject';
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** Metadata of a thread that is made for the run. Default: none but the ids of graph and assistant. */
+  /** Metadata of a new thread, in addition to the ids of graph and assistant. */
   readonly threadMetadata?: Readonly<Record<string, unknown>>;
   readonly multitaskStrategy: MultitaskStrategy;
   readonly afterSeconds: number;
-  /** Whether a thread made for it goes with it, and is not to be seen until then. */
+  /** Whether a new thread is hidden and deleted together with the run. */
   readonly temporary: boolean;
   readonly runId?: string;
   readonly sender?: Partial<RunSender> | undefined;
-  /** Whose share of the slots it uses: an end user or an API key. Default: the deployment itself. */
+  /** The end user or API key whose share of the run slots it uses. Default: the deployment itself. */
   readonly callerId?: string | undefined;
   /** Default: any thread. */
   readonly threadAccess?: ThreadAccess | undefined;
-  /** Of a thread that is made and stays. Default: it stays for good. */
+  /** TTL of a new thread that is not temporary. Default: none. */
   readonly threadTtl?: ThreadTtl | undefined;
 }
 
-/** A run that was made and, where it was started at once, the claim on it. */
+/** A new run and, if this process started it at once, the claim on it. */
 export interface CreatedRun {
   readonly run: Run;
   readonly claimed?: ClaimedRun;
 }
 
 /**
- * Makes a run, in the transaction that `sql` is or in one of its own. It is left to whoever claims it.
+ * Creates a pending run, in the transaction `sql` or, if `sql` is a database, in one of its own. Any process can claim it.
  *
- * @throws THREAD_NOT_FOUND, THREAD_BUSY where the strategy is to reject, INVALID_REQUEST for metadata that cannot be stored
+ * @throws THREAD_NOT_FOUND; THREAD_EXISTS if `stateless` and the id is in use; THREAD_BUSY for the strategy `reject`; INVALID_REQUEST if
+ *   Postgres cannot store the metadata
  */
 export async function createRun(sql: Database | Sql, deploymentId: string, run: NewRun): Promise<Run> {
   return (await createAndClaimRun(sql, deploymentId, run, undefined)).run;
 }
 
 /**
- * Makes a run, and claims it for the process unless it has to wait for another run or for its time.
+ * Creates a run, and claims it for the process unless it has to wait for another run or for its due time.
  *
- * @throws as {@link createRun} does
+ * @throws the errors of {@link createRun}
  */
 export async function createAndClaimRun(
   sql: Database | Sql,
@@ -91,10 +91,10 @@ export async function createAndClaimRun(
 }
 
 /**
- * The same for an assistant that was read some time ago, when its `updated_at` was `seenAt`. Undefined: it was read just now.
+ * Like {@link createAndClaimRun}, for an assistant from a cache whose `updated_at` was `seenAt`. Undefined: the assistant is not checked.
  *
- * @returns undefined where it is not that any more; nothing was made.
- * @throws as {@link createRun} does
+ * @returns undefined if the assistant has changed since; then no run was created.
+ * @throws the errors of {@link createRun}
  */
 export async function createAsSeen(
   sql: Database | Sql,
@@ -106,13 +106,13 @@ export async function createAsSeen(
   requireStorableJson(run.metadata, ['body', 'metadata']);
   const strategy = run.multitaskStrategy;
   const ids = { deploymentId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
-  const made = await addRun(sql, ids, run, { besideOthers: strategy === 'enqueue', processId, seenAt });
-  if (made !== 'going') return made;
+  const added = await addRun(sql, ids, run, { allowOthers: strategy === 'enqueue', processId, seenAt });
+  if (added !== 'going') return added;
   if (strategy === 'reject') throw fault('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
     await lockThread(tx, deploymentId, ids.threadId);
-    await giveWay(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
-    return (await addRun(tx, ids, run, { besideOthers: true, processId: undefined })) as CreatedRun;
+    await stopOtherRuns(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
+    return (await addRun(tx, ids, run, { allowOthers: true, processId: undefined })) as CreatedRun;
   });
 }
 
@@ -129,8 +129,8 @@ interface AddedRow {
   readonly base: string | null;
 }
 
-interface Adding {
-  readonly besideOthers: boolean;
+interface AddOptions {
+  readonly allowOthers: boolean;
   readonly processId: string | undefined;
   readonly seenAt?: string | undefined;
 }
@@ -138,22 +138,22 @@ interface Adding {
 const addSql = (assistant: string) =>
   `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`;
 const addRunSql = `SELECT * FROM ${addSql('$11')}`;
-/** The function is given what was looked up, so that it is called where something was. */
+/** Passes the column of the row to the function, so that Postgres calls it only if the row was found. */
 const addRunAsSeenSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
 WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
 
-/** `going`: others wait or run, and it was not to be beside them. `undefined`: its assistant is not as it was seen. */
+/** `going`: the thread has another unfinished run and `allowOthers` is false. `undefined`: the assistant has changed since `seenAt`. */
 async function addRun(
   sql: Sql,
   ids: NewIds,
   run: NewRun,
-  { besideOthers, processId, seenAt }: Adding,
+  { allowOthers, processId, seenAt }: AddOptions,
 ): Promise<CreatedRun | 'going' | undefined> {
   const { deploymentId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
-  const own = run.stateless ?? run.threadId === undefined;
-  const ttl = own && run.temporary ? undefined : run.threadTtl;
+  const isNewThread = run.stateless ?? run.threadId === undefined;
+  const ttl = isNewThread && run.temporary ? undefined : run.threadTtl;
   const kwargsText = JSON.stringify(kwargs);
   const leaseToken = processId === undefined ? undefined : randomUUID();
   const [added] = await sql.query<AddedRow>(
@@ -161,14 +161,14 @@ async function addRun(
     [
       deploymentId,
       threadId,
-      own ? 'own' : run.ifNotExists === 'create' ? 'where-missing' : 'never',
+      isNewThread ? 'own' : run.ifNotExists === 'create' ? 'where-missing' : 'never',
       threadAccess?.required,
       { ...run.threadMetadata, ...threadAccess?.metadata },
-      // What the metadata of a thread says of its last run.
+      // The metadata of a thread names the graph and assistant of its last run.
       { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id },
       ttl?.minutes,
       ttl?.strategy,
-      besideOthers,
+      allowOthers,
       runId,
       assistant.assistant_id,
       assistant.graph_id,
@@ -189,9 +189,9 @@ async function addRun(
   const { outcome, made_at, start_number, base } = added;
   if (outcome === 'going') return outcome;
   if (outcome === 'thread-exists') throw fault('THREAD_EXISTS', { thread: threadId });
-  // That there is a thread of another user is not told.
+  // Does not reveal that a thread of another user exists.
   if (outcome === 'no-thread' || outcome === 'not-yours') throw fault('THREAD_NOT_FOUND', { thread: threadId });
-  const made: Run = {
+  const newRun: Run = {
     run_id: runId,
     thread_id: threadId,
     assistant_id: assistant.assistant_id,
@@ -202,9 +202,9 @@ async function addRun(
     kwargs,
     multitask_strategy: multitaskStrategy,
   };
-  if (outcome !== 'started' || leaseToken === undefined) return { run: made };
+  if (outcome !== 'started' || leaseToken === undefined) return { run: newRun };
   const claimed = toClaimedRun({
-    ...made,
+    ...newRun,
     deployment_id: deploymentId,
     graph_id: assistant.graph_id,
     attempt: 1,
@@ -212,15 +212,16 @@ async function addRun(
     thread_start: start_number,
     base_checkpoint_id: base,
     alone: false,
-    // As it is read by whoever takes the run up again.
+    // Parsed from the stored text, so that the first attempt gets the same values as later ones.
     kwargs: JSON.parse(kwargsText) as RunKwargs,
     sender: sender ?? null,
     started_at: made_at,
   });
-  return { run: made, claimed };
+  return { run: newRun, claimed };
 }
 
-async function giveWay(tx: Sql, deploymentId: string, threadId: string, action: CancelAction): Promise<void> {
+/** Ends the pending runs of a thread and requests that the running one stops. */
+async function stopOtherRuns(tx: Sql, deploymentId: string, threadId: string, action: CancelAction): Promise<void> {
   const running = await tx.query<{ run_id: string }>(
     "SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status = 'running'",
     [deploymentId, threadId],

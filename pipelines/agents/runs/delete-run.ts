@@ -4,9 +4,9 @@ import { endWaitingRuns } from './end-waiting-runs.ts';
 import { lockThread, settleThreadStatus } from './lock-thread.ts';
 
 /**
- * Deletes a run, but not what it has stored in its thread. One that waits ends by it; one that runs has to be cancelled first.
+ * Deletes a run, but not the state that it wrote to its thread. A pending run ends. A running one must be cancelled first.
  *
- * @throws RUN_NOT_FOUND, THREAD_BUSY while it runs.
+ * @throws RUN_NOT_FOUND; THREAD_BUSY if the run is running.
  */
 export async function deleteRun(
   database: Database,

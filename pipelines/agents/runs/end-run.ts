@@ -1,18 +1,16 @@
 /**
  * Writes the final state of a run.
  *
- * Invariant: it is written once, by the holder of the lease, and what was asked of the run until then is carried out.
+ * Invariant: it is written once, by the process that holds the lease, and a cancel that was requested before is carried out.
  * `agents.end_run`, in one statement,
  *
- *   1. locks the thread; cancels lock it too, so a cancel is either in the row now or finds an ended run;
- *   2. ends the run if the token is still its lease, with the status that `cancel_action` and the outcome give;
- *   3. if a rollback was asked for, deletes the checkpoints of the run; else writes what clients see of the thread: values,
- *      interrupts, error;
- *   4. updates the thread's status, and notifies if another run is due.
+ *   1. locks the thread; cancels lock it too, so a cancel either is in the row by now or will find an ended run;
+ *   2. ends the run if the token is still its lease, with the status that follows from `cancel_action` and the outcome;
+ *   3. for a rollback deletes the checkpoints of the run, otherwise writes values, interrupts and error to the row of the thread;
+ *   4. updates the status of the thread, and notifies executors if another run of it is pending.
  *
- * A run with a webhook ends in a transaction that also records the webhook; one with large final values in a transaction that also stores
- * these (`final-values.ts`). `end_published` is false until the end of the stream is in
- * the log; a crash before that leaves the end to `publishLateEnds`.
+ * If the run has a webhook or large final values (`final-values.ts`), the transaction also stores these. `end_published` is false until
+ * the end of the stream is in the event log. If the process crashes before, `publishLateEnds` publishes the end.
  */
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { searchableText } from '../threads/searchable-text.ts';
@@ -22,18 +20,18 @@ import { fitsEndEvent, storeFinalValues } from './final-values.ts';
 import type { ClaimedRun, EndedRow, EndedRun, RunFailure } from './run-row.ts';
 
 export interface RunResult {
-  /** Of the run if nothing was asked of it. */
+  /** Status of the run unless a cancel was requested. */
   readonly status: EndedRun['status'];
-  /** JSON text of the state at the end. */
+  /** JSON text of the final state. */
   readonly values?: string;
   readonly next?: readonly string[];
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
   readonly error?: RunFailure;
-  /** The log did not take all events. */
+  /** Whether the event log lacks events of the run. */
   readonly eventsMissing?: boolean;
 }
 
-/** @returns undefined where the lease was lost: another process has the run, or it is gone. */
+/** @returns undefined if the lease was lost: another process has the run, or it was deleted. Then nothing is written. */
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
   const { deploymentId, runId } = run;
   const resting = restStatus(result);
@@ -41,22 +39,22 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
   async function end(sql: Sql): Promise<EndedRun | undefined> {
     const row = await writeEnd(sql, run, result, resting);
     if (row === undefined) return undefined;
-    const ended = endedOf(run, row, result, resting);
+    const ended = toEnded(run, row, result, resting);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
     if (isLarge && !ended.removed) await storeFinalValues(sql, ended);
     await noteWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
     return ended;
   }
-  // One statement is a transaction by itself.
+  // Without them one statement is enough, which is a transaction by itself.
   return run.kwargs.webhook !== undefined || isLarge ? database.transaction(end) : end(database);
 }
 
-/** What the statement decides or reads. */
-type NewOfEnd = Pick<EndedRow, 'status' | 'error' | 'removed' | 'multitask_strategy' | 'created_at' | 'ended_at'>;
+/** The columns that `agents.end_run` sets or reads. */
+type WrittenEnd = Pick<EndedRow, 'status' | 'error' | 'removed' | 'multitask_strategy' | 'created_at' | 'ended_at'>;
 
-function endedOf(
+function toEnded(
   { leaseToken: _, baseCheckpointId: __, alone: ___, ...run }: ClaimedRun,
-  row: NewOfEnd,
+  row: WrittenEnd,
   { values, interrupts = {}, eventsMissing = false }: RunResult,
   resting: string,
 ): EndedRun {
@@ -79,9 +77,9 @@ async function writeEnd(
   { deploymentId, threadId, runId, leaseToken }: ClaimedRun,
   result: RunResult,
   resting: string,
-): Promise<NewOfEnd | undefined> {
+): Promise<WrittenEnd | undefined> {
   const { status, error, values, eventsMissing = false } = result;
-  const [row] = await sql.query<NewOfEnd>(
+  const [row] = await sql.query<WrittenEnd>(
     `SELECT status, error, removed, multitask_strategy, created_at, ended_at
      FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
     [

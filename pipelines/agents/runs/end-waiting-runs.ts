@@ -5,14 +5,19 @@ import { noteWebhook } from '../webhooks/note-webhook.ts';
 import type { RunKwargs } from './run.ts';
 
 /**
- * Ends runs of a thread that wait, as interrupted, under its lock. With `remove` nobody sees them any more, and what an earlier start
- * of one has stored is taken back. Whoever publishes ends is told. The result is how many there were.
+ * Ends the pending runs of a thread as interrupted. Call it under the lock of the thread. With `remove` the runs are hidden from clients,
+ * and checkpoints of their earlier attempts are rolled back. Notifies the executors, which publish the ends.
+ *
+ * @returns how many runs ended.
  */
 export async function endWaitingRuns(
   tx: Sql,
   deploymentId: string,
   threadId: string,
-  { runIds, remove }: { /** Absent: all. */ readonly runIds?: readonly string[]; readonly remove: boolean },
+  {
+    runIds,
+    remove,
+  }: { /** Default: all pending runs. */ readonly runIds?: readonly string[]; readonly remove: boolean },
 ): Promise<number> {
   const rows = await tx.query<{ run_id: string; attempt: number; kwargs: RunKwargs }>(
     `UPDATE agents.runs run SET status = 'interrupted', removed = $4, lease_token = NULL,

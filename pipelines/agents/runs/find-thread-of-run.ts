@@ -1,7 +1,7 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** The thread of a run that is known by its id alone. @throws RUN_NOT_FOUND */
+/** Returns the id of the thread of a run. @throws RUN_NOT_FOUND */
 export async function findThreadOfRun(sql: Sql, deploymentId: string, runId: string): Promise<string> {
   const [row] = await sql.query<{ thread_id: string }>(
     'SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND run_id = $2',

@@ -11,29 +11,29 @@ interface FollowPorts {
 }
 
 /**
- * Joins a run that was made before, where its events are kept from the place that is asked for, else now.
+ * Attaches a reader to an existing run. Reads a resumable run, whose events are stored, from `requestedFrom`, and any other run from now.
  *
- * Its row is read once more after the reader was attached: a run that goes on then ends after that, so that the reader gets its end.
- * Of one whose end is in the log nothing is to come but what is kept. Where the end is on its way into the log, it is what the reader
- * waits for: whoever finds that it is missing there publishes it.
+ * Reads the row again after the reader is attached, so that no end is missed. If the run is unfinished then, the reader receives its end.
+ * If the run has ended, a reader that starts now is closed. Any other reader returns the stored events and finishes; if the end is not yet
+ * in the log, it first waits until an executor has published the end.
  *
  * @throws RUN_NOT_FOUND
  */
 export async function followRun(
   ports: FollowPorts,
   ids: { readonly threadId: string; readonly runId: string },
-  asked: RunReadFrom,
+  requestedFrom: RunReadFrom,
 ): Promise<{ readonly run: Run; readonly reader: StreamReader }> {
   const { deploymentId, database, hub } = ports;
   const run = await readRun(database, deploymentId, ids);
-  const from = run.kwargs.resumable ? asked : 'now';
+  const from = run.kwargs.resumable ? requestedFrom : 'now';
   const reader = await hub.readRun({ deploymentId, ...ids }, from);
   try {
     const { status } = hasEnded(run) ? run : await readRun(database, deploymentId, ids);
     if (!hasEnded({ status })) return { run, reader };
     if (from === 'now') reader.close();
     else {
-      const attempt = await attemptOfComingEnd(ports, ids.runId);
+      const attempt = await readUnpublishedAttempt(ports, ids.runId);
       if (attempt === undefined || isPastEnd(from, attempt)) void reader.finish();
     }
     return { run, reader };
@@ -43,8 +43,8 @@ export async function followRun(
   }
 }
 
-/** Undefined where the end of the run is in the log. */
-async function attemptOfComingEnd({ deploymentId, database }: FollowPorts, runId: string) {
+/** The attempt of an end that is not yet in the log; undefined if the end is in the log. */
+async function readUnpublishedAttempt({ deploymentId, database }: FollowPorts, runId: string) {
   const [row] = await database.query<{ attempt: number }>(
     'SELECT attempt FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false',
     [deploymentId, runId],
@@ -53,7 +53,7 @@ async function attemptOfComingEnd({ deploymentId, database }: FollowPorts, runId
   return row?.attempt;
 }
 
-/** Whether the end of that attempt would be nothing new to the reader. */
+/** Whether the reader has already received the end of this attempt. */
 function isPastEnd(from: RunReadFrom, attempt: number): boolean {
   if (typeof from === 'string') return false;
   return from.attempt > attempt || (from.attempt === attempt && from.seq >= endSeq);

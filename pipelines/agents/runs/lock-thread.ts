@@ -1,10 +1,10 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Locks the row of a thread until the end of the transaction. Whatever changes which of its runs waits, runs or has ended does so
- * under this lock, taken before any row of a run. Who locks several does so in the order of their ids.
+ * Locks the row of a thread until the end of the transaction. Every transaction that changes the status of a run holds this lock, and
+ * takes it before it locks rows of runs. A transaction that locks several threads does so in the order of their ids.
  *
- * @returns undefined where there is none.
+ * @returns undefined if the thread does not exist.
  */
 export async function lockThread(
   tx: Sql,
@@ -19,7 +19,7 @@ export async function lockThread(
   return row;
 }
 
-/** Settles what the row of a thread says of its runs: last of what is done under {@link lockThread}. */
+/** Updates the status and due time of a thread from its runs. Call it last under {@link lockThread}. */
 export async function settleThreadStatus(tx: Sql, deploymentId: string, threadId: string): Promise<void> {
   await tx.query('SELECT agents.settle_thread($1, $2)', [deploymentId, threadId], { name: 'agents_settle_thread' });
 }

@@ -4,9 +4,9 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import type { EndedRun } from './run-row.ts';
 
 /**
- * Marks that the ends of runs of a deployment are in the log. With it runs go that are not to stay: those that were rolled back, and
- * those without a thread together with the hidden one they were given; where their stream is resumable they go `resumeMs` later, so that
- * clients can come back to it.
+ * Marks the ends of runs of one deployment as published to the event log. Deletes the runs that must not remain: rolled-back runs, and
+ * temporary runs with their hidden threads. A temporary run with a resumable stream is deleted `resumeMs` later, so that clients can
+ * reconnect to the stream.
  */
 export async function markEndsPublished(
   database: Database,
@@ -17,20 +17,22 @@ export async function markEndsPublished(
   if (kept.length > 0) {
     const [{ deploymentId }] = kept as [EndedRun];
     const runIds = kept.map(({ runId }) => runId);
-    // They may have been deleted since they ended.
-    if ((await note(database, deploymentId, runIds)) < kept.length) {
+    // Not all were marked: delete the rows of runs that were removed after their end.
+    if ((await markPublished(database, deploymentId, runIds)) < kept.length) {
       await database.execute(
         'DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) AND removed',
         [deploymentId, runIds],
       );
     }
   }
-  await Promise.all(runs.filter(({ kwargs }) => kwargs.temporary).map((run) => letGo(database, run, resumeMs)));
+  await Promise.all(
+    runs.filter(({ kwargs }) => kwargs.temporary).map((run) => deleteTemporary(database, run, resumeMs)),
+  );
 }
 
-/** @returns how many are noted: those that somebody is to see, still. */
-async function note(sql: Sql, deploymentId: string, runIds: readonly string[]): Promise<number> {
-  // Found by their ids: an index of the ends that are missing holds much that is not missing any more.
+/** @returns how many rows it changed; removed runs do not count. */
+async function markPublished(sql: Sql, deploymentId: string, runIds: readonly string[]): Promise<number> {
+  // Found by id: the partial index on unpublished ends contains many dead entries.
   return sql.execute(
     `UPDATE agents.runs SET end_published = true
      WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) AND end_published IS DISTINCT FROM true AND NOT removed`,
@@ -39,13 +41,14 @@ async function note(sql: Sql, deploymentId: string, runIds: readonly string[]): 
   );
 }
 
-async function letGo(
+/** Deletes a temporary run, or sets the TTL of its thread if the stream is resumable. */
+async function deleteTemporary(
   database: Database,
   { deploymentId, threadId, runId, kwargs }: EndedRun,
   resumeMs: number,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    if (kwargs.resumable && (await note(tx, deploymentId, [runId])) > 0) {
+    if (kwargs.resumable && (await markPublished(tx, deploymentId, [runId])) > 0) {
       await tx.execute(
         `UPDATE agents.threads SET ttl_strategy = 'delete', expires_at = clock_timestamp() + $3 * interval '1 millisecond'
          WHERE deployment_id = $1 AND thread_id = $2 AND hidden`,
@@ -53,12 +56,12 @@ async function letGo(
       );
       return;
     }
-    const gone = await tx.execute(
+    const deleted = await tx.execute(
       'DELETE FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND hidden',
       [deploymentId, threadId],
       { name: 'agents_delete_hidden' },
     );
-    if (gone > 0) await deleteCheckpoints(tx, [threadKey(deploymentId, threadId)]);
+    if (deleted > 0) await deleteCheckpoints(tx, [threadKey(deploymentId, threadId)]);
     await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false', [
       deploymentId,
       runId,

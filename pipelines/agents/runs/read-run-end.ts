@@ -5,13 +5,13 @@ import type { RunStatus } from './run.ts';
 export interface StoredRunEnd {
   readonly status: RunStatus;
   readonly error: { readonly error: string; readonly message: string } | null;
-  /** JSON text of the final values of the run, if they were stored with it; else of the state of the thread now. */
+  /** JSON text of the final values of the run if they are stored, otherwise of the current values of the thread. */
   readonly values: string | null;
-  /** What the graph waits for since then; null: it does not wait, or another run has gone on and nothing was stored with this one. */
+  /** The interrupts that the run ended with, by task; null if it ended without, or if a later run has started and none are stored. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>> | null;
 }
 
-/** How a run ended, by its rows; undefined where there is none any more. Its status may also be one that is none of an end. */
+/** Reads how a run ended. Undefined if its row no longer exists. The run can also be unfinished; check the status. */
 export async function readRunEnd(
   sql: Sql,
   deploymentId: string,

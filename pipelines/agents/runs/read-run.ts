@@ -3,7 +3,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Run } from './run.ts';
 import { type RunRow, runColumns } from './run-row.ts';
 
-/** A run of a thread, also of one that is not shown. @throws RUN_NOT_FOUND */
+/** Reads a run; its thread can be hidden. @throws RUN_NOT_FOUND */
 export async function readRun(
   sql: Sql,
   deploymentId: string,

@@ -6,34 +6,37 @@ import { lockThread, settleThreadStatus } from './lock-thread.ts';
 import type { RunKwargs } from './run.ts';
 import type { ClaimedRun, RunFailure } from './run-row.ts';
 
-/** Starts that may end without a word before a run is given up. */
-export const mostLosses = 3;
+/** Number of lost attempts after which a run fails. */
+const maxLosses = 3;
 
 export type HeldRun = Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId' | 'leaseToken'>;
 
-interface GivingBack {
+interface RequeueOptions {
+  /** Whether the next attempt must be the only run in its worker. */
   readonly alone: boolean;
+  /** Whether the attempt counts as lost. */
   readonly countLoss: boolean;
 }
 
 /**
- * Requeues a run, so that any process can start it again. Without its token nothing happens. With `countLoss` the start counts as lost;
- * the third loss ends the run. That one is alone in its process: what kills it there is no other run. One that was to be cancelled ends.
+ * Requeues a run, so that any process can start it again. Does nothing if the lease was lost. With `countLoss` the attempt counts as lost.
+ * After the second loss the run gets a worker of its own, so that no other run can kill it. After the third loss the run fails. A run
+ * whose cancellation was requested ends as interrupted.
  */
-export async function releaseRun(database: Database, run: HeldRun, how: GivingBack): Promise<void> {
-  await database.transaction((tx) => giveBack(tx, run, { ...how, onlyExpired: false }));
+export async function releaseRun(database: Database, run: HeldRun, how: RequeueOptions): Promise<void> {
+  await database.transaction((tx) => requeueRun(tx, run, { ...how, onlyExpired: false }));
 }
 
-/** For {@link releaseRun} and the sweep: `onlyExpired` tests the heartbeat of its process once more, under the lock. */
-export async function giveBack(
+/** {@link releaseRun} in a given transaction. With `onlyExpired` it does nothing if the process of the run has a valid heartbeat. */
+export async function requeueRun(
   tx: Sql,
   { deploymentId, threadId, runId, leaseToken }: HeldRun,
-  { alone, countLoss, onlyExpired }: GivingBack & { readonly onlyExpired: boolean },
+  { alone, countLoss, onlyExpired }: RequeueOptions & { readonly onlyExpired: boolean },
 ): Promise<void> {
   await lockThread(tx, deploymentId, threadId);
   const [row] = await tx.query<{ status: string; removed: boolean; kwargs: RunKwargs }>(
-    giveBackSql,
-    [deploymentId, runId, leaseToken, countLoss ? 1 : 0, mostLosses, JSON.stringify(lost), alone, onlyExpired],
+    requeueSql,
+    [deploymentId, runId, leaseToken, countLoss ? 1 : 0, maxLosses, JSON.stringify(lost), alone, onlyExpired],
     { name: 'agents_release_run' },
   );
   if (row === undefined) return;
@@ -55,12 +58,12 @@ export async function giveBack(
   await tx.execute("SELECT pg_notify('agent_runs', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }
 
-/** Whether the process of a row of `agents.runs` has a valid heartbeat. */
+/** SQL condition: the process of the row `run` of `agents.runs` has a valid heartbeat. */
 export const processIsAlive = `EXISTS (
   SELECT FROM agents.processes WHERE processes.process_id = run.process_id AND alive_until > clock_timestamp()
 )`;
 
-const giveBackSql = `
+const requeueSql = `
 UPDATE agents.runs run SET
   losses = run.losses + $4::int,
   status = next.status,
@@ -80,10 +83,10 @@ WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND ru
   AND (NOT $8::boolean OR NOT ${processIsAlive})
 RETURNING run.status, run.removed, run.kwargs`;
 
-/** Whether a run was given up, and not failed by itself. */
+/** Whether a run failed because its attempts were lost, and not with an error of its own. */
 export const isGivenUp = ({ error, message }: RunFailure) => error === lost.error && message === lost.message;
 
 const lost: RunFailure = {
   error: 'RunLost',
-  message: `The process that executed the run was lost ${mostLosses} times: the run is given up.`,
+  message: `The process that executed the run was lost ${maxLosses} times. It is not retried.`,
 };

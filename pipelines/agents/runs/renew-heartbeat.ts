@@ -7,12 +7,12 @@ export interface RunProcess {
   readonly processId: string;
 }
 
-/** A running run of a process. */
+/** A running run of a process, with its lease. */
 export interface LeasedRun {
   readonly threadId: string;
   readonly runId: string;
   readonly leaseToken: string;
-  /** What was asked of it meanwhile. */
+  /** The cancellation that was requested, if any. */
   readonly cancelAction: CancelAction | undefined;
 }
 
@@ -24,8 +24,8 @@ interface HeldRow {
 }
 
 /**
- * Renews the heartbeat of a process and reads its running runs. Takes no lock but that of the process's own row, so it does not wait
- * for transactions on runs or threads. A token that is missing in the result is lost.
+ * Renews the heartbeat of a process and reads its running runs. It locks only the row of the process, so it does not wait for
+ * transactions on runs or threads. If the lease of a run is missing in the result, the process has lost it.
  */
 export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: number): Promise<LeasedRun[]> {
   const rows = await sql.query<HeldRow>(
@@ -47,7 +47,7 @@ export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: num
   }));
 }
 
-/** Removes the heartbeat of a process that holds no run any more, and those of processes that have been dead for a day. */
+/** Deletes the heartbeat of a process that no longer holds a run, and heartbeats that expired more than a day ago. */
 export async function removeHeartbeat(sql: Sql, { deploymentId, processId }: RunProcess): Promise<void> {
   await sql.execute(
     `DELETE FROM agents.processes

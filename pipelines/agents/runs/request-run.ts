@@ -19,11 +19,11 @@ import type { Run } from './run.ts';
 import { type RunRequest, readRunRequest } from './run-request.ts';
 import type { ClaimedRun } from './run-row.ts';
 
-/** Room for one run in this process, kept until it is used. */
+/** A run slot of this process, reserved for one run until `use` is called. */
 export interface Seat {
   /** The process that claims the run. */
   readonly processId: string;
-  /** Executes a run that was claimed for it, or gives the seat back. Called once. */
+  /** Executes the claimed run; undefined frees the slot. Must be called exactly once. */
   use(claimed: ClaimedRun | undefined): void;
 }
 
@@ -33,31 +33,31 @@ export interface RequestPorts {
   readonly organizationId: string;
   readonly database: Database;
   readonly hub: StreamHub;
-  /** Tells the executor of this process. */
+  /** Makes the executor of this process look for due runs. */
   readonly wake: () => void;
-  /** A seat in the executor of this process, for a run that need not wait. Undefined: it has none. */
+  /** Reserves a slot in the executor of this process, so that a run can start at once. Returns undefined if none is free. */
   readonly takeSeat?: () => Seat | undefined;
-  /** Spare a run that its assistant is read first. */
+  /** Cache of assistants; a hit saves one query. */
   readonly recentAssistants?: RecentAssistants;
-  /** Undefined: nothing calls webhooks, so that they are refused. */
+  /** Undefined: requests with a webhook are refused. */
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
   readonly takesFeedback?: boolean;
-  /** Nodes of a graph, where they are known before it runs. Those who execute the run know the others. */
+  /** Returns the nodes of a graph if they are known before the run; otherwise the worker checks the command. */
   readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
-  /** Of threads that are made and say nothing of it. */
+  /** Default TTL of new threads. */
   readonly threadTtl?: ThreadTtl | undefined;
 }
 
 export interface RequestedRun {
   readonly request: RunRequest;
-  /** Undefined: without a thread, on one made for it alone. */
+  /** Undefined: a stateless run, for which a thread is created. */
   readonly threadId: string | undefined;
   readonly sender: { readonly userId: string; readonly keyId: string; readonly workspaceId: string | undefined };
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Who asks, where a project's own authentication says so. */
+  /** The user, if the project has custom authentication. */
   readonly user?: AgentUser | undefined;
-  /** Which threads those may run on. Default: all. */
+  /** The threads that the user may run on. Default: all. */
   readonly threadAccess?: ThreadAccess | undefined;
 }
 
@@ -67,12 +67,17 @@ export interface MadeRun {
   readonly cancelOnDisconnect: boolean;
 }
 
-/** Makes a run. @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN, FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
+/**
+ * Validates a request and creates its run.
+ *
+ * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN, FIELD_NOT_BUILT, WEBHOOK_INVALID,
+ *   FEEDBACK_ADDRESS_UNSET
+ */
 export async function requestRun(ports: RequestPorts, requested: RequestedRun): Promise<MadeRun> {
-  return make(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
+  return validateAndCreate(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
 }
 
-/** Makes a run with a reader that was attached before, and so misses nothing. @throws as {@link requestRun} does. */
+/** Attaches a reader and then creates a run, so that the reader receives all events. @throws the errors of {@link requestRun} */
 export async function requestFollowedRun(
   ports: RequestPorts,
   requested: RequestedRun,
@@ -80,7 +85,7 @@ export async function requestFollowedRun(
   const ids = { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() };
   const reader = await ports.hub.readRun({ deploymentId: ports.deploymentId, ...ids }, 'now');
   try {
-    return { ...(await make(ports, requested, ids)), reader };
+    return { ...(await validateAndCreate(ports, requested, ids)), reader };
   } catch (error) {
     reader.close();
     throw error;
@@ -92,29 +97,29 @@ interface NewIds {
   readonly threadId: string;
 }
 
-async function make(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
+async function validateAndCreate(ports: RequestPorts, requested: RequestedRun, ids: NewIds): Promise<MadeRun> {
   const { database, deploymentId, recentAssistants } = ports;
   const recent = recentAssistants?.get(deploymentId, requested.request.assistant_id);
   const thread = requested.threadId && (await findThread(database, deploymentId, requested.threadId));
   const from = { ...requested, ...(thread && { thread }) };
-  let refusal: { readonly reason: unknown } | undefined;
+  let failure: { readonly reason: unknown } | undefined;
   if (recent !== undefined) {
     try {
-      const made = await makeOf(ports, from, ids, recent, recent.updated_at);
-      if (made !== undefined) return made;
+      const created = await createFor(ports, from, ids, recent, recent.updated_at);
+      if (created !== undefined) return created;
     } catch (reason) {
-      refusal = { reason };
+      failure = { reason };
     }
   }
   const assistant = await resolveAssistant(database, deploymentId, requested.request.assistant_id);
-  // What is wrong with the assistant as it was may be right by now.
-  if (refusal !== undefined && assistant.updated_at === recent?.updated_at) throw refusal.reason;
+  // The cached assistant may have caused the error: report it only if the assistant has not changed.
+  if (failure !== undefined && assistant.updated_at === recent?.updated_at) throw failure.reason;
   recentAssistants?.note(deploymentId, assistant);
-  return (await makeOf(ports, from, ids, assistant)) as MadeRun;
+  return (await createFor(ports, from, ids, assistant)) as MadeRun;
 }
 
-/** @returns undefined where the assistant, as it was read when it was updated at `seenAt`, is another one now. */
-async function makeOf(
+/** @returns undefined if the assistant has changed since `seenAt`. */
+async function createFor(
   ports: RequestPorts,
   { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: Thread },
   ids: NewIds,
@@ -127,39 +132,39 @@ async function makeOf(
   const stateless = threadId === undefined;
   const rules = { copiesHeader, takesFeedback, webhooks };
   const origin = { assistant, thread, ...ids, stateless, userId: sender.userId, headers, user, ...rules };
-  const { cancelOnDisconnect, ...wanted } = readRunRequest(request, origin);
-  const { checkpoint } = wanted.kwargs;
+  const { cancelOnDisconnect, ...parsed } = readRunRequest(request, origin);
+  const { checkpoint } = parsed.kwargs;
   if (checkpoint) await requireCheckpoint(database, deploymentId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
   const endUser = user && { userId: await endUserId(database, ports.organizationId, user.identity) };
   const newRun = {
-    ...{ assistant, ...wanted, ...ids, stateless, threadAccess, threadTtl },
+    ...{ assistant, ...parsed, ...ids, stateless, threadAccess, threadTtl },
     callerId: endUser?.userId ?? sender.keyId,
     ...(workspaceId === undefined
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
-  const run = await makeAndStart(ports, newRun, seenAt);
+  const run = await createAndStart(ports, newRun, seenAt);
   if (run === undefined) return undefined;
-  if (!wanted.temporary)
+  if (!parsed.temporary)
     await noteThreadConfig(database, { deploymentId, ...ids }, assistant.config, request.config, thread?.config);
   return { deploymentId, run, cancelOnDisconnect };
 }
 
-/** In this process at once, where it has room and the run need not wait. */
-async function makeAndStart(
+/** Creates a run and starts it in this process if a slot is free and the run need not wait. */
+async function createAndStart(
   { database, deploymentId, takeSeat, wake }: RequestPorts,
-  wanted: NewRun,
+  newRun: NewRun,
   seenAt: string | undefined,
 ): Promise<Run | undefined> {
-  const seat = wanted.afterSeconds > 0 ? undefined : takeSeat?.();
+  const slot = newRun.afterSeconds > 0 ? undefined : takeSeat?.();
   let claimed: ClaimedRun | undefined;
   try {
-    const created = await createAsSeen(database, deploymentId, wanted, seat?.processId, seenAt);
+    const created = await createAsSeen(database, deploymentId, newRun, slot?.processId, seenAt);
     claimed = created?.claimed;
     return created?.run;
   } finally {
-    seat?.use(claimed);
+    slot?.use(claimed);
     if (claimed === undefined) wake();
   }
 }

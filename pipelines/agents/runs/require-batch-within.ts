@@ -4,8 +4,8 @@ import { requireWithin } from '../page-within.ts';
 import type { RequestedRun } from './request-run.ts';
 
 /**
- * Before any run of a batch is made: each is answered with what its assistant says and with what came beside the batch, which a small
- * batch has as many times as it has runs.
+ * Checks the size of the response to a batch of runs before any run is created. The response repeats, for each run, the config and
+ * context of its assistant and the headers and user of the request, so it can be much larger than the request.
  *
  * @throws ANSWER_TOO_LARGE
  */

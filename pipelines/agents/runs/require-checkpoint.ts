@@ -4,8 +4,8 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import type { CheckpointChoice } from './run.ts';
 
 /**
- * The library takes a checkpoint that is not there for an empty thread, without a word. A thread that has run and has no checkpoint
- * here at all is of a graph that keeps its own, which is not asked.
+ * Checks that a checkpoint exists, because LangGraph silently starts from an empty state if it does not. Accepts any id for a thread that
+ * has run but has no checkpoints here: its graph brings its own checkpointer.
  *
  * @throws CHECKPOINT_NOT_FOUND
  */

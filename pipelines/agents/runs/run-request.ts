@@ -9,7 +9,7 @@ import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunC
 type Given<T> = T | null | undefined;
 type RunMetadata = Readonly<Record<string, unknown>>;
 
-/** A run as a client asks for it, with the names on the wire; null and left out mean the same, but for `input`. */
+/** The request for a run, with its field names on the wire. Except for `input`, null means the same as an absent field. */
 export interface RunRequest {
   readonly assistant_id: string;
   readonly input?: unknown;
@@ -36,28 +36,28 @@ export interface RunRequest {
   readonly langsmith_tracer?: Given<{ readonly project_name?: Given<string>; readonly example_id?: Given<string> }>;
 }
 
-/** Who and what a run is of, beside what is asked. */
+/** The context of a run request: what the server adds to the fields that the client sends. */
 export interface RunOrigin {
   readonly assistant: Assistant;
-  /** The thread as it is before the run. Undefined: it is made for the run. */
+  /** The thread before the run. Undefined: it is created for the run. */
   readonly thread?: Pick<Thread, 'metadata' | 'config'> | undefined;
   readonly runId: string;
   readonly threadId: string;
-  /** Whether the thread is made for this run alone. */
+  /** Whether the thread is created for this run alone. */
   readonly stateless: boolean;
   readonly userId: string;
-  /** Who a project's own authentication says it is; default: the user of the API key. */
+  /** The user according to custom authentication. Default: the user of the API key. */
   readonly user?: AgentUser | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Which of them the run gets. Default: that of {@link headerRule}. */
+  /** Selects the headers that are copied to the run. Default: {@link headerRule} without a choice. */
   readonly copiesHeader?: HeaderRule | undefined;
-  /** Which webhooks there may be. Undefined: nothing would call one. */
+  /** Checks webhooks. Undefined: requests with a webhook are refused. */
   readonly webhooks?: Pick<WebhookRules, 'check'> | undefined;
-  /** Whether there is a public address under which feedback can be left. Default: no, so that it is refused. */
+  /** Whether the server has a public address for feedback links. Default: false; requests with `feedback_keys` are refused. */
   readonly takesFeedback?: boolean | undefined;
 }
 
-/** Modes that can be asked for. Source: SPEC 6; `@langchain/langgraph-sdk`, `StreamMode`. */
+/** Supported values of `stream_mode`. Source: SPEC 6; `@langchain/langgraph-sdk`, `StreamMode`. */
 export const streamModes = [
   'values',
   'updates',
@@ -71,12 +71,12 @@ export const streamModes = [
   'tools',
 ] as const;
 
-const copiesUnlessTold = headerRule();
+const defaultHeaderRule = headerRule();
 
-/** What a request comes to, with defaults filled in. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
+/** Validates a request and fills in defaults. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const { stateless, webhooks } = origin;
-  // The thread is the caller's: it does not go with a run.
+  // The thread belongs to the client, so it is not deleted with a run.
   if (!stateless && request.on_completion === 'delete') refuse('on_completion', request.on_completion);
   if (request.feedback_keys?.length && !origin.takesFeedback) throw fault('FEEDBACK_ADDRESS_UNSET');
   if (webhooks === undefined) refuse('webhook', request.webhook);
@@ -84,7 +84,7 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
   const metadata = mergeMetadata(request, origin);
   return {
-    kwargs: kwargsOf(request, origin, metadata, temporary),
+    kwargs: buildKwargs(request, origin, metadata, temporary),
     metadata,
     threadMetadata: request.metadata ?? {},
     multitaskStrategy: request.multitask_strategy ?? 'enqueue',
@@ -95,103 +95,104 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
   } as const;
 }
 
-/** Metadata of a run: that of its assistant, with that of its thread over it, with that of the request over both. */
+/** Merges the metadata of assistant, thread and request; later ones take precedence. */
 function mergeMetadata({ metadata }: RunRequest, { assistant, thread }: RunOrigin): RunMetadata {
   const { graph_id, assistant_id } = assistant;
   return { ...assistant.metadata, ...thread?.metadata, ...metadata, graph_id, assistant_id };
 }
 
-function kwargsOf(request: RunRequest, origin: RunOrigin, metadata: RunMetadata, temporary: boolean): RunKwargs {
+function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetadata, temporary: boolean): RunKwargs {
   const { command, interrupt_before: before, interrupt_after: after, langsmith_tracer: tracer } = request;
-  const { config, checkpoint: configured } = configOf(request, origin, metadata);
+  const { config, checkpoint: configured } = buildConfig(request, origin, metadata);
   const checkpoint = {
     ...configured,
-    ...given(request.checkpoint),
-    ...given({ checkpoint_id: request.checkpoint_id }),
+    ...dropNulls(request.checkpoint),
+    ...dropNulls({ checkpoint_id: request.checkpoint_id }),
   };
-  const context = contextOf(origin.assistant.context, request.context);
+  const context = mergeContext(origin.assistant.context, request.context);
   return {
     ...(request.input !== undefined && { input: request.input }),
     ...(command && { command }),
     config,
     ...(context !== undefined && { context }),
-    stream_mode: modesOf(request.stream_mode),
+    stream_mode: parseModes(request.stream_mode),
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
-    ...(before && { interrupt_before: nodesOf(before) }),
-    ...(after && { interrupt_after: nodesOf(after) }),
+    ...(before && { interrupt_before: parseNodes(before) }),
+    ...(after && { interrupt_after: parseNodes(after) }),
     ...(Object.keys(checkpoint).length > 0 && { checkpoint }),
-    durability: durabilityOf(request),
-    ...given({ webhook: request.webhook }),
+    durability: parseDurability(request),
+    ...dropNulls({ webhook: request.webhook }),
     ...(request.feedback_keys?.length && { feedback_keys: [...new Set(request.feedback_keys)] }),
     temporary,
-    ...(tracer && { langsmith_tracer: given(tracer) }),
+    ...(tracer && { langsmith_tracer: dropNulls(tracer) }),
   };
 }
 
 /**
- * The assistant's config with the request's over it. A checkpoint named there is taken out: it is one field like that of the body,
- * and the server sets the rest of it. `user_id` is the client's to choose, for graphs that key memory by it; who sent the run is in
- * `langgraph_auth_user_id`, which no request can set. Order of precedence: request, thread, assistant, caller.
+ * Merges the config of the request over that of the assistant. Returns checkpoint fields of `configurable` separately, because the server
+ * sets them. Clients can choose `user_id`, for graphs that key memory by it (precedence: request, thread, assistant, sender).
+ * `langgraph_auth_user_id` identifies the sender; requests cannot set it.
  */
-function configOf({ config: asked }: RunRequest, origin: RunOrigin, metadata: RunMetadata) {
+function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metadata: RunMetadata) {
   const { assistant, thread, runId, threadId, userId, headers } = origin;
   const user = origin.user ?? { identity: userId, display_name: userId, is_authenticated: true, permissions: [] };
   const { checkpoint_id, checkpoint_ns, checkpoint_map, ...configurable } = {
     ...assistant.config.configurable,
-    ...asked?.configurable,
+    ...requested?.configurable,
   };
-  const tags = [...new Set([...(assistant.config.tags ?? []), ...(asked?.tags ?? [])])];
+  const tags = [...new Set([...(assistant.config.tags ?? []), ...(requested?.tags ?? [])])];
   const config: GraphConfig = {
     ...assistant.config,
-    ...given(asked),
+    ...dropNulls(requested),
     ...(tags.length > 0 && { tags }),
-    metadata: { ...recordOf(assistant.config.metadata), ...recordOf(asked?.metadata), ...metadata },
+    metadata: { ...asRecord(assistant.config.metadata), ...asRecord(requested?.metadata), ...metadata },
     configurable: {
       ...configurable,
-      ...copiedHeaders(headers, origin.copiesHeader ?? copiesUnlessTold),
+      ...copiedHeaders(headers, origin.copiesHeader ?? defaultHeaderRule),
       run_id: runId,
       thread_id: threadId,
       graph_id: assistant.graph_id,
       assistant_id: assistant.assistant_id,
-      user_id: chosenUserId(asked, thread?.config, assistant.config) ?? user.identity,
+      user_id: chosenUserId(requested, thread?.config, assistant.config) ?? user.identity,
       langgraph_auth_user_id: user.identity,
       langgraph_auth_user: user,
       langgraph_auth_permissions: user.permissions,
     },
   };
-  const checkpoint = typeof checkpoint_id === 'string' ? given({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
+  const checkpoint =
+    typeof checkpoint_id === 'string' ? dropNulls({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
   return { config, checkpoint: checkpoint as CheckpointChoice };
 }
 
-/** The first `user_id` that one of `configs` chooses. */
+/** Returns the first `user_id` that is set in `configs`. */
 export function chosenUserId(...configs: readonly Given<Readonly<Record<string, unknown>>>[]): unknown {
   for (const config of configs) {
-    const { user_id } = recordOf(config?.configurable);
+    const { user_id } = asRecord(config?.configurable);
     if (user_id !== undefined && user_id !== null) return user_id;
   }
   return undefined;
 }
 
-/** Two objects are merged; anything else that is asked for replaces the assistant's. Undefined: neither gives any. */
-function contextOf(ofAssistant: unknown, asked: unknown): unknown {
+/** Merges two objects. Any other requested context replaces that of the assistant. Undefined: neither has a context. */
+function mergeContext(ofAssistant: unknown, requested: unknown): unknown {
   const isNone = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;
-  if (asked === undefined || asked === null) return isNone ? undefined : (ofAssistant ?? undefined);
-  return isRecord(ofAssistant) && isRecord(asked) ? { ...ofAssistant, ...asked } : asked;
+  if (requested === undefined || requested === null) return isNone ? undefined : (ofAssistant ?? undefined);
+  return isRecord(ofAssistant) && isRecord(requested) ? { ...ofAssistant, ...requested } : requested;
 }
 
-function modesOf(asked: RunRequest['stream_mode']): readonly string[] {
-  const modes = typeof asked === 'string' ? [asked] : (asked ?? []);
+function parseModes(requested: RunRequest['stream_mode']): readonly string[] {
+  const modes = typeof requested === 'string' ? [requested] : (requested ?? []);
   return modes.length === 0 ? ['values'] : [...new Set(modes)];
 }
 
-function nodesOf(asked: string | readonly string[]): '*' | readonly string[] {
-  if (typeof asked !== 'string') return asked.includes('*') ? '*' : asked;
-  return asked === '*' ? asked : [asked];
+function parseNodes(requested: string | readonly string[]): '*' | readonly string[] {
+  if (typeof requested !== 'string') return requested.includes('*') ? '*' : requested;
+  return requested === '*' ? requested : [requested];
 }
 
-/** `checkpoint_during` is the older form of `durability`. */
-function durabilityOf({ durability, checkpoint_during: during }: RunRequest): Durability {
+/** `checkpoint_during` is the deprecated form of `durability`. */
+function parseDurability({ durability, checkpoint_during: during }: RunRequest): Durability {
   return durability ?? (during === false ? 'exit' : 'async');
 }
 
@@ -202,7 +203,7 @@ function refuse(field: string, value: unknown): void {
   throw fault('FIELD_NOT_BUILT', { field }, { fields });
 }
 
-function recordOf(value: unknown): Readonly<Record<string, unknown>> {
+function asRecord(value: unknown): Readonly<Record<string, unknown>> {
   return isRecord(value) ? value : {};
 }
 
@@ -210,7 +211,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function given<T extends object>(values: T | null | undefined): { [Key in keyof T]?: NonNullable<T[Key]> } {
+function dropNulls<T extends object>(values: T | null | undefined): { [Key in keyof T]?: NonNullable<T[Key]> } {
   const entries = Object.entries(values ?? {}).filter(([, value]) => value !== undefined && value !== null);
   return Object.fromEntries(entries) as { [Key in keyof T]?: NonNullable<T[Key]> };
 }

@@ -1,46 +1,46 @@
 import type { Interrupt } from '../threads/thread.ts';
 import type { MultitaskStrategy, Run, RunKwargs, RunStatus } from './run.ts';
 
-/** Columns of `agents.runs` that a {@link Run} is made of. */
+/** Columns of `agents.runs` that form a {@link Run}. */
 export const runColumns =
   'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
 
-/** A run as it is stored is as it is shown. */
+/** A row of {@link runColumns}, which needs no conversion. */
 export type RunRow = Run;
 
-/** Who a run is of, as runs of traces name them; what a run does not say of it is the deployment's. */
+/** The sender of a graph run, for its trace. Missing fields default to those of the deployment. */
 export interface RunSender {
   readonly workspaceId: string;
   readonly userId: string;
   readonly keyId: string;
 }
 
-/** A run of which this process holds the lease. */
+/** A run whose lease this process holds. */
 export interface ClaimedRun {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
   readonly assistantId: string;
   readonly graphId: string;
-  /** From 1. */
+  /** Starts at 1. */
   readonly attempt: number;
   readonly leaseToken: string;
-  /** Starts of runs on the thread so far, this one included. */
+  /** Number of run starts on the thread so far, including this one. */
   readonly threadStart: number;
-  /** The head of the thread when the run was first started; undefined: there was none. */
+  /** Newest checkpoint of the thread at the first start of the run; undefined if there was none. */
   readonly baseCheckpointId: string | undefined;
-  /** Whether it has to be alone in its worker. */
+  /** Whether it must be the only run in its worker. */
   readonly alone: boolean;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly sender?: Partial<RunSender>;
-  /** Of the first attempt. */
+  /** Start of the first attempt. */
   readonly startedAt: string;
 }
 
-/** What a client is told of a run that failed. */
+/** The error of a failed run, as sent to clients. */
 export interface RunFailure {
-  /** Name of the class of the error. */
+  /** Class name of the error. */
   readonly error: string;
   readonly message: string;
 }
@@ -52,12 +52,12 @@ export interface EndedRun {
   readonly runId: string;
   readonly assistantId: string;
   readonly graphId: string;
-  /** 0: it was never started. */
+  /** 0: it never started. */
   readonly attempt: number;
   readonly threadStart: number;
   readonly status: Exclude<RunStatus, 'pending' | 'running'>;
   readonly error?: RunFailure;
-  /** JSON text of the state at the end, where the run left one. */
+  /** JSON text of the final state, if the run has one. */
   readonly values?: string;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -66,17 +66,17 @@ export interface EndedRun {
   readonly createdAt: string;
   readonly startedAt: string;
   readonly endedAt: string;
-  /** Rolled back. */
+  /** Whether the run was rolled back or deleted. */
   readonly removed: boolean;
-  /** The log did not take all events of the last attempt. */
+  /** Whether the event log lacks events of the last attempt. */
   readonly eventsMissing: boolean;
-  /** The graph waits, for an answer or to go on. */
+  /** Whether the graph is interrupted: it waits for a resume value or has next nodes. */
   readonly interrupted?: boolean;
-  /** What it waits for, by task. */
+  /** Interrupts by task id. */
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
-/** What rows of runs that were claimed and of runs that ended both have. */
+/** Columns that claimed and ended runs have in common. */
 interface StartedRow {
   readonly deployment_id: string;
   readonly thread_id: string;
@@ -100,7 +100,7 @@ export interface ClaimedRow extends StartedRow {
   readonly alone: boolean;
 }
 
-/** Of an ended row and, where its thread still shows what this run left, the thread's values. */
+/** Columns of an {@link EndedRow}, for statements that name the table `run`. */
 export const endedColumns = `run.deployment_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
   run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
   coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;
@@ -124,6 +124,7 @@ export function toClaimedRun(row: ClaimedRow): ClaimedRun {
   };
 }
 
+/** @param values JSON text of the final state, if it is known. */
 export function toEndedRun(row: EndedRow, values: string | null | undefined): EndedRun {
   return {
     ...toStartedRun(row),

@@ -1,4 +1,4 @@
-/** A run and its parts, with the names that they have on the wire. Source: SPEC 2.10, 4.5; openapi/agent-server.json. */
+/** A run and its parts, with their field names on the wire. Source: SPEC 2.10, 4.5; openapi/agent-server.json. */
 
 export const runStatuses = ['pending', 'running', 'success', 'error', 'timeout', 'interrupted'] as const;
 export type RunStatus = (typeof runStatuses)[number];
@@ -16,7 +16,7 @@ export interface RunCommand {
   readonly goto?: unknown;
 }
 
-/** Config of a run or an assistant, as LangChain's RunnableConfig. */
+/** Config of a run or an assistant, in the form of LangChain's RunnableConfig. */
 export interface GraphConfig {
   readonly tags?: readonly string[];
   readonly recursion_limit?: number;
@@ -24,18 +24,18 @@ export interface GraphConfig {
   readonly [key: string]: unknown;
 }
 
-/** Which checkpoint a run or a question starts from. */
+/** The checkpoint that a run starts from, or that a state query reads. */
 export interface CheckpointChoice {
   readonly checkpoint_id?: string;
   readonly checkpoint_ns?: string;
   readonly checkpoint_map?: Readonly<Record<string, string>>;
 }
 
-/** What a run is to do, as it is stored and shown. */
+/** The arguments of a run, as stored and as sent to clients. */
 export interface RunKwargs {
   readonly input?: unknown;
   readonly command?: RunCommand;
-  /** Of the assistant and the request together; `configurable` also holds what the headers and the server add. */
+  /** Merged config of assistant and request; `configurable` also contains copied headers and fields of the server. */
   readonly config: GraphConfig;
   readonly context?: unknown;
   readonly stream_mode: readonly string[];
@@ -48,11 +48,11 @@ export interface RunKwargs {
   readonly webhook?: string;
   readonly feedback_keys?: readonly string[];
   readonly temporary: boolean;
-  /** `project_name` of the trace; default: the graph's name. */
+  /** Project of the trace. Default: the name of the graph. */
   readonly langsmith_tracer?: { readonly project_name?: string; readonly example_id?: string };
 }
 
-/** A run as it is kept. */
+/** A run as stored. */
 export interface Run {
   readonly run_id: string;
   readonly thread_id: string;

@@ -1,7 +1,7 @@
 import type { Database } from '../../../infra/postgres/database.ts';
-import { giveBack, processIsAlive } from './release-run.ts';
+import { processIsAlive, requeueRun } from './release-run.ts';
 
-/** Requeues runs of processes whose heartbeat has expired. The result is how many there were. */
+/** Requeues up to 100 runs of processes whose heartbeat has expired. @returns how many it found. */
 export async function sweepRuns(database: Database, deploymentId: string): Promise<number> {
   const rows = await database.query<{ thread_id: string; run_id: string; lease_token: string }>(
     `SELECT thread_id, run_id, lease_token FROM agents.runs run
@@ -11,7 +11,11 @@ export async function sweepRuns(database: Database, deploymentId: string): Promi
   );
   for (const { thread_id: threadId, run_id: runId, lease_token: leaseToken } of rows) {
     await database.transaction((tx) =>
-      giveBack(tx, { deploymentId, threadId, runId, leaseToken }, { alone: false, countLoss: true, onlyExpired: true }),
+      requeueRun(
+        tx,
+        { deploymentId, threadId, runId, leaseToken },
+        { alone: false, countLoss: true, onlyExpired: true },
+      ),
     );
   }
   return rows.length;

@@ -8,8 +8,8 @@ export interface GraphKnowledge {
 }
 
 /**
- * The schemas of an assistant's graph: as the graph knows them at run time, else as they were read from its types; null if neither knows
- * them. While types are being read it waits for at most `maxWaitMs`.
+ * Returns the schemas of an assistant's graph: from the graph at run time, else from its TypeScript types, else null. Waits at most `maxWaitMs`
+ * while the types are being read.
  *
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, GRAPH_WORKER_BUSY, GRAPH_FAILED
  */
@@ -21,10 +21,10 @@ export async function describeGraph(
 ): Promise<GraphSchemas & { readonly graph_id: string }> {
   const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config }));
   const typed = await types.waitFor(graphId, isComplete(known) ? 0 : maxWaitMs);
-  return { graph_id: graphId, ...completed(known, typed?.schemas) };
+  return { graph_id: graphId, ...mergeSchemas(known, typed?.schemas) };
 }
 
-/** Those of its subgraphs, by namespace. @throws as above. */
+/** Returns the schemas of its subgraphs, by namespace. @throws the same errors as {@link describeGraph}. */
 export async function describeSubgraphs(
   { pool, types }: GraphKnowledge,
   graphId: string,
@@ -34,11 +34,14 @@ export async function describeSubgraphs(
   const known: Record<string, GraphSchemas> = JSON.parse(await pool.ask({ kind: 'subgraphs', graphId, ...which }));
   const typed = await types.waitFor(graphId, Object.values(known).every(isComplete) ? 0 : maxWaitMs);
   return Object.fromEntries(
-    Object.entries(known).map(([namespace, schemas]) => [namespace, completed(schemas, typed?.subgraphs[namespace])]),
+    Object.entries(known).map(([namespace, schemas]) => [
+      namespace,
+      mergeSchemas(schemas, typed?.subgraphs[namespace]),
+    ]),
   );
 }
 
-function completed(known: GraphSchemas, typed: GraphSchemas | undefined): GraphSchemas {
+function mergeSchemas(known: GraphSchemas, typed: GraphSchemas | undefined): GraphSchemas {
   return {
     input_schema: known.input_schema ?? typed?.input_schema ?? null,
     output_schema: known.output_schema ?? typed?.output_schema ?? null,

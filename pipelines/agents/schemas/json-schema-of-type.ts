@@ -2,20 +2,20 @@ import type * as ts from 'typescript';
 
 export type JsonSchema = { [keyword: string]: unknown };
 
-/** The compiler of the project, as far as types are read. */
+/** The TypeScript compiler of the project, with a type checker. */
 export interface TypeReading {
   readonly ts: typeof ts;
   readonly checker: ts.TypeChecker;
-  /** Where types are looked at from. */
+  /** Node that types are resolved at. */
   readonly place: ts.Node;
 }
 
-/** Beyond these a type is `{}`, anything. */
-const deepest = 24;
-const mostParts = 5_000;
+/** Limits of a schema; a type beyond them is `{}`, which accepts any value. */
+const maxDepth = 24;
+const maxParts = 5_000;
 const draft = 'http://json-schema.org/draft-07/schema#';
-/** What is an object to the compiler and something else, or nothing, as JSON. */
-const opaque = new Set([
+/** Object types whose JSON form does not follow from their properties. */
+const opaqueTypes = new Set([
   'Map',
   'Set',
   'WeakMap',
@@ -27,7 +27,7 @@ const opaque = new Set([
   'Buffer',
 ]);
 
-/** A message as the wire takes and gives it, which is not what its class looks like. */
+/** Schema of a message in the API, which differs from the properties of the message class. */
 const message: JsonSchema = {
   type: 'object',
   properties: {
@@ -41,10 +41,13 @@ const message: JsonSchema = {
   required: ['content'],
 };
 
-/** The schema of a type as JSON: functions are left out; what JSON Schema cannot express is `{}`; recursive types are `definitions`. */
+/**
+ * Converts a TypeScript type to the JSON Schema of its JSON form. Functions are omitted; types without an equivalent become `{}`; recursive
+ * types become `definitions`.
+ */
 export function jsonSchemaOfType(type: ts.Type, reading: TypeReading): JsonSchema {
   const reader = new TypeReader(reading);
-  const schema = reader.schemaOf(type) ?? {};
+  const schema = reader.readType(type) ?? {};
   return {
     $schema: draft,
     ...schema,
@@ -63,9 +66,9 @@ class TypeReader {
     this.#reading = reading;
   }
 
-  /** Undefined for what JSON has no place for. */
-  schemaOf(type: ts.Type): JsonSchema | undefined {
-    if (this.#depth >= deepest) return {};
+  /** Undefined for types without a JSON form, such as functions. */
+  readType(type: ts.Type): JsonSchema | undefined {
+    if (this.#depth >= maxDepth) return {};
     this.#depth += 1;
     const schema = this.#read(type);
     this.#depth -= 1;
@@ -77,7 +80,7 @@ class TypeReader {
     const { flags } = type;
     const is = (some: ts.TypeFlags) => (flags & some) !== 0;
     this.#parts += 1;
-    if (this.#parts > mostParts) return {};
+    if (this.#parts > maxParts) return {};
     if (is(ts.TypeFlags.Any | ts.TypeFlags.Unknown)) return {};
     if (is(ts.TypeFlags.Undefined | ts.TypeFlags.Void | ts.TypeFlags.Never | ts.TypeFlags.ESSymbolLike))
       return undefined;
@@ -89,28 +92,28 @@ class TypeReader {
     if (is(ts.TypeFlags.NumberLike)) return { type: 'number' };
     if (is(ts.TypeFlags.BooleanLike)) return { type: 'boolean' };
     if (type.isIntersection()) {
-      // A text with a brand is a text.
+      // A branded string or number is a plain string or number in JSON.
       const plain = type.types.find((each) => (each.flags & (ts.TypeFlags.StringLike | ts.TypeFlags.NumberLike)) !== 0);
-      return plain === undefined ? this.#object(type) : this.schemaOf(plain);
+      return plain === undefined ? this.#object(type) : this.readType(plain);
     }
     if (is(ts.TypeFlags.Object)) return this.#object(type);
     const constraint = checker.getBaseConstraintOfType(type);
-    return constraint === undefined || constraint === type ? {} : this.schemaOf(constraint);
+    return constraint === undefined || constraint === type ? {} : this.readType(constraint);
   }
 
   #union(type: ts.UnionType): JsonSchema | undefined {
     const { checker } = this.#reading;
-    // `Overwrite` is for nodes: it goes past the reducer.
+    // Omit `Overwrite`: only nodes use it, to bypass the reducer.
     const members = type.types.filter((each) => each.getProperty('__overwrite__') === undefined);
     const isList = (each: ts.Type) => checker.isArrayType(each);
-    // Whatever stands for a message, such as a text or a pair, is a message as JSON.
+    // Alternatives to a message, such as a string or a pair, are shown as a message.
     const message = members.find((each) => this.#isMessage(isList(each) ? this.#elementOf(each) : each));
     if (message !== undefined) {
       const isOf = (each: ts.Type) => this.#isMessage(each) || (each.isUnion() && each.types.some(isOf));
       const lists = members.some((each) => isList(each) && isOf(this.#elementOf(each)));
       return lists ? { type: 'array', items: this.#message() } : this.#message();
     }
-    const schemas = members.map((each) => this.schemaOf(each)).filter((each) => each !== undefined);
+    const schemas = members.map((each) => this.readType(each)).filter((each) => each !== undefined);
     if (schemas.some((each) => Object.keys(each).length === 0)) return {};
     const constants = schemas.filter((each) => 'const' in each).map((each) => each.const as Literal);
     const rest = schemas.filter((each) => !('const' in each));
@@ -127,13 +130,16 @@ class TypeReader {
     if (this.#isMessage(type)) return this.#message();
     const name = type.symbol?.name;
     if (name === 'Date') return { type: 'string', format: 'date-time' };
-    if (opaque.has(name ?? '')) return {};
+    if (opaqueTypes.has(name ?? '')) return {};
     if (checker.isTupleType(type)) return this.#tuple(type as ts.TypeReference);
-    if (checker.isArrayType(type)) return { type: 'array', items: this.schemaOf(this.#elementOf(type)) ?? {} };
+    if (checker.isArrayType(type)) return { type: 'array', items: this.readType(this.#elementOf(type)) ?? {} };
     if (this.#open.has(type)) return this.#referTo(type);
     if (type.getCallSignatures().length > 0 || type.getConstructSignatures().length > 0) return undefined;
     this.#open.set(type, undefined);
-    const schema = this.#properties(type, (symbol) => (ts.getCombinedModifierFlags(symbol) & hidden(ts)) === 0);
+    const schema = this.#properties(
+      type,
+      (symbol) => (ts.getCombinedModifierFlags(symbol) & hiddenModifiers(ts)) === 0,
+    );
     const definition = this.#open.get(type);
     this.#open.delete(type);
     if (definition === undefined) return schema;
@@ -144,7 +150,7 @@ class TypeReader {
   #tuple(type: ts.TypeReference): JsonSchema {
     const { checker } = this.#reading;
     const { minLength, hasRestElement } = type.target as ts.TupleType;
-    const items = checker.getTypeArguments(type).map((each) => this.schemaOf(each) ?? {});
+    const items = checker.getTypeArguments(type).map((each) => this.readType(each) ?? {});
     if (hasRestElement) return { type: 'array', items: {} };
     return { type: 'array', items, minItems: minLength, maxItems: items.length };
   }
@@ -157,21 +163,21 @@ class TypeReader {
       const isHidden = /^(?:__@|#)/.test(symbol.name) || symbol.declarations?.some((each) => !isShown(each));
       if (isHidden) continue;
       const held = checker.getTypeOfSymbolAtLocation(symbol, place);
-      const schema = this.schemaOf(held);
+      const schema = this.readType(held);
       if (schema === undefined) continue;
       const description = ts.displayPartsToString(symbol.getDocumentationComment(checker)).trim();
       properties[symbol.name] = description === '' ? schema : { ...schema, description };
-      const mayMiss = (held.isUnion() ? held.types : [held]).some(
+      const isOptional = (held.isUnion() ? held.types : [held]).some(
         (each) => (each.flags & ts.TypeFlags.Undefined) !== 0,
       );
-      if ((symbol.flags & ts.SymbolFlags.Optional) === 0 && !mayMiss) required.push(symbol.name);
+      if ((symbol.flags & ts.SymbolFlags.Optional) === 0 && !isOptional) required.push(symbol.name);
     }
     const index = checker.getIndexInfoOfType(type, ts.IndexKind.String);
     return {
       type: 'object',
       ...((index === undefined || Object.keys(properties).length > 0) && { properties }),
       ...(required.length > 0 && { required }),
-      ...(index && { additionalProperties: this.schemaOf(index.type) ?? {} }),
+      ...(index && { additionalProperties: this.readType(index.type) ?? {} }),
     };
   }
 
@@ -196,7 +202,7 @@ class TypeReader {
     return { $ref: '#/definitions/BaseMessage' };
   }
 
-  /** Whether it is a class of messages: of the library, or derived from one. */
+  /** Whether the type is a message class of LangChain, or derived from one. */
   #isMessage(type: ts.Type): boolean {
     if (type.isUnion()) return type.types.length > 0 && type.types.every((each) => this.#isMessage(each));
     if (!/Message(?:Chunk)?$/.test(type.symbol?.name ?? '')) return false;
@@ -206,7 +212,7 @@ class TypeReader {
 
 type Literal = string | number | boolean;
 
-/** One value or several, with `type` if all of them have the same. */
+/** Returns a schema for one or several literals, with `type` if all have the same type. */
 function literalSchema(values: readonly Literal[]): JsonSchema {
   const [type, ...others] = new Set(values.map((value) => typeof value));
   return {
@@ -215,6 +221,6 @@ function literalSchema(values: readonly Literal[]): JsonSchema {
   };
 }
 
-function hidden(compiler: typeof ts): ts.ModifierFlags {
+function hiddenModifiers(compiler: typeof ts): ts.ModifierFlags {
   return compiler.ModifierFlags.Private | compiler.ModifierFlags.Protected;
 }

@@ -5,39 +5,39 @@ import type { ExportReference } from '../graphs/graphs-file.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 
 export interface KeptTypes {
-  /** SHA-256 of each file that the types came from: of the project, its packages and its compiler. */
+  /** SHA-256 of each file that the types depend on: of the project, its packages and its compiler. */
   readonly files: Readonly<Record<string, string>>;
   readonly typed: TypedGraph;
 }
 
-/** Part of the name, so that what older versions kept is not read. */
-const form = 2;
+/** Format version; part of the file name, so that files of older versions are ignored. */
+const formatVersion = 2;
 
-/** What was read of an export before, by whichever version of its files. */
+/** Reads the cached types of an export; undefined if there are none. They may be outdated, see {@link isCurrent}. */
 export async function readKeptTypes(folder: string, source: ExportReference): Promise<KeptTypes | undefined> {
   try {
-    return JSON.parse(await readFile(placeOf(folder, source), 'utf8')) as KeptTypes;
+    return JSON.parse(await readFile(pathOf(folder, source), 'utf8')) as KeptTypes;
   } catch {
     return undefined;
   }
 }
 
-/** Keeps it for the next start, where the folder can be written; a file is there whole or not at all. */
+/** Caches the types of an export for the next start. Writes atomically; ignores a folder that is not writable. */
 export async function keepTypes(folder: string, source: ExportReference, kept: KeptTypes): Promise<void> {
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const place = placeOf(folder, source);
+    const place = pathOf(folder, source);
     await writeFile(`${place}.${process.pid}`, JSON.stringify(kept));
     await rename(`${place}.${process.pid}`, place);
   } catch {
-    // It is read again at the next start.
+    // Without a cache the next start reads the types again.
   }
 }
 
-/** Whether none of the files that it came from has changed since. */
+/** Whether none of the files that the types depend on has changed. */
 export async function isCurrent({ files }: KeptTypes): Promise<boolean> {
   try {
-    for (const [path, hash] of Object.entries(files)) if ((await hashOf(path)) !== hash) return false;
+    for (const [path, hash] of Object.entries(files)) if ((await hashFile(path)) !== hash) return false;
     return true;
   } catch {
     return false;
@@ -46,21 +46,21 @@ export async function isCurrent({ files }: KeptTypes): Promise<boolean> {
 
 export async function hashFiles(paths: readonly string[]): Promise<Record<string, string>> {
   const files: Record<string, string> = {};
-  for (const path of paths) files[path] = await hashOf(path);
+  for (const path of paths) files[path] = await hashFile(path);
   return files;
 }
 
-async function hashOf(path: string): Promise<string> {
+async function hashFile(path: string): Promise<string> {
   return createHash('sha256')
     .update(await readFile(path))
     .digest('hex');
 }
 
-function placeOf(folder: string, { path, name }: ExportReference): string {
+function pathOf(folder: string, { path, name }: ExportReference): string {
   return join(
     folder,
     `${createHash('sha256')
-      .update(JSON.stringify([form, path, name]))
+      .update(JSON.stringify([formatVersion, path, name]))
       .digest('hex')}.json`,
   );
 }

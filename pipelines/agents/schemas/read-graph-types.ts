@@ -6,18 +6,18 @@ import type { GraphSchemas } from '../requests/schemas.ts';
 import { type JsonSchema, jsonSchemaOfType, type TypeReading } from './json-schema-of-type.ts';
 import { subgraphsIn } from './subgraphs-in.ts';
 
-/** What the compiler knows of a graph. */
+/** Schemas of a graph, read from its TypeScript types. */
 export interface TypedGraph {
   readonly schemas: GraphSchemas;
-  /** Of its subgraphs, by namespace. */
+  /** Schemas of its subgraphs, by namespace. */
   readonly subgraphs: Readonly<Record<string, GraphSchemas>>;
 }
 
 /**
- * Reads the schemas of a graph from the types of its module, with the compiler of the graph's project and under its tsconfig.json.
+ * Reads the schemas of a graph from the types of its module, with the compiler and the tsconfig.json of its project.
  *
- * @returns them, and the files that they came from.
- * @throws GRAPH_TYPES_UNREADABLE with the reason why the types tell nothing, and what the compiler throws.
+ * @returns the schemas, and the files that they depend on.
+ * @throws GRAPH_TYPES_UNREADABLE with the reason if the types do not describe a graph, and errors of the compiler.
  */
 export function readGraphTypes(compiler: typeof ts, { path, name }: ExportReference): TypedGraph & { files: string[] } {
   const { options, configFile } = compilerOptions(compiler, path);
@@ -29,7 +29,7 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   const exported = checker.getExportsOfModule(module).find((each) => each.name === name);
   if (exported === undefined) throw unreadable(`${path} exports no '${name}'`);
   const reading = { ts: compiler, checker, place: source };
-  const schemas = schemasOfGraph(checker.getTypeOfSymbolAtLocation(exported, source), reading);
+  const schemas = readSchemas(checker.getTypeOfSymbolAtLocation(exported, source), reading);
   if (schemas === undefined) {
     throw unreadable(
       `the type of '${name}' in ${path} is not that of a graph: are the types of @langchain/langgraph installed in its project?`,
@@ -37,7 +37,7 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
   }
   const subgraphs: Record<string, GraphSchemas> = {};
   for (const [namespace, type] of subgraphsIn(exported, reading)) {
-    const found = schemasOfGraph(type, reading);
+    const found = readSchemas(type, reading);
     if (found !== undefined) subgraphs[namespace] ??= found;
   }
   const files = program.getSourceFiles().map(({ fileName }) => fileName);
@@ -48,32 +48,32 @@ export function unreadable(reason: string): Error {
   return fault('GRAPH_TYPES_UNREADABLE', { reason });
 }
 
-/** Of a compiled graph, a builder, or a function or promise of either; undefined for other types. */
-function schemasOfGraph(type: ts.Type, reading: TypeReading): GraphSchemas | undefined {
+/** Reads the schemas of a compiled graph, a builder, or a function or promise of either; undefined for other types. */
+function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefined {
   const graph = compiledType(type, reading);
-  const input = graph && propertyOf(graph, '~InputType', reading);
-  const output = graph && propertyOf(graph, '~OutputType', reading);
+  const input = graph && propertyType(graph, '~InputType', reading);
+  const output = graph && propertyType(graph, '~OutputType', reading);
   if (graph === undefined || input === undefined || output === undefined) return undefined;
-  const builder = propertyOf(graph, 'builder', reading);
-  // StateGraph<Definition, State, …>; a graph that no builder made has no other state than its output.
+  const builder = propertyType(graph, 'builder', reading);
+  // StateGraph<Definition, State, …>. A graph without a builder has no state type; its output type is used.
   const state = builder && reading.checker.getTypeArguments(builder as ts.TypeReference)[1];
-  const context = told(contextOf(graph, reading), reading);
+  const context = describeType(contextType(graph, reading), reading);
   return {
-    input_schema: told(input, reading),
-    output_schema: told(output, reading),
-    state_schema: told(state ?? output, reading),
+    input_schema: describeType(input, reading),
+    output_schema: describeType(output, reading),
+    state_schema: describeType(state ?? output, reading),
     config_schema: context,
     context_schema: context,
   };
 }
 
-/** Null for a type that says nothing. */
-function told(type: ts.Type | undefined, reading: TypeReading): JsonSchema | null {
+/** Null for a missing type, and for a type without any constraint. */
+function describeType(type: ts.Type | undefined, reading: TypeReading): JsonSchema | null {
   if (type === undefined) return null;
   const { $schema, ...schema } = jsonSchemaOfType(type, reading);
   const { type: kind, properties } = schema;
-  const saysNothing = Object.keys(schema).length === 0 || (kind === 'object' && !hasKeys(properties));
-  return saysNothing ? null : { $schema, ...schema };
+  const isEmpty = Object.keys(schema).length === 0 || (kind === 'object' && !hasKeys(properties));
+  return isEmpty ? null : { $schema, ...schema };
 }
 
 function hasKeys(value: unknown): boolean {
@@ -85,21 +85,21 @@ function compiledType(type: ts.Type, reading: TypeReading, depth = 0): ts.Type |
   if ((type.flags & ts.TypeFlags.Any) !== 0 || depth > 4) return undefined;
   if (type.getProperty('lg_is_pregel') !== undefined) return type;
   const [call] = type.getCallSignatures();
-  const compile = propertyOf(type, 'compile', reading)?.getCallSignatures()[0];
+  const compile = propertyType(type, 'compile', reading)?.getCallSignatures()[0];
   const awaited = checker.getAwaitedType(type);
   const next = call ?? compile;
   if (next !== undefined) return compiledType(next.getReturnType(), reading, depth + 1);
   return awaited === undefined || awaited === type ? undefined : compiledType(awaited, reading, depth + 1);
 }
 
-/** What the config of a run may carry: the last form of the graph's own `withConfig` names it. */
-function contextOf(graph: ts.Type, reading: TypeReading): ts.Type | undefined {
-  const [parameter] = propertyOf(graph, 'withConfig', reading)?.getCallSignatures().at(-1)?.getParameters() ?? [];
+/** Returns the context type of a run: the type of `context` in the last overload of the graph's `withConfig`. */
+function contextType(graph: ts.Type, reading: TypeReading): ts.Type | undefined {
+  const [parameter] = propertyType(graph, 'withConfig', reading)?.getCallSignatures().at(-1)?.getParameters() ?? [];
   const options = parameter && reading.checker.getTypeOfSymbolAtLocation(parameter, reading.place);
-  return options && propertyOf(options.getNonNullableType(), 'context', reading)?.getNonNullableType();
+  return options && propertyType(options.getNonNullableType(), 'context', reading)?.getNonNullableType();
 }
 
-function propertyOf(type: ts.Type, name: string, { checker, place }: TypeReading): ts.Type | undefined {
+function propertyType(type: ts.Type, name: string, { checker, place }: TypeReading): ts.Type | undefined {
   const symbol = checker.getPropertyOfType(type, name);
   return symbol && checker.getTypeOfSymbolAtLocation(symbol, place);
 }

@@ -1,12 +1,12 @@
 /**
- * Schemas of graphs whose state is a TypeScript type, read in the background.
+ * Reads the schemas of graphs whose state is a TypeScript type, in the background.
  *
- * Invariant: only requests for schemas wait for it, for a bounded time; a failure costs only the schemas.
+ * Invariant: only requests for schemas wait for the reading, for a bounded time. A failure affects only the schemas.
  *
- *   1. Each graph in TypeScript is asked for its schemas; those that know theirs at run time are left out.
- *   2. A child process reads the others, one after the other. It tells before each, so that a graph which ends it or holds it for too
- *      long is known; that one is given up, and a further process reads the rest.
- *   3. What a graph was not read for is logged, once.
+ *   1. Graphs in TypeScript that have their schemas at run time are skipped.
+ *   2. A child process reads the others sequentially and announces each graph before it reads it. If a graph ends the process or takes too
+ *      long, that graph is skipped, and a new process reads the remaining graphs.
+ *   3. The reason for each skipped graph is logged once.
  */
 import { EventEmitter, once } from 'node:events';
 import { createRequire } from 'node:module';
@@ -25,12 +25,12 @@ import type { TypedGraph } from './read-graph-types.ts';
 import type { FromTypesProcess, TypesTask } from './types-process.ts';
 
 export interface TypesOptions {
-  /** Those that can be used. */
+  /** The usable graphs. */
   readonly graphs: readonly GraphSource[];
   readonly pool: Pick<WorkerPool, 'ask'>;
-  /** Where what was read is kept for the next start. */
+  /** Folder of the cache of types. */
   readonly keptIn: string;
-  /** For one graph. 0: nothing is read. */
+  /** Timeout for one graph. 0: types are not read. */
   readonly limitMs: number;
   readonly heapMegabytes: number;
   readonly accounts?: AccountSource | undefined;
@@ -38,14 +38,14 @@ export interface TypesOptions {
 }
 
 export interface GraphTypes {
-  /** Undefined until it is read, and if it cannot be read. */
+  /** Undefined until the graph was read, and if reading failed. */
   of(graphId: string): TypedGraph | undefined;
-  /** As `of`, but waits until the graph is read or given up, or `maxWaitMs` have passed. */
+  /** Like `of`, but waits until the graph was read or skipped, or `maxWaitMs` have passed. */
   waitFor(graphId: string, maxWaitMs: number): Promise<TypedGraph | undefined>;
 }
 
 export interface ReadingTypes extends GraphTypes {
-  /** Nothing of it runs afterwards. */
+  /** Stops reading. Resolves when no process remains. */
   stop(): Promise<void>;
 }
 
@@ -65,40 +65,40 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   }
 
   function giveUp(graph: string, reason: string): void {
-    if (!stopped) logger.warn({ graph, reason }, 'the schemas of a graph were not read from its types');
+    if (!stopped) logger.warn({ graph, reason }, 'schemas of a graph not read from its types');
     settle(graph);
   }
 
   async function readAll(): Promise<void> {
     let rest: readonly GraphSource[] = [];
     for (const source of typescript) {
-      if (await knowsItsSchemas(pool, source.graphId)) settle(source.graphId);
+      if (await hasRuntimeSchemas(pool, source.graphId)) settle(source.graphId);
       else rest = [...rest, source];
     }
-    while (rest.length > 0 && !stopped) rest = await readSome(rest);
+    while (rest.length > 0 && !stopped) rest = await readInProcess(rest);
   }
 
-  /** In one process. @returns those that are left, always fewer. */
-  async function readSome(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
-    const left = new Set(sources);
+  /** Reads graphs in one process. @returns the remaining graphs; always fewer than before. */
+  async function readInProcess(sources: readonly GraphSource[]): Promise<readonly GraphSource[]> {
+    const remaining = new Set(sources);
     const kept = await readKept(options.keptIn, sources);
     if (stopped) return [];
     let current = sources[0]!;
-    let tooLong = false;
-    let clock: NodeJS.Timeout | undefined;
-    const hear = (message: FromTypesProcess) => {
+    let hasTimedOut = false;
+    let timeout: NodeJS.Timeout | undefined;
+    const receive = (message: FromTypesProcess) => {
       const source = sources.find(({ graphId }) => graphId === message.graphId);
-      if (source === undefined || !left.has(source)) throw violation('a graph that it was not asked for');
-      clearTimeout(clock);
+      if (source === undefined || !remaining.has(source)) throw violation('a graph that it was not given');
+      clearTimeout(timeout);
       if (message.kind === 'reading') {
         current = source;
-        clock = setTimeout(() => {
-          tooLong = true;
+        timeout = setTimeout(() => {
+          hasTimedOut = true;
           child?.kill();
         }, limitMs);
         return;
       }
-      left.delete(source);
+      remaining.delete(source);
       if (message.kind === 'unread') return giveUp(message.graphId, message.reason);
       const { typed, files } = message;
       found.set(message.graphId, typed);
@@ -106,20 +106,21 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
       settle(message.graphId);
     };
     const reason = await new Promise<string>((resolve) => {
-      child = startProcess(options, hear, ({ code, signal, error, violation }) => {
+      child = startProcess(options, receive, ({ code, signal, error, violation }) => {
         if (error !== undefined) resolve(`it did not start: ${error.message}`);
         else resolve(violation ?? `its process ended by ${signal ?? `code ${code}`}`);
       });
       child.send({ graphs: sources, kept } satisfies TypesTask);
     });
-    clearTimeout(clock);
-    if (left.delete(current)) giveUp(current.graphId, tooLong ? `it took longer than ${limitMs / 1_000} s` : reason);
-    return [...left];
+    clearTimeout(timeout);
+    if (remaining.delete(current))
+      giveUp(current.graphId, hasTimedOut ? `it took longer than ${limitMs / 1_000} s` : reason);
+    return [...remaining];
   }
 
   const done = readAll()
     .catch((error: unknown) => {
-      if (!stopped) logger.warn({ error }, 'the schemas of graphs were not read from their types');
+      if (!stopped) logger.warn({ error }, 'schemas of graphs not read from their types');
     })
     .finally(() => [...pending].forEach(settle))
     .then(() => Promise.all(keeping));
@@ -127,7 +128,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     of: (graphId) => found.get(graphId),
     async waitFor(graphId, maxWaitMs) {
       if (maxWaitMs > 0 && pending.has(graphId)) {
-        // Only the deadline and the end of reading end the wait; both are expected.
+        // An abort means that the wait timed out, which is not an error.
         await once(settled, `graph ${graphId}`, { signal: AbortSignal.timeout(maxWaitMs) }).catch(() => undefined);
       }
       return found.get(graphId);
@@ -150,24 +151,24 @@ async function readKept(folder: string, sources: readonly GraphSource[]): Promis
   return kept;
 }
 
-/** Whether a graph knows its schemas at run time; many have no config schema. */
+/** Whether a graph has its schemas at run time. The config schema is excluded, because many graphs have none. */
 export function isComplete({ input_schema, output_schema, state_schema }: GraphSchemas): boolean {
   return input_schema !== null && output_schema !== null && state_schema !== null;
 }
 
-async function knowsItsSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): Promise<boolean> {
+async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'ask'>, graphId: string): Promise<boolean> {
   try {
     const known: GraphSchemas = JSON.parse(await pool.ask({ kind: 'schemas', graphId, config: {} }));
     return isComplete(known);
   } catch {
-    // A function that makes no graph without a config may still have types.
+    // A function that returns no graph for an empty config may still have types.
     return false;
   }
 }
 
 function startProcess(
   { heapMegabytes, accounts }: TypesOptions,
-  hear: (message: FromTypesProcess) => void,
+  receive: (message: FromTypesProcess) => void,
   onGone: (end: ChildEnd) => void,
 ): WorkerChild {
   const fromSource = import.meta.url.endsWith('.ts');
@@ -179,7 +180,7 @@ function startProcess(
     accounts,
     execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
     limits: { ...limitsOfWorker(0), bodyBytes: 0 },
-    onFrame: (frame) => hear(decodeTypes(frame)),
+    onFrame: (frame) => receive(decodeTypes(frame)),
     onGone,
   });
 }
@@ -206,10 +207,10 @@ const fromProcess = Compile(
   ]),
 );
 
-/** The compiler is code of the project, so that anything may come. @throws WORKER_PROTOCOL_VIOLATED */
+/** Validates a message. The compiler is project code, so the message is untrusted. @throws WORKER_PROTOCOL_VIOLATED */
 function decodeTypes({ head }: Frame): FromTypesProcess {
   requireJson(head);
   const message: unknown = JSON.parse(head.toString('utf8'));
-  if (!fromProcess.Check(message)) throw violation('a message of another form');
+  if (!fromProcess.Check(message)) throw violation('a message that does not match its schema');
   return message as FromTypesProcess;
 }

@@ -2,8 +2,8 @@ import type * as ts from 'typescript';
 import type { TypeReading } from './json-schema-of-type.ts';
 
 /**
- * The graphs that are nodes of an exported graph, by namespace, from the calls of `addNode` that it is made with; those of their own as
- * far as they are declared in modules of the project.
+ * Finds the subgraphs of an exported graph, by namespace, from the `addNode` calls in the source code. Nested subgraphs are found if they are
+ * declared in modules of the project.
  */
 export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<string, ts.Type> {
   const found = new Map<string, ts.Type>();
@@ -11,7 +11,7 @@ export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<stri
   return found;
 }
 
-/** Of imported symbols, those in the module that they come from. */
+/** Returns the declarations of a symbol; for an imported symbol those of its module. */
 function declarationsOf(symbol: ts.Symbol | undefined, { ts, checker }: TypeReading): readonly ts.Node[] {
   const isImport = symbol !== undefined && (symbol.flags & ts.SymbolFlags.Alias) !== 0;
   return (isImport ? checker.getAliasedSymbol(symbol) : symbol)?.declarations ?? [];
@@ -22,15 +22,15 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
   const seen = new Set<ts.Symbol>();
   for (const node of nodes) visit(node);
 
-  /** Looks through what the declaration is made of: `const graph = builder.compile()` leads to `builder`. */
+  /** Visits the expressions of a declaration: `const graph = builder.compile()` leads to `builder`. */
   function visit(node: ts.Node): void {
     if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
       const isAddNode = node.expression.name.text === 'addNode';
-      if (isAddNode) for (const [name, value] of nodesOf(node)) add(name, value);
-      const made = checker.getSymbolAtLocation(rootOf(node.expression.expression));
-      if (made !== undefined) follow(made);
+      if (isAddNode) for (const [name, value] of listAddedNodes(node)) add(name, value);
+      const made = checker.getSymbolAtLocation(rootExpression(node.expression.expression));
+      if (made !== undefined) visitDeclarations(made);
       if (isAddNode) {
-        // Nodes of graphs that are made in its arguments are not nodes of this graph.
+        // Do not visit the arguments: graphs that are created there have their own nodes.
         visit(node.expression);
         return;
       }
@@ -38,20 +38,20 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
     ts.forEachChild(node, visit);
   }
 
-  function follow(made: ts.Symbol): void {
+  function visitDeclarations(made: ts.Symbol): void {
     if (seen.has(made) || seen.size > 100) return;
     seen.add(made);
     for (const declaration of declarationsOf(made, reading)) {
       if (!ts.isVariableDeclaration(declaration) || declaration.getSourceFile().isDeclarationFile) continue;
       visit(declaration);
-      // `builder.addNode(…)` as statements of their own.
+      // Visit `builder.addNode(…)` calls in separate statements.
       const { name } = declaration;
       const statements = declaration.parent.parent.parent;
       if (ts.isIdentifier(name) && (ts.isSourceFile(statements) || ts.isBlock(statements))) {
         for (const statement of statements.statements) {
           if (
             ts.isExpressionStatement(statement) &&
-            checker.getSymbolAtLocation(rootOf(statement.expression)) === checker.getSymbolAtLocation(name)
+            checker.getSymbolAtLocation(rootExpression(statement.expression)) === checker.getSymbolAtLocation(name)
           ) {
             visit(statement);
           }
@@ -60,12 +60,12 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
     }
   }
 
-  function rootOf(node: ts.Node): ts.Node {
-    if (ts.isCallExpression(node) || ts.isPropertyAccessExpression(node)) return rootOf(node.expression);
+  function rootExpression(node: ts.Node): ts.Node {
+    if (ts.isCallExpression(node) || ts.isPropertyAccessExpression(node)) return rootExpression(node.expression);
     return node;
   }
 
-  function nodesOf(call: ts.CallExpression): [string, ts.Expression][] {
+  function listAddedNodes(call: ts.CallExpression): [string, ts.Expression][] {
     const [first, second] = call.arguments;
     if (first !== undefined && second !== undefined && ts.isStringLiteralLike(first)) return [[first.text, second]];
     if (first === undefined || !ts.isObjectLiteralExpression(first)) return [];
@@ -83,12 +83,12 @@ function collect(nodes: readonly ts.Node[], within: string, reading: TypeReading
     const namespace = within === '' ? name : `${within}|${name}`;
     if (found.has(namespace) || namespace.split('|').length > 10) return;
     found.set(namespace, type);
-    collect(sourcesOf(value), namespace, reading, found);
+    collect(creationNodes(value), namespace, reading, found);
   }
 
-  /** Where a graph is made: the declaration of a name, the body of a called function, else the expression, such as `builder.compile()`. */
-  function sourcesOf(value: ts.Expression): readonly ts.Node[] {
-    if (ts.isAwaitExpression(value)) return sourcesOf(value.expression);
+  /** Returns the nodes that create a graph: the declarations of a name or a called function, else the expression itself. */
+  function creationNodes(value: ts.Expression): readonly ts.Node[] {
+    if (ts.isAwaitExpression(value)) return creationNodes(value.expression);
     const name = ts.isCallExpression(value) ? value.expression : value;
     if (ts.isCallExpression(value) && !ts.isIdentifier(name)) return [value];
     const isShorthand = ts.isShorthandPropertyAssignment(value.parent);

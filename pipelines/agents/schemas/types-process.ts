@@ -1,6 +1,6 @@
 /**
- * A process that reads the types of graphs, one after the other, and says what it found. It runs no code of the project but its
- * compiler, comes last where processors are scarce, and goes first where memory is.
+ * Entry point of the process that reads the types of graphs, one after the other. It executes no project code except the compiler of the
+ * project. It has the lowest CPU priority, and the kernel kills it first when memory is short.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -16,13 +16,13 @@ import { readGraphTypes, type TypedGraph, unreadable } from './read-graph-types.
 
 export interface TypesTask {
   readonly graphs: readonly GraphSource[];
-  /** What was read at an earlier start, by graph. */
+  /** Cached types, by graph id. */
   readonly kept: Readonly<Record<string, KeptTypes>>;
 }
 
 export type FromTypesProcess =
   | { readonly kind: 'reading'; readonly graphId: string }
-  /** `files`: those that it came from, with their hashes, unless it was kept. */
+  /** `files`: hashes of the files that the types depend on; absent if the types came from the cache. */
   | {
       readonly kind: 'read';
       readonly graphId: string;
@@ -39,43 +39,43 @@ const pipe = openParentPipe((task) => void readAll(task as TypesTask));
 async function readAll(task: TypesTask): Promise<void> {
   for (const source of task.graphs) {
     const { graphId } = source;
-    await tell({ kind: 'reading', graphId });
+    await send({ kind: 'reading', graphId });
     try {
-      await tell({ kind: 'read', graphId, ...(await typesOf(source, task.kept[graphId])) });
+      await send({ kind: 'read', graphId, ...(await readTypes(source, task.kept[graphId])) });
     } catch (error) {
-      await tell({ kind: 'unread', graphId, reason: error instanceof Error ? error.message : String(error) });
+      await send({ kind: 'unread', graphId, reason: error instanceof Error ? error.message : String(error) });
     }
   }
   process.exit(0);
 }
 
-/** Resolves when it is on its way: what follows may hold this process for long, or end it. */
-function tell(message: FromTypesProcess): Promise<void> {
+/** Resolves when the message is written, because the next step may block or end this process. */
+function send(message: FromTypesProcess): Promise<void> {
   return new Promise((resolve) => pipe.write(encodeFrame(message), resolve));
 }
 
-async function typesOf(
+async function readTypes(
   source: GraphSource,
   kept: KeptTypes | undefined,
 ): Promise<{ readonly typed: TypedGraph; readonly files?: Record<string, string> }> {
   if (kept !== undefined && (await isCurrent(kept))) return { typed: kept.typed };
-  const { files: paths, ...typed } = readGraphTypes(await compilerFor(source.path), source);
+  const { files: paths, ...typed } = readGraphTypes(await importCompiler(source.path), source);
   return { typed, files: await hashFiles(paths) };
 }
 
-/** The compiler that the project of a module has. @throws GRAPH_TYPES_UNREADABLE where it has none that can be asked. */
-async function compilerFor(path: string): Promise<typeof ts> {
+/** Imports the TypeScript compiler of a module's project. @throws GRAPH_TYPES_UNREADABLE if it is missing or has no usable API. */
+async function importCompiler(path: string): Promise<typeof ts> {
   const { resolve } = createRequire(path);
   let place: string;
   try {
     place = resolve('typescript');
   } catch {
     throw unreadable(
-      "the package 'typescript' is not installed in its project: install it there, or say the state with zod",
+      "the package 'typescript' is not installed in its project: install it there, or define the state with zod",
     );
   }
   const compiler = ((await import(pathToFileURL(place).href)) as { default?: typeof ts }).default;
   if (typeof compiler?.createProgram === 'function') return compiler;
   const { version } = JSON.parse(await readFile(resolve('typescript/package.json'), 'utf8')) as { version: string };
-  throw unreadable(`version ${version} of the package 'typescript' in its project cannot be asked for types`);
+  throw unreadable(`version ${version} of the package 'typescript' in its project has no API to read types`);
 }

@@ -20,8 +20,8 @@ import { searchItems } from './search-items.ts';
 import type { FoundItem, StoreRules } from './store-item.ts';
 
 /**
- * The store of graph code: what one deployment remembers. Of a batch, what is read is read before anything of it is written; all
- * reads by key go together, all writes go together, and so do all deletions.
+ * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets are one statement, as are all
+ * puts and all deletions.
  */
 export class AgentStore extends BaseStore {
   readonly #sql: Sql;
@@ -37,31 +37,37 @@ export class AgentStore extends BaseStore {
     this.#rules = rules;
   }
 
-  /** @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE */
+  /**
+   * Runs a batch. Results have the order of `operations`.
+   *
+   * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE
+   */
   override async batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
     const results: unknown[] = operations.map(() => undefined);
-    const places = operations.map((operation, place) => ({ operation, place }));
-    const gets = places.filter((one): one is Placed<GetOperation> => isGet(one.operation));
-    const puts = places.filter((one): one is Placed<PutOperation> => isPut(one.operation)).map((one) => one.operation);
+    const entries = operations.map((operation, index) => ({ operation, index }));
+    const gets = entries.filter((one): one is Indexed<GetOperation> => isGet(one.operation));
+    const puts = entries
+      .filter((one): one is Indexed<PutOperation> => isPut(one.operation))
+      .map((one) => one.operation);
     const [sql, deploymentId, rules] = [this.#sql, this.#deploymentId, this.#rules];
 
     const read = async () => {
       const keys = gets.map(({ operation }) => operation);
       const items = await getItems(sql, deploymentId, keys, rules.refreshOnRead);
-      for (const [order, { place }] of gets.entries()) results[place] = items[order] && shown(items[order]);
+      for (const [order, { index }] of gets.entries()) results[index] = items[order] && toItem(items[order]);
     };
-    const look = async ({ operation, place }: Placed<Operation>) => {
+    const search = async ({ operation, index }: Indexed<Operation>) => {
       if (isSearch(operation)) {
         const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation;
-        const search = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
-        results[place] = (await searchItems(sql, deploymentId, rules, search)).map(shown);
+        const wanted = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
+        results[index] = (await searchItems(sql, deploymentId, rules, wanted)).map(toItem);
       } else if (isList(operation)) {
         const { matchConditions = [], maxDepth, limit, offset } = operation;
         const matches = matchConditions.map(({ matchType: side, path: labels }) => ({ side, labels }));
-        results[place] = await listNamespaces(sql, deploymentId, { matches, maxDepth, limit, offset });
+        results[index] = await listNamespaces(sql, deploymentId, { matches, maxDepth, limit, offset });
       }
     };
-    await Promise.all([read(), ...places.map(look)]);
+    await Promise.all([read(), ...entries.map(search)]);
 
     const last = [...new Map(puts.map((put) => [JSON.stringify([put.namespace, put.key]), put])).values()];
     const stored = last.flatMap(({ value, ...rest }) => (value === null ? [] : [{ ...rest, value }]));
@@ -75,9 +81,9 @@ export class AgentStore extends BaseStore {
   }
 }
 
-interface Placed<Op> {
+interface Indexed<Op> {
   readonly operation: Op;
-  readonly place: number;
+  readonly index: number;
 }
 
 const isSearch = (operation: Operation): operation is SearchOperation => 'namespacePrefix' in operation;
@@ -86,6 +92,6 @@ const isGet = (operation: Operation): operation is GetOperation => 'key' in oper
 const isList = (operation: Operation): operation is ListNamespacesOperation =>
   !('key' in operation) && !isSearch(operation);
 
-function shown({ created_at, updated_at, namespace, ...item }: FoundItem): Item & SearchItem {
+function toItem({ created_at, updated_at, namespace, ...item }: FoundItem): Item & SearchItem {
   return { ...item, namespace: [...namespace], createdAt: new Date(created_at), updatedAt: new Date(updated_at) };
 }

@@ -5,15 +5,15 @@ import type { Conditions } from './item-columns.ts';
 const comparisons: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
 
 /**
- * Adds what a filter asks of values: of each field that it is equal to something, or what `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and
- * `$lte` say. Only values of one type are greater or smaller than each other; a field that is missing equals nothing.
+ * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the operators `$eq`,
+ * `$ne`, `$gt`, `$gte`, `$lt` and `$lte`. Ordering comparisons match only values of the same JSON type. A missing field matches only `$ne`.
  *
- * @throws STORE_FILTER_INVALID for another operator
+ * @throws STORE_FILTER_INVALID for any other operator
  */
 export function filterItems(conditions: Conditions, filter: Readonly<Record<string, unknown>>): void {
   for (const [field, wanted] of Object.entries(filter)) {
     const value = `(searchable -> ${conditions.bind(field.replaceAll('\0', ''))}::text)`;
-    const operators = operatorsOf(wanted) ?? { $eq: wanted };
+    const operators = parseOperators(wanted) ?? { $eq: wanted };
     for (const [operator, operand] of Object.entries(operators)) {
       const given = `${conditions.bind(jsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
       const comparison = comparisons[operator];
@@ -26,7 +26,7 @@ export function filterItems(conditions: Conditions, filter: Readonly<Record<stri
   }
 }
 
-function operatorsOf(wanted: unknown): Readonly<Record<string, unknown>> | undefined {
+function parseOperators(wanted: unknown): Readonly<Record<string, unknown>> | undefined {
   if (typeof wanted !== 'object' || wanted === null || Array.isArray(wanted)) return undefined;
   const names = Object.keys(wanted);
   return names.length > 0 && names.some((name) => name.startsWith('$'))

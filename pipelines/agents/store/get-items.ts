@@ -1,8 +1,8 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { itemColumns, labels, live, pathOf } from './item-columns.ts';
+import { itemColumns, labels, live, namespacePath } from './item-columns.ts';
 import type { StoreItem, StoreKey } from './store-item.ts';
 
-/** Reads items, null for one that is not there. With `refresh` the time of those that have one starts anew. */
+/** Reads items, in the order of `keys`; null for an item that does not exist. With `refresh` their TTL restarts. */
 export async function getItems(
   sql: Sql,
   deploymentId: string,
@@ -23,7 +23,7 @@ const getSql = `
 WITH given AS MATERIALIZED (
   SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
 ),
-placed AS MATERIALIZED (SELECT ${pathOf('namespace')} AS path, namespace, key FROM given),
+placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, namespace, key FROM given),
 refreshed AS (
   UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
   WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)

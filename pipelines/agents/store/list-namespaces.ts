@@ -5,22 +5,22 @@ import { Conditions, live } from './item-columns.ts';
 export interface NamespaceSearch {
   /** Labels that namespaces begin or end with; `*` stands for any label. */
   readonly matches: readonly { readonly side: 'prefix' | 'suffix'; readonly labels: readonly string[] }[];
-  /** Longer namespaces are cut to so many labels. */
+  /** Maximum number of labels; longer namespaces are truncated. */
   readonly maxDepth?: number | undefined;
-  /** What a filter of custom authentication asks of items: namespaces without such an item are left out. */
+  /** Filter of custom authentication. Returns only namespaces that have an item which matches it. */
   readonly required?: RequiredMetadata | undefined;
   readonly limit: number;
   readonly offset: number;
 }
 
-/** Namespaces that have items, each once, in the order of their labels. */
+/** Lists the distinct namespaces that have items, sorted by their labels. */
 export async function listNamespaces(sql: Sql, deploymentId: string, search: NamespaceSearch): Promise<string[][]> {
   const conditions = new Conditions(deploymentId);
   for (const { side, labels } of search.matches) {
     conditions.add(`cardinality(namespace) >= ${conditions.bind(labels.length)}`);
-    for (const [place, label] of labels.entries()) {
+    for (const [index, label] of labels.entries()) {
       if (label === '*') continue;
-      const at = side === 'prefix' ? `${place + 1}` : `cardinality(namespace) - ${labels.length - place - 1}`;
+      const at = side === 'prefix' ? `${index + 1}` : `cardinality(namespace) - ${labels.length - index - 1}`;
       conditions.add(`namespace[${at}] = ${conditions.bind(label.replaceAll('\0', ''))}`);
     }
     const stars = labels.indexOf('*');

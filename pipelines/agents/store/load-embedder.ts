@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url';
 import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Embed } from './store-item.ts';
 
-/** Package and class behind the name of a provider, of those that LangChain keeps. They are the project's own dependencies. */
+/** Package and class of each provider of LangChain. The packages are dependencies of the project, not of Runlake. */
 const providers: Readonly<Record<string, readonly [string, string]>> = {
   openai: ['@langchain/openai', 'OpenAIEmbeddings'],
   cohere: ['@langchain/cohere', 'CohereEmbeddings'],
@@ -15,17 +15,17 @@ const providers: Readonly<Record<string, readonly [string, string]>> = {
 };
 
 /**
- * Loads what `store.index.embed` of a langgraph.json names: `./file.ts:name`, a function of texts or an object with
- * `embedDocuments`, or `provider:model`. Runs code of the project, so only in a process that runs graph code.
+ * Loads the embedder that `store.index.embed` of a langgraph.json names: `provider:model`, or `./file.ts:name` for a function of texts or
+ * an object with `embedDocuments`. Runs code of the project, so call it only in a worker process.
  *
- * @throws STORE_EMBEDDER_UNUSABLE
+ * @throws STORE_EMBEDDER_UNUSABLE if it cannot be loaded.
  */
 export async function loadEmbedder(embed: string, folder: string): Promise<Embed> {
   try {
     const split = embed.lastIndexOf(':');
     const isPath = /^[./]/.test(embed);
     const [before, after] = split < 0 ? [embed, 'default'] : [embed.slice(0, split), embed.slice(split + 1)];
-    return embedOf(isPath ? await exportOf(resolve(folder, before), after) : await providersOwn(embed, folder));
+    return toEmbed(isPath ? await importExport(resolve(folder, before), after) : await createOfProvider(embed, folder));
   } catch (cause) {
     if (isRunlakeError(cause)) throw cause;
     const reason = cause instanceof Error ? cause.message : String(cause);
@@ -33,30 +33,30 @@ export async function loadEmbedder(embed: string, folder: string): Promise<Embed
   }
 }
 
-async function exportOf(path: string, name: string): Promise<unknown> {
+async function importExport(path: string, name: string): Promise<unknown> {
   const module = (await import(pathToFileURL(path).href)) as Record<string, unknown>;
   if (module[name] === undefined) throw unusable(`${path} has no export '${name}'`);
   return module[name];
 }
 
-async function providersOwn(embed: string, folder: string): Promise<unknown> {
+async function createOfProvider(embed: string, folder: string): Promise<unknown> {
   const colon = embed.indexOf(':');
   const provider = providers[embed.slice(0, colon)];
   if (colon < 0 || provider === undefined)
     throw unusable(
-      `'${embed}' is neither a path nor one of ${Object.keys(providers).join(', ')} with a model after a colon`,
+      `'${embed}' is neither a path nor one of ${Object.keys(providers).join(', ')} followed by a colon and a model`,
     );
   const [name, className] = provider;
   const path = createRequire(join(folder, 'langgraph.json')).resolve(name);
-  const Class = (await exportOf(path, className)) as new (options: { model: string }) => unknown;
+  const Class = (await importExport(path, className)) as new (options: { model: string }) => unknown;
   return new Class({ model: embed.slice(colon + 1) });
 }
 
-function embedOf(found: unknown): Embed {
+function toEmbed(found: unknown): Embed {
   if (typeof found === 'function') return async (texts) => (await found([...texts])) as number[][];
   const embeddings = found as { embedDocuments?: (texts: string[]) => Promise<number[][]> } | null;
   if (typeof embeddings?.embedDocuments !== 'function')
-    throw unusable('what store.index.embed names is neither a function nor an object with embedDocuments');
+    throw unusable('the export that store.index.embed names is neither a function nor an object with embedDocuments');
   return (texts) => embeddings.embedDocuments!([...texts]);
 }
 

@@ -1,6 +1,6 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** The length of a stored vector that is not of `dims` numbers, if there is one: searches pass over it. */
+/** Returns the length of any stored vector that does not have `dims` dimensions; undefined if all have. Searches ignore such vectors. */
 export async function misfitVectors(sql: Sql, deploymentId: string, dims: number): Promise<number | undefined> {
   const [found] = await sql.query<{ numbers: number }>(
     `SELECT cardinality(embedding) AS numbers FROM agents.store_vectors

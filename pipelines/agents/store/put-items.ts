@@ -1,20 +1,20 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { jsonbText } from '../checkpoints/jsonb-text.ts';
-import { labels, pathOf } from './item-columns.ts';
+import { labels, namespacePath } from './item-columns.ts';
 import { checkKey, checkNamespace, type StoreKey, type StoreRules } from './store-item.ts';
 import { textsOfItem } from './texts-of-item.ts';
 import { embedTexts } from './unit-vectors.ts';
 
 export interface NewItem extends StoreKey {
   readonly value: Readonly<Record<string, unknown>>;
-  /** Paths to put in the index instead of the usual ones; false: none. */
+  /** Paths to index instead of the default ones; false: do not index the item. */
   readonly index?: false | readonly string[] | undefined;
-  /** Minutes until it is gone. Null: never. Left out: as the rules say. */
+  /** Minutes until it expires. Null: never. Undefined: the default of the rules. */
   readonly ttl?: number | null | undefined;
 }
 
 /**
- * Stores items, each in place of what was there, in one statement. Of two with one key the last is stored.
+ * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last one is stored.
  *
  * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_EMBEDDER_UNUSABLE
  */
@@ -30,8 +30,8 @@ export async function putItems(
   }
   const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
   if (last.length === 0) return;
-  const texts = last.flatMap((item, place) =>
-    textsOfItem(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, place })),
+  const texts = last.flatMap((item, itemIndex) =>
+    textsOfItem(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
   );
   const vectors = await embedTexts(
     rules,
@@ -47,7 +47,7 @@ export async function putItems(
       values,
       values.map(jsonbText),
       last.map((item) => (item.ttl === undefined ? (rules.defaultTtlMinutes ?? null) : item.ttl)),
-      texts.map(({ place }) => place + 1),
+      texts.map(({ itemIndex }) => itemIndex + 1),
       texts.map(({ path }) => path),
       vectors.map((vector) => `{${vector.join(',')}}`),
     ],
@@ -55,14 +55,14 @@ export async function putItems(
   );
 }
 
-/** Vectors that are written anew and those that go are different rows, as the parts of one statement have to be. */
+/** Deletes only vectors that it does not replace, because two CTEs of one statement must not change the same row. */
 const putSql = `
 WITH given AS MATERIALIZED (
   SELECT place, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
     WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, place)
 ),
-placed AS MATERIALIZED (SELECT ${pathOf('namespace')} AS path, key FROM given),
+placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, key FROM given),
 vectors AS MATERIALIZED (
   SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
   FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (place, path, embedding) JOIN given USING (place)

@@ -1,6 +1,6 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
-/** What is remembered under a key of a namespace, with the names that it has on the wire. Source: SPEC 2.10. */
+/** An item of the store, with its field names on the wire. Source: SPEC 2.10. */
 export interface StoreItem {
   readonly namespace: string[];
   readonly key: string;
@@ -10,7 +10,7 @@ export interface StoreItem {
 }
 
 export interface FoundItem extends StoreItem {
-  /** Cosine with what was asked for, -1 to 1; absent without a query, and of an item that has no text in the index. */
+  /** Cosine similarity to the query, -1 to 1. Absent without a query, or if the item has no indexed text. */
   readonly score?: number;
 }
 
@@ -19,45 +19,45 @@ export interface StoreKey {
   readonly key: string;
 }
 
-/** Turns texts into vectors, one each, in order. */
+/** Computes one vector for each text, in the same order. */
 export type Embed = (texts: readonly string[]) => Promise<readonly (readonly number[])[]>;
 
-/** How the store of a deployment behaves, from `store` of its langgraph.json. */
+/** Settings of a deployment's store, from `store` of its langgraph.json. */
 export interface StoreRules {
-  /** Absent: there is no search by meaning. */
+  /** Absent: no similarity search. */
   readonly index?: {
     readonly embed: Embed;
     readonly dims: number;
-    /** Paths of texts in values; `$` is the whole value. */
+    /** Paths of the indexed texts in values; `$` is the whole value. */
     readonly fields: readonly string[];
   };
-  /** Minutes that an item is kept for where none are said. Absent: for ever. */
+  /** TTL in minutes of items that set none. Absent: they do not expire. */
   readonly defaultTtlMinutes?: number;
-  /** Whether reading an item starts its time anew, where the reader does not say. */
+  /** Whether reads restart the TTL of an item unless they say otherwise. */
   readonly refreshOnRead: boolean;
 }
 
 const unusable = /[\0\p{Surrogate}]/u;
 
-/** @throws STORE_NAMESPACE_INVALID */
+/** Validates a namespace. @throws STORE_NAMESPACE_INVALID with the reason. */
 export function checkNamespace(namespace: readonly string[]): void {
   const reason =
     namespace.length === 0
       ? 'it is empty'
       : namespace[0] === 'langgraph'
         ? "its first label is 'langgraph', which is reserved"
-        : namespace.map(whyUnusable).find((found) => found !== undefined);
+        : namespace.map(findFlaw).find((found) => found !== undefined);
   if (reason !== undefined) throw fault('STORE_NAMESPACE_INVALID', { namespace: namespace.join('/'), reason });
 }
 
-function whyUnusable(label: unknown): string | undefined {
+function findFlaw(label: unknown): string | undefined {
   if (typeof label !== 'string') return 'a label is not text';
   if (label === '') return 'a label is empty';
   if (label.includes('.')) return `the label '${label}' has a dot`;
-  return unusable.test(label) ? 'a label has a NUL character or half of a character' : undefined;
+  return unusable.test(label) ? 'a label has a NUL character or a lone surrogate' : undefined;
 }
 
-/** @throws STORE_KEY_INVALID */
+/** Validates the key of an item. @throws STORE_KEY_INVALID */
 export function checkKey(key: unknown): void {
   if (typeof key !== 'string' || unusable.test(key)) throw fault('STORE_KEY_INVALID', { key: String(key) });
 }

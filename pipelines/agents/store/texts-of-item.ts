@@ -1,12 +1,13 @@
 export interface TextAtPath {
-  /** With the number of the text where the path leads to several. */
+  /** Ends with the index of the text if the path leads to several texts. */
   readonly path: string;
   readonly text: string;
 }
 
 /**
- * The texts of a value that go into the index: those at `paths`, else at `fields`; none for false or without an index. A path names
- * fields, with dots between; `[2]`, `[-1]` and `[*]` are elements of a list; `$` is the whole value as JSON. Only text counts.
+ * Returns the texts of a value to index: those at `paths`, or by default at `fields`; none if `paths` is false or there is no index. A path
+ * consists of field names separated by dots; `[2]`, `[-1]` and `[*]` select elements of a list; `$` is the whole value as JSON. Values that
+ * are not text are ignored.
  */
 export function textsOfItem(
   value: Readonly<Record<string, unknown>>,
@@ -17,7 +18,7 @@ export function textsOfItem(
   return [...new Set(paths ?? fields)].flatMap((path) => {
     const found = path === '$' ? [JSON.stringify(value)] : follow([value], path.match(/[^.[\]]+|\[[^\]]*\]/g) ?? []);
     const texts = found.filter((text): text is string => typeof text === 'string' && text !== '');
-    return texts.map((text, place) => ({ path: texts.length > 1 ? `${path}.${place}` : path, text }));
+    return texts.map((text, index) => ({ path: texts.length > 1 ? `${path}.${index}` : path, text }));
   });
 }
 

@@ -1,24 +1,24 @@
 /**
- * One reader of a run or a thread.
+ * A subscription to the events of one run or thread.
  *
- * Invariant: it gives each event that counts once, in order, with none left out: or it ends with an error that says so. It holds
- * a place in the records that all readers share, no events of its own, so that taking its time costs nobody anything.
+ * Invariant: a reader yields each valid event exactly once, in order and without gaps, or ends with an error. It holds only a cursor into the
+ * ring buffer that all readers share, and no events, so a slow reader costs nothing.
  *
- *   1. A reader that begins with what comes now stands at the end of the recent records. Any other goes to their beginning; where
- *      they do not join what it has, it waits until everything older is stored, and reads the stored rows first.
- *   2. It goes on through the recent records, leaves out what it has, and waits for more at their end.
- *   3. A hole, in rows or records: they are read anew, from where it stands, until the hole is filled or the time for it is over. It is
- *      not waited for where another attempt at the run has begun, since what comes then does not count: the attempt is left where the
- *      hole is. Nor where the run has ended, which is an error. Both are looked at once more after that is known.
- *   4. Records left before it took them: where they are stored it reads rows again, else it was too slow.
- *   5. It ends after the end of its run; when told that nothing is to come, at the end of the recent records.
+ *   1. A reader from `now` starts at the end of the ring buffer. Every other reader starts at its oldest record. If that record does not
+ *      directly follow the last event of the reader, the reader waits until all older events are stored, and reads the stored rows first.
+ *   2. The reader continues through the ring buffer, skips events that it has yielded, and waits at the end for new records.
+ *   3. At a gap, in rows or records, it reads both again until the gap is filled or the timeout has passed. If a newer attempt of the run has
+ *      begun, the reader skips the rest of the old attempt, whose events no longer count. If the run has ended, the gap is an error. In both
+ *      cases it reads rows and records once more before it decides.
+ *   4. If records were evicted before the reader reached them, it reads the stored rows; if they are not stored, it ends with an error.
+ *   5. The reader ends after the end event of its run, or after `finish`, at the end of the ring buffer.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { AttemptFate } from '../../streams/read-attempt-fate.ts';
 import type { StreamPage } from '../../streams/stream-page.ts';
-import type { ReadingPlace } from './reading-place.ts';
-import { type Cursor, eventOf, type RecentRecord, type RecentRecords } from './recent-records.ts';
+import type { ReadPosition } from './reading-place.ts';
+import { type Cursor, decodeRecord, type RecentRecord, type RecentRecords } from './recent-records.ts';
 import type { StoredWatch } from './stored-watch.ts';
 import type { StreamedEvent, StreamReader } from './stream-ports.ts';
 
@@ -26,53 +26,53 @@ export interface FollowedStream {
   readonly key: string;
   readonly recent: RecentRecords;
   readonly stored: StoredWatch;
-  readonly place: ReadingPlace;
-  /** Whether stored events are wanted before those that come. */
+  readonly position: ReadPosition;
+  /** Whether to yield stored events before live ones. */
   readonly fromStored: boolean;
-  /** Of which run; `undefined`: of all of the thread, and it never ends by itself. */
+  /** The run to read; undefined: all runs of the thread, and the reader never ends by itself. */
   readonly runId: string | undefined;
-  /** How long storing is waited for. */
-  readonly patienceMs: number;
-  /** How long a hole is waited for. */
-  readonly holePatienceMs: number;
-  /** The stored events after the place. */
+  /** Timeout for older events to be stored. */
+  readonly storeTimeoutMs: number;
+  /** Timeout for a gap to be filled. */
+  readonly gapTimeoutMs: number;
+  /** Reads the stored events after the current position. */
   readPage(signal: AbortSignal): Promise<StreamPage>;
-  /** What is stored of the fate of the attempt that the event is of. */
-  fateOf(event: StreamedEvent, signal: AbortSignal): Promise<AttemptFate | undefined>;
-  /** Resolves when everything that is in the log now has arrived here. */
+  /** Reads from the stored events whether the attempt of the event was superseded or its run ended. */
+  readFate(event: StreamedEvent, signal: AbortSignal): Promise<AttemptFate | undefined>;
+  /** Resolves when all records that are in the log now have arrived in this process. */
   arrived(signal: AbortSignal): Promise<void>;
-  /** Called once. */
+  /** Called once, when the reader is closed. */
   onClosed(): void;
 }
 
-/** What is missing after the place of a reader. */
-interface Hole {
+/** Missing sequence numbers after the current position. */
+interface Gap {
   readonly sinceMs: number;
-  /** Of the attempt that it is in. */
+  /** Fate of the attempt that the gap belongs to. */
   fate: AttemptFate | undefined;
 }
 
-const firstPauseMs = 50;
-const longestPauseMs = 1_000;
+const minPauseMs = 50;
+const maxPauseMs = 1_000;
 
 export class FollowingReader implements StreamReader {
   readonly #stream: FollowedStream;
   readonly #cursor: Cursor;
   readonly #closing = new AbortController();
   #wake: () => void = () => {};
-  #nothingFollows = false;
-  /** Gave the end of its run. */
-  #ended = false;
-  /** Whether what it gives next is in the records: not while it gives stored rows. */
-  #isAmongRecords = false;
-  /** Where it stands before one. */
-  #hole: Hole | undefined;
+  #isFinishing = false;
+  /** The reader has yielded the end event of its run. */
+  #hasEnded = false;
+  /** Whether the next event comes from the ring buffer, and not from stored rows. */
+  #isReadingRecords = false;
+  /** The gap before the next event, if any. */
+  #gap: Gap | undefined;
 
   constructor(stream: FollowedStream) {
     this.#stream = stream;
     const { recent, key, runId } = stream;
-    const wants = (record: { readonly runId: string }) => runId === undefined || record.runId === runId;
-    this.#cursor = recent.attach(key, wants, () => this.#wake());
+    const matches = (record: { readonly runId: string }) => runId === undefined || record.runId === runId;
+    this.#cursor = recent.attach(key, matches, () => this.#wake());
   }
 
   close(): void {
@@ -85,14 +85,14 @@ export class FollowingReader implements StreamReader {
 
   async finish(): Promise<void> {
     await this.#stream.arrived(this.#closing.signal);
-    this.#nothingFollows = true;
+    this.#isFinishing = true;
     this.#wake();
   }
 
   ready(): StreamedEvent | undefined {
-    if (!this.#isAmongRecords || this.#closed || this.#cursor.missed !== 'nothing') return undefined;
+    if (!this.#isReadingRecords || this.#closed || this.#cursor.missed !== 'nothing') return undefined;
     const event = this.#nextRecorded();
-    return event === 'hole' ? undefined : event;
+    return event === 'gap' ? undefined : event;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<StreamedEvent, void, undefined> {
@@ -100,7 +100,7 @@ export class FollowingReader implements StreamReader {
       for await (const event of this.#follow()) {
         if (this.#closed) return;
         yield event;
-        if (this.#ended) return;
+        if (this.#hasEnded) return;
       }
     } catch (error) {
       if (!this.#closed) throw error;
@@ -114,24 +114,24 @@ export class FollowingReader implements StreamReader {
   }
 
   async *#follow(): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { place, fromStored } = this.#stream;
-    if (fromStored) yield* this.#goBack();
+    const { position, fromStored } = this.#stream;
+    if (fromStored) yield* this.#readStored();
     while (!this.#closed) {
       if (this.#cursor.missed !== 'nothing') {
         // Step 4.
-        if (this.#cursor.missed === 'lost' || !place.anchored) throw fault('STREAM_READER_TOO_SLOW');
-        yield* this.#goBack();
+        if (this.#cursor.missed === 'lost' || !position.anchored) throw fault('STREAM_READER_TOO_SLOW');
+        yield* this.#readStored();
         continue;
       }
       const event = this.#nextRecorded();
-      if (event === 'hole') {
-        yield* this.#facingHole();
+      if (event === 'gap') {
+        yield* this.#resolveGapBeforeRecord();
       } else if (event !== undefined) {
-        this.#isAmongRecords = true;
+        this.#isReadingRecords = true;
         yield event;
-        this.#isAmongRecords = false;
-        if (this.#ended) return;
-      } else if (this.#nothingFollows) {
+        this.#isReadingRecords = false;
+        if (this.#hasEnded) return;
+      } else if (this.#isFinishing) {
         return;
       } else {
         await new Promise<void>((wake) => {
@@ -141,101 +141,102 @@ export class FollowingReader implements StreamReader {
     }
   }
 
-  /** Step 2: what comes next in the records, which it has then; `undefined` at their end. */
-  #nextRecorded(): StreamedEvent | 'hole' | undefined {
+  /** Step 2: consumes the next event of the ring buffer; undefined at its end. */
+  #nextRecorded(): StreamedEvent | 'gap' | undefined {
     for (let record = this.#cursor.next; record !== undefined; record = this.#cursor.next) {
-      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
-      const verdict = event === undefined ? 'past' : this.#stream.place.judge(event, record.kept);
-      if (verdict === 'hole') return 'hole';
+      const event = this.#cursor.matches(record) ? decodeRecord(record) : undefined;
+      const order = event === undefined ? 'past' : this.#stream.position.classify(event, record.kept);
+      if (order === 'gap') return 'gap';
       this.#cursor.next = record.next;
-      if (event !== undefined && verdict === 'next') return this.#taken(event);
+      if (event !== undefined && order === 'next') return this.#advance(event);
     }
     return undefined;
   }
 
-  #taken(event: StreamedEvent): StreamedEvent {
-    this.#stream.place.moveTo(event);
-    this.#hole = undefined;
-    this.#ended = event.isEnd && this.#stream.runId !== undefined;
+  #advance(event: StreamedEvent): StreamedEvent {
+    this.#stream.position.advanceTo(event);
+    this.#gap = undefined;
+    this.#hasEnded = event.isEnd && this.#stream.runId !== undefined;
     return event;
   }
 
-  /** Step 1, for those that do not begin now: stands before the oldest recent record afterwards. */
-  async *#goBack(): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { recent, key, stored, patienceMs } = this.#stream;
-    for (let behind: StreamedEvent | undefined; !this.#closed; ) {
+  /** Step 1 for readers of stored events. Afterwards the cursor is before the oldest record of the ring buffer. */
+  async *#readStored(): AsyncGenerator<StreamedEvent, void, undefined> {
+    const { recent, key, stored, storeTimeoutMs } = this.#stream;
+    for (let following: StreamedEvent | undefined; !this.#closed; ) {
       recent.rewind(key, this.#cursor);
       const { floor } = recent;
-      if (this.#recentJoin()) return;
-      if (!(await stored.reached(floor, patienceMs, this.#closing.signal))) {
+      if (this.#isBufferContiguous()) return;
+      if (!(await stored.reached(floor, storeTimeoutMs, this.#closing.signal))) {
         if (this.#closed) return;
         throw fault('STREAM_INCOMPLETE');
       }
-      behind = yield* this.#readRows();
-      if (behind === undefined) return;
-      yield* this.#atHole(behind, true);
+      following = yield* this.#readRows();
+      if (following === undefined) return;
+      yield* this.#resolveGap(following, true);
     }
   }
 
-  /** Gives stored rows up to a hole. @returns the event behind it. */
+  /** Yields stored rows up to a gap. @returns the event after the gap. */
   async *#readRows(): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
     for (let more = true; more && !this.#closed; ) {
       const page = await this.#stream.readPage(this.#closing.signal);
       for (const row of page.rows) {
-        const verdict = this.#stream.place.judge(row, true);
-        if (verdict === 'hole') return row;
-        if (verdict === 'next') yield this.#taken(row);
+        const order = this.#stream.position.classify(row, true);
+        if (order === 'gap') return row;
+        if (order === 'next') yield this.#advance(row);
       }
       more = page.more;
     }
     return undefined;
   }
 
-  /** Whether the first recent record that is wanted follows directly on what the reader has. */
-  #recentJoin(): boolean {
-    // Whether an event is kept matters to holes alone.
+  /** Whether the first matching record of the ring buffer directly follows the current position. */
+  #isBufferContiguous(): boolean {
+    // The flag `kept` matters only for gaps, so its value is irrelevant here.
     for (const event of this.#ahead()) {
-      if (this.#stream.place.judge(event, true) !== 'past') return this.#stream.place.joins(event);
+      if (this.#stream.position.classify(event, true) !== 'past') return this.#stream.position.isContiguous(event);
     }
     return false;
   }
 
-  /** Step 3, before a record. Where its attempt is passed over, or more came, the record is judged anew. */
-  async *#facingHole(): AsyncGenerator<StreamedEvent, void, undefined> {
+  /** Step 3 for a gap before a record. If the attempt is skipped, or more records arrive, the caller classifies the record again. */
+  async *#resolveGapBeforeRecord(): AsyncGenerator<StreamedEvent, void, undefined> {
     const record = this.#cursor.next;
-    const behind = record && eventOf(record);
-    if (record === undefined || behind === undefined) return;
-    yield* this.#atHole(behind, record.kept);
-    // What is not kept is nowhere but in the records.
-    if (record.kept && this.#hole !== undefined) yield* this.#goBack();
+    const following = record && decodeRecord(record);
+    if (record === undefined || following === undefined) return;
+    yield* this.#resolveGap(following, record.kept);
+    // Events that are not kept exist only in the ring buffer.
+    if (record.kept && this.#gap !== undefined) yield* this.#readStored();
   }
 
-  /** Gives what fills the hole, or passes the attempt over; or waits a little. */
-  async *#atHole(behind: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { place, holePatienceMs } = this.#stream;
-    for (const event of this.#sentAgain()) yield this.#taken(event);
-    if (place.judge(behind, kept) !== 'hole') return;
-    this.#hole ??= { sinceMs: performance.now(), fate: undefined };
-    const hole = this.#hole;
-    // It was known before rows and records were looked through once more: what is missing does not come.
-    if (hole.fate === 'ended') throw fault('STREAM_INCOMPLETE');
-    if (hole.fate === 'superseded') {
-      place.passOver(behind);
-      this.#hole = undefined;
+  /** Yields events that fill the gap, skips the attempt, or waits a short time. */
+  async *#resolveGap(following: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
+    const { position, gapTimeoutMs } = this.#stream;
+    for (const event of this.#repeatedEvents()) yield this.#advance(event);
+    if (position.classify(following, kept) !== 'gap') return;
+    this.#gap ??= { sinceMs: performance.now(), fate: undefined };
+    const gap = this.#gap;
+    // The fate was known before rows and records were read again, so the missing events do not exist.
+    if (gap.fate === 'ended') throw fault('STREAM_INCOMPLETE');
+    if (gap.fate === 'superseded') {
+      position.skipAttempt(following);
+      this.#gap = undefined;
       return;
     }
-    hole.fate =
-      this.#fateInRecords(behind) ?? (kept ? await this.#stream.fateOf(behind, this.#closing.signal) : undefined);
-    if (hole.fate === undefined && this.#nothingFollows) hole.fate = 'ended';
-    if (hole.fate !== undefined) return;
-    const forMs = performance.now() - hole.sinceMs;
-    if (forMs > holePatienceMs) throw fault('STREAM_INCOMPLETE');
-    if (forMs > 1) await pause(Math.min(Math.max(forMs, firstPauseMs), longestPauseMs));
+    gap.fate =
+      this.#fateInRecords(following) ??
+      (kept ? await this.#stream.readFate(following, this.#closing.signal) : undefined);
+    if (gap.fate === undefined && this.#isFinishing) gap.fate = 'ended';
+    if (gap.fate !== undefined) return;
+    const forMs = performance.now() - gap.sinceMs;
+    if (forMs > gapTimeoutMs) throw fault('STREAM_INCOMPLETE');
+    if (forMs > 1) await pause(Math.min(Math.max(forMs, minPauseMs), maxPauseMs));
   }
 
-  /** What is missing, where it came later: whoever writes sends it again with all that stood behind it. */
-  *#sentAgain(): Generator<StreamedEvent, void, undefined> {
-    for (const event of this.#ahead()) if (this.#stream.place.joins(event)) yield event;
+  /** Missing events that arrived later: after a failed publish, a writer repeats the failed events and all events after them. */
+  *#repeatedEvents(): Generator<StreamedEvent, void, undefined> {
+    for (const event of this.#ahead()) if (this.#stream.position.isContiguous(event)) yield event;
   }
 
   #fateInRecords({ runId, attempt }: StreamedEvent): AttemptFate | undefined {
@@ -249,7 +250,7 @@ export class FollowingReader implements StreamReader {
 
   *#ahead(): Generator<StreamedEvent, void, undefined> {
     for (let record = this.#cursor.next; record !== undefined; record = record.next as RecentRecord | undefined) {
-      const event = this.#cursor.wants(record) ? eventOf(record) : undefined;
+      const event = this.#cursor.matches(record) ? decodeRecord(record) : undefined;
       if (event !== undefined) yield event;
     }
   }

@@ -3,43 +3,43 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 
-const firstPauseMs = 50;
-const longestPauseMs = 1_000;
+const minPauseMs = 50;
+const maxPauseMs = 1_000;
 
-/** How long a log that cannot take events now is tried again: pauses that grow, together at most `ms` from its making on. */
-export class Patience {
+/** Exponential backoff for publishing: pauses double, and retries end `ms` milliseconds after the construction. */
+export class RetryBackoff {
   readonly #endsAtMs: number;
-  #pauseMs = firstPauseMs;
+  #pauseMs = minPauseMs;
 
   constructor(ms: number) {
     this.#endsAtMs = performance.now() + ms;
   }
 
-  /** Pauses. @returns false at once where another try would fail like the one that failed with `reason`, or comes too late. */
-  async again(reason: unknown): Promise<boolean> {
-    const mayPass = isRunlakeError(reason) && reason.class === 'transient' && reason.code !== 'DRAINING';
-    if (!mayPass || performance.now() + this.#pauseMs > this.#endsAtMs) return false;
+  /** Pauses before the next try. @returns false at once if `reason` is not retryable or the deadline would pass. */
+  async retryAfter(reason: unknown): Promise<boolean> {
+    const isRetryable = isRunlakeError(reason) && reason.class === 'transient' && reason.code !== 'DRAINING';
+    if (!isRetryable || performance.now() + this.#pauseMs > this.#endsAtMs) return false;
     await pause(this.#pauseMs);
-    this.#pauseMs = Math.min(this.#pauseMs * 2, longestPauseMs);
+    this.#pauseMs = Math.min(this.#pauseMs * 2, maxPauseMs);
     return true;
   }
 }
 
 /**
- * Publishes stream events, again where the log cannot take them now, for at most `patienceMs`. Repeats are the same event to
- * every reader.
- * @throws what the log throws, at once where the next try would fail too.
+ * Publishes stream events and retries transient errors of the log for at most `retryTimeoutMs`. Readers deduplicate repeated events.
+ *
+ * @throws errors of the log; at once if they are not transient.
  */
 export async function publishPatiently(
   log: Pick<EventLog, 'publish'>,
   messages: readonly LogMessage[],
-  patienceMs: number,
+  retryTimeoutMs: number,
 ): Promise<void> {
-  for (const patience = new Patience(patienceMs); ; ) {
+  for (const backoff = new RetryBackoff(retryTimeoutMs); ; ) {
     try {
       return await log.publish(streamEvents, messages);
     } catch (error) {
-      if (!(await patience.again(error))) throw error;
+      if (!(await backoff.retryAfter(error))) throw error;
     }
   }
 }

@@ -1,51 +1,51 @@
 /**
- * The events of one attempt on their way into the log.
+ * Publishes the events of one attempt to the log.
  *
- * Invariant: behind the last place of an event in the log stand all that were written after it, in their order; what is on its
- * way is bounded. So a reader that goes on from any place and meets the end has met everything before it.
+ * Invariant: after the last copy of an event in the log, all later events follow in order; the bytes in flight are bounded. So a reader that
+ * continues from any offset and reaches the end has seen every event before it.
  *
- *   1. `write` encodes and numbers the chunks. They wait while an earlier batch has no place in the log yet, and gather.
- *   2. A batch has its place: the next one goes out. Whether the first is durable by then is not waited for, so that a store
- *      that takes its time delays no reader.
- *   3. Too many bytes are on their way: the writer waits until some are durable.
- *   4. A batch fails: once nothing is under way, it goes out again with all that were placed behind it, also those that are
- *      durable. Alone, its repeat would stand behind events that come after it.
- *   5. It fails for good: nothing is published any more, so that there is no hole in what is there.
+ *   1. `write` encodes and numbers the chunks. They are buffered while an earlier batch has no offset in the log yet.
+ *   2. When a batch has its offset, the next batch is sent. The writer does not wait until the first batch is durable, so a slow store does
+ *      not delay readers.
+ *   3. If too many bytes are in flight, the writer waits until some are durable.
+ *   4. If a batch fails, the writer waits until no batch is in flight, and sends the failed batch and all later ones again, including those
+ *      that are durable. A repeat of the failed batch alone would follow later events.
+ *   5. After a permanent failure nothing more is published, so that the published events have no gap.
  */
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
-import { Patience } from './publish-patiently.ts';
+import { RetryBackoff } from './publish-patiently.ts';
 import type { RunStreamWriter } from './stream-ports.ts';
 
 export interface PublishingOptions {
   readonly log: Pick<EventLog, 'publish'>;
   readonly maxBytesInFlight: number;
-  readonly patienceMs: number;
+  readonly retryTimeoutMs: number;
   encode(chunks: readonly Chunk[], firstSeq: number): readonly LogMessage[];
 }
 
-/** A batch in the log whose predecessors, or which itself, may yet fail. */
+/** A batch that was sent; the batch itself or an earlier one may still fail. */
 interface Flight {
   readonly batch: readonly LogMessage[];
   durable: boolean;
   ended: Promise<void>;
 }
 
-/** Of one call to the log, unless one event is larger. */
+/** Maximum bytes of one publish call, unless a single event is larger. */
 const batchBytes = 1024 * 1024;
 
 export class PublishingWriter implements RunStreamWriter {
   readonly #options: PublishingOptions;
   #nextSeq = 1;
-  #waiting: LogMessage[] = [];
-  /** Batches that go out again, before what waits. */
-  #again: (readonly LogMessage[])[] = [];
+  #buffer: LogMessage[] = [];
+  /** Batches to send again, before the buffered messages. */
+  #resend: (readonly LogMessage[])[] = [];
   #flights: Flight[] = [];
   #bytesInFlight = 0;
   #sending = false;
-  #refusal: { readonly reason: unknown } | undefined;
-  #patience: Patience | undefined;
+  #rejection: { readonly reason: unknown } | undefined;
+  #backoff: RetryBackoff | undefined;
   #failure: { readonly reason: unknown } | undefined;
   #wakers: (() => void)[] = [];
 
@@ -58,7 +58,7 @@ export class PublishingWriter implements RunStreamWriter {
     const messages = this.#options.encode(chunks, this.#nextSeq);
     this.#nextSeq += messages.length;
     for (const message of messages) {
-      this.#waiting.push(message);
+      this.#buffer.push(message);
       this.#bytesInFlight += message.value.length;
     }
     void this.#send();
@@ -74,9 +74,9 @@ export class PublishingWriter implements RunStreamWriter {
     if (this.#sending) return;
     this.#sending = true;
     while (this.#failure === undefined) {
-      if (this.#refusal) await this.#goBack(this.#refusal.reason);
+      if (this.#rejection) await this.#retryFlights(this.#rejection.reason);
       else {
-        const batch = this.#again.shift() ?? this.#take();
+        const batch = this.#resend.shift() ?? this.#take();
         if (batch.length === 0) break;
         await this.#publish(batch);
       }
@@ -84,7 +84,7 @@ export class PublishingWriter implements RunStreamWriter {
     this.#sending = false;
   }
 
-  /** Step 2. Resolves when the batch has its place, or has failed. */
+  /** Step 2. Resolves when the batch has its offset in the log, or has failed. */
   #publish(batch: readonly LogMessage[]): Promise<void> {
     return new Promise<void>((placed) => {
       const flight: Flight = { batch, durable: false, ended: Promise.resolve() };
@@ -96,24 +96,24 @@ export class PublishingWriter implements RunStreamWriter {
             flight.durable = true;
           },
           (reason: unknown) => {
-            this.#refusal ??= { reason };
+            this.#rejection ??= { reason };
           },
         )
         .then(() => {
           placed();
-          this.#land();
+          this.#removeDurable();
           void this.#send();
         });
     });
   }
 
   /** Steps 4 and 5. */
-  async #goBack(reason: unknown): Promise<void> {
+  async #retryFlights(reason: unknown): Promise<void> {
     await Promise.all(this.#flights.map(({ ended }) => ended));
-    this.#patience ??= new Patience(this.#options.patienceMs);
-    if (await this.#patience.again(reason)) {
-      this.#again = [...this.#flights.splice(0).map(({ batch }) => batch), ...this.#again];
-      this.#refusal = undefined;
+    this.#backoff ??= new RetryBackoff(this.#options.retryTimeoutMs);
+    if (await this.#backoff.retryAfter(reason)) {
+      this.#resend = [...this.#flights.splice(0).map(({ batch }) => batch), ...this.#resend];
+      this.#rejection = undefined;
     } else {
       this.#failure = { reason };
       this.#wake();
@@ -123,19 +123,19 @@ export class PublishingWriter implements RunStreamWriter {
   #take(): LogMessage[] {
     let count = 0;
     let bytes = 0;
-    for (const { value } of this.#waiting) {
+    for (const { value } of this.#buffer) {
       bytes += value.length;
       if (count > 0 && bytes > batchBytes) break;
       count++;
     }
-    return this.#waiting.splice(0, count);
+    return this.#buffer.splice(0, count);
   }
 
-  /** Batches are done with in their order. */
-  #land(): void {
+  /** Removes durable batches from the front of the queue, in order. */
+  #removeDurable(): void {
     while (this.#flights[0]?.durable) {
       for (const { value } of this.#flights.shift()?.batch ?? []) this.#bytesInFlight -= value.length;
-      this.#patience = undefined;
+      this.#backoff = undefined;
     }
     this.#wake();
   }

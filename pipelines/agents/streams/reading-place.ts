@@ -1,33 +1,33 @@
-import { endSeq, seqOf, startOf, threadSeqOf } from './stream-numbers.ts';
+import { endSeq, toSeq, toStart, toThreadSeq } from './stream-numbers.ts';
 import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from './stream-ports.ts';
 
-/** What an event is to a reader: the next one, one that it has or does not want, or one before which some are missing. */
-export type Verdict = 'next' | 'past' | 'hole';
+/** Relation of an event to a reader's position: the next event, an event to skip, or an event after a gap. */
+export type EventOrder = 'next' | 'past' | 'gap';
 
-/** How far a reader has come in what it reads. */
-export interface ReadingPlace {
-  /** Whether it is known what comes next: not before the first event of a reader that began with what comes now. */
+/** The position of a reader in its stream. */
+export interface ReadPosition {
+  /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
   readonly anchored: boolean;
   /**
-   * Of an event that is not kept `hole` only where what is missing should have come while the reader was there: what came before is not
-   * to be had.
+   * Compares the event with the position. For an event that is not kept, missing events count as a gap only if they were published after the
+   * reader attached; earlier ones are not available anywhere.
    */
-  judge(event: StreamedEvent, kept: boolean): Verdict;
-  /** Whether nothing can be missing before the event. */
-  joins(event: StreamedEvent): boolean;
-  moveTo(event: StreamedEvent): void;
-  /** What the attempt of the event wrote is past from here on: another attempt takes its place. */
-  passOver(event: StreamedEvent): void;
+  classify(event: StreamedEvent, kept: boolean): EventOrder;
+  /** Whether no event can be missing before this event. */
+  isContiguous(event: StreamedEvent): boolean;
+  advanceTo(event: StreamedEvent): void;
+  /** Skips all further events of the attempt except the end, because a newer attempt replaces it. */
+  skipAttempt(event: StreamedEvent): void;
 }
 
-/** In a run: by attempt and number. Its end has the highest number and joins whatever came before. */
-export class PlaceInRun implements ReadingPlace {
+/** Position in a run: attempt and sequence number. The end event has the maximum number and follows any event. */
+export class RunPosition implements ReadPosition {
   anchored: boolean;
   #attempt = 0;
   #seq = 0;
-  #passedOver = 0;
-  /** Whether it moved: what follows is in the records of this process. */
-  #moved = false;
+  #skippedUpTo = 0;
+  /** Whether the position has advanced, so that later events are in the ring buffer of this process. */
+  #hasAdvanced = false;
 
   constructor(from: RunReadFrom) {
     this.anchored = from !== 'now';
@@ -38,49 +38,49 @@ export class PlaceInRun implements ReadingPlace {
     return { attempt: this.#attempt, seq: this.#seq };
   }
 
-  judge(event: StreamedEvent, kept: boolean): Verdict {
+  classify(event: StreamedEvent, kept: boolean): EventOrder {
     const { attempt, seq, isEnd } = event;
     if (attempt < this.#attempt || (attempt === this.#attempt && seq <= this.#seq)) return 'past';
-    if (attempt <= this.#passedOver && !isEnd) return 'past';
+    if (attempt <= this.#skippedUpTo && !isEnd) return 'past';
     const begins = attempt > this.#attempt && seq === 1;
-    const missable = !this.anchored || (!kept && !this.#moved);
-    return isEnd || begins || missable || this.joins(event) ? 'next' : 'hole';
+    const canMissEvents = !this.anchored || (!kept && !this.#hasAdvanced);
+    return isEnd || begins || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
 
-  joins({ attempt, seq }: StreamedEvent): boolean {
+  isContiguous({ attempt, seq }: StreamedEvent): boolean {
     if (this.#attempt === 0) return attempt === 1 && seq === 1;
     return attempt === this.#attempt && seq === this.#seq + 1;
   }
 
-  moveTo({ attempt, seq }: StreamedEvent): void {
-    [this.#attempt, this.#seq, this.anchored, this.#moved] = [attempt, seq, true, true];
+  advanceTo({ attempt, seq }: StreamedEvent): void {
+    [this.#attempt, this.#seq, this.anchored, this.#hasAdvanced] = [attempt, seq, true, true];
   }
 
-  passOver({ attempt }: StreamedEvent): void {
-    this.#passedOver = attempt;
+  skipAttempt({ attempt }: StreamedEvent): void {
+    this.#skippedUpTo = attempt;
   }
 }
 
-/** Starts of a thread whose ends a reader still waits for; more than one only where an end is late. */
-const mostOpenStarts = 16;
+/** Maximum number of starts without an end that a reader remembers; more than one only if an end is late. */
+const maxOpenStarts = 16;
 
 /**
- * In a thread: by the number there. The end of a run may come after the beginning of the next one, since the next is free to
- * start before the end is published; it counts where events of its attempt were read.
+ * Position in a thread: the sequence number of the thread. The end of a run may arrive after the first events of the next run, which may start
+ * before that end is published. Such an end is yielded only if the reader has yielded events of its attempt.
  */
-export class PlaceInThread implements ReadingPlace {
+export class ThreadPosition implements ReadPosition {
   anchored: boolean;
   #threadSeq = 0;
-  #passedOver = 0;
-  /** Whether it moved: what follows of the start that it stands in is in the records of this process. */
-  #moved = false;
+  #skippedUpTo = 0;
+  /** Whether the position has advanced, so that later events of the same start are in the ring buffer of this process. */
+  #hasAdvanced = false;
   readonly #openStarts = new Set<number>();
 
   constructor(from: ThreadReadFrom) {
     this.anchored = from !== 'now';
     if (typeof from === 'object') {
       this.#threadSeq = Math.max(0, from.threadSeq);
-      if (from.threadSeq > 0 && seqOf(from.threadSeq) !== endSeq) this.#openStarts.add(startOf(from.threadSeq));
+      if (from.threadSeq > 0 && toSeq(from.threadSeq) !== endSeq) this.#openStarts.add(toStart(from.threadSeq));
     }
   }
 
@@ -88,37 +88,37 @@ export class PlaceInThread implements ReadingPlace {
     return this.#threadSeq;
   }
 
-  judge(event: StreamedEvent, kept: boolean): Verdict {
+  classify(event: StreamedEvent, kept: boolean): EventOrder {
     const { threadSeq, isEnd } = event;
-    if (threadSeq <= this.#threadSeq) return isEnd && this.#openStarts.has(startOf(threadSeq)) ? 'next' : 'past';
-    const [start, standsIn] = [startOf(threadSeq), startOf(this.#threadSeq)];
-    if (start <= this.#passedOver && !isEnd) return 'past';
-    const begins = start > standsIn && seqOf(threadSeq) === 1;
-    // The beginning of the oldest run that is kept may have expired.
+    if (threadSeq <= this.#threadSeq) return isEnd && this.#openStarts.has(toStart(threadSeq)) ? 'next' : 'past';
+    const [start, currentStart] = [toStart(threadSeq), toStart(this.#threadSeq)];
+    if (start <= this.#skippedUpTo && !isEnd) return 'past';
+    const begins = start > currentStart && toSeq(threadSeq) === 1;
+    // The first events of the oldest stored run may have expired.
     const first = !this.anchored || this.#threadSeq === 0;
-    const missable = first || (!kept && !(this.#moved && start === standsIn));
-    return isEnd || begins || missable || this.joins(event) ? 'next' : 'hole';
+    const canMissEvents = first || (!kept && !(this.#hasAdvanced && start === currentStart));
+    return isEnd || begins || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
 
-  joins({ threadSeq }: StreamedEvent): boolean {
-    return threadSeq === (this.#threadSeq === 0 ? threadSeqOf(1, 1) : this.#threadSeq + 1);
+  isContiguous({ threadSeq }: StreamedEvent): boolean {
+    return threadSeq === (this.#threadSeq === 0 ? toThreadSeq(1, 1) : this.#threadSeq + 1);
   }
 
-  moveTo({ threadSeq, isEnd }: StreamedEvent): void {
-    const start = startOf(threadSeq);
+  advanceTo({ threadSeq, isEnd }: StreamedEvent): void {
+    const start = toStart(threadSeq);
     if (isEnd) this.#openStarts.delete(start);
     else this.#openStarts.add(start);
-    if (this.#openStarts.size > mostOpenStarts)
+    if (this.#openStarts.size > maxOpenStarts)
       for (const open of this.#openStarts) {
         this.#openStarts.delete(open);
         break;
       }
     this.#threadSeq = Math.max(this.#threadSeq, threadSeq);
     this.anchored = true;
-    this.#moved = true;
+    this.#hasAdvanced = true;
   }
 
-  passOver({ threadSeq }: StreamedEvent): void {
-    this.#passedOver = startOf(threadSeq);
+  skipAttempt({ threadSeq }: StreamedEvent): void {
+    this.#skippedUpTo = toStart(threadSeq);
   }
 }

@@ -1,22 +1,22 @@
 /**
- * The newest records of the topic, which the readers of this process share.
+ * The ring buffer of the newest records of the topic, which all readers of this process share.
  *
- * Invariant: every record from `floor` on that counts is here, in the order of the log; what they weigh is bounded; a cursor
- * stands before the first record of its thread that was not taken from it, or knows that records it had not taken are gone.
+ * Invariant: the buffer holds every valid record from `floor` on, in log order; its size in bytes is bounded. A cursor points to the first
+ * unread record of its thread; if unread records were evicted, the cursor records that in `missed`.
  *
- *   1. A record that comes joins the end of the ring and of its thread, and wakes the cursors that wait there.
- *   2. The oldest leave when there are too many bytes, or when they are old. A cursor that stood before one of them moves on and
- *      notes whether what it missed is stored.
- *   3. A thread is forgotten with its last record and its last cursor.
+ *   1. A new record is appended to the ring and to its thread, and wakes the cursors of the thread.
+ *   2. The oldest records are evicted when the buffer exceeds its size, or when they exceed the maximum age. A cursor that pointed to one of
+ *      them advances and records whether the missed events are stored.
+ *   3. A thread is removed when it has neither records nor cursors.
  */
 import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { RecentAttempts } from './recent-attempts.ts';
 import type { StreamedEvent } from './stream-ports.ts';
-import { decodeStreamRecord, headOf, type StreamRecordHead } from './stream-record.ts';
+import { decodeStreamHead, decodeStreamRecord, type StreamRecordHead } from './stream-record.ts';
 
 export interface RecentRecord extends StreamRecordHead {
   readonly value: Buffer;
-  /** The next one of the same thread. */
+  /** The next record of the same thread. */
   next: RecentRecord | undefined;
 }
 
@@ -37,27 +37,27 @@ interface Thread {
   readonly cursors: Set<Cursor>;
 }
 
-/** What left the ring before a cursor took it: nothing it wanted, only what is stored, or what is nowhere any more. */
+/** Records that were evicted before a cursor read them: none that match, only stored ones, or some that exist nowhere. */
 export type Missed = 'nothing' | 'stored' | 'lost';
 
-/** Where a reader stands in the records of a thread. */
+/** The position of a reader in the records of a thread. */
 export interface Cursor {
-  /** The next record; `undefined` where there is none yet. */
+  /** The next record; undefined if none has arrived yet. */
   next: RecentRecord | undefined;
   missed: Missed;
-  readonly wants: (record: StreamRecordHead) => boolean;
-  /** Called when a record came or went. */
+  readonly matches: (record: StreamRecordHead) => boolean;
+  /** Called when a record was added or a matching record was evicted. */
   wake(): void;
 }
 
 export interface RecentLimits {
   readonly bytes: number;
   readonly ageMs: number;
-  /** Runs whose latest attempt is remembered. */
+  /** Maximum number of runs whose latest attempt is remembered. */
   readonly runs: number;
 }
 
-/** What a record takes up beside its bytes. */
+/** Memory of a record besides the bytes of its value. */
 const overheadBytes = 400;
 
 export class RecentRecords {
@@ -79,29 +79,29 @@ export class RecentRecords {
     return this.#bytes;
   }
 
-  /** Threads of which there are records or cursors. */
+  /** Number of threads with records or cursors. */
   get threads(): number {
     return this.#threads.size;
   }
 
-  /** What stands before it in the log is not here. */
+  /** The log position at which the buffer begins. */
   get floor(): LogPosition {
     return Object.fromEntries(this.#floor);
   }
 
-  /** Where the records begin that are still to come. Partitions of which records came already are left alone. */
+  /** Sets the start position of partitions. Partitions whose position is known are not changed. */
   beginAt(from: LogPosition): void {
     for (const [partition, offset] of Object.entries(from)) {
       if (!this.#floor.has(Number(partition))) this.#floor.set(Number(partition), offset);
     }
   }
 
-  /** Steps 1 and 2. */
+  /** Appends records and evicts the oldest ones if the buffer is too large (steps 1 and 2). */
   add(records: readonly LogRecord[]): void {
     const arrivedAtMs = performance.now();
     for (const { key, value, partition, offset } of records) {
-      const head = headOf(value);
-      if (head === undefined || !this.#attempts.counts(head.runId, head.attempt)) continue;
+      const head = decodeStreamHead(value);
+      if (head === undefined || !this.#attempts.observe(head.runId, head.attempt)) continue;
       const thread = this.#threads.get(key) ?? this.#newThread(key);
       const record: RingRecord = {
         runId: head.runId,
@@ -131,16 +131,16 @@ export class RecentRecords {
     while (this.#bytes > this.#limits.bytes && this.#oldest) this.#evict(this.#oldest);
   }
 
-  /** Step 2, to be called now and then. */
+  /** Evicts records that exceed the maximum age (step 2). Call it at intervals. */
   dropOld(): void {
     const before = performance.now() - this.#limits.ageMs;
     while (this.#oldest && this.#oldest.arrivedAtMs < before) this.#evict(this.#oldest);
   }
 
-  /** Puts a cursor before what comes next. */
-  attach(key: string, wants: Cursor['wants'], wake: () => void): Cursor {
+  /** Creates a cursor at the end of the thread's records. */
+  attach(key: string, matches: Cursor['matches'], wake: () => void): Cursor {
     const thread = this.#threads.get(key) ?? this.#newThread(key);
-    const cursor: Cursor = { next: undefined, missed: 'nothing', wants, wake };
+    const cursor: Cursor = { next: undefined, missed: 'nothing', matches, wake };
     thread.cursors.add(cursor);
     return cursor;
   }
@@ -152,7 +152,7 @@ export class RecentRecords {
     this.#forgetUnused(thread);
   }
 
-  /** Puts a cursor before the oldest record of its thread. */
+  /** Moves a cursor to the oldest record of its thread. */
   rewind(key: string, cursor: Cursor): void {
     cursor.next = this.#threads.get(key)?.first;
     cursor.missed = 'nothing';
@@ -175,12 +175,12 @@ export class RecentRecords {
     for (const cursor of thread.cursors) {
       if (cursor.next !== record) continue;
       cursor.next = record.next;
-      if (!cursor.wants(record)) continue;
+      if (!cursor.matches(record)) continue;
       if (!kept) cursor.missed = 'lost';
       else if (cursor.missed === 'nothing') cursor.missed = 'stored';
       cursor.wake();
     }
-    // A reader that stands on it would else hold all that follows.
+    // Otherwise a reader that holds this record would keep all later records in memory.
     record.next = undefined;
     record.newer = undefined;
     this.#forgetUnused(thread);
@@ -191,11 +191,11 @@ export class RecentRecords {
   }
 }
 
-/** A record decoded, once where there are several readers; `undefined` where it cannot be. */
-export function eventOf(record: RecentRecord): StreamedEvent | undefined {
+/** Decodes a record; undefined if it is invalid. The result is cached if the thread has several readers. */
+export function decodeRecord(record: RecentRecord): StreamedEvent | undefined {
   const held = record as RingRecord;
   const event = held.event ?? decodeStreamRecord(record.value, record.runId) ?? 'unreadable';
-  // What is decoded for one alone is not kept any longer than it is used.
+  // With a single reader, a cached event would only cost memory.
   if (held.thread.cursors.size > 1) held.event = event;
   return event === 'unreadable' ? undefined : event;
 }

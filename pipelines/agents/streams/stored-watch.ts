@@ -2,39 +2,40 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { EventLog, LogPosition } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 
-const askEveryMs = 100;
+const pollIntervalMs = 100;
 
-/** Knows up to where the events of the log are stored. Readers that ask at the same time share the question. */
+/** Tracks the position of the log up to which events are stored in ClickHouse. Concurrent identical queries are coalesced. */
 export class StoredWatch {
   readonly #log: Pick<EventLog, 'stored'>;
   readonly #known = new Map<string, number>();
-  readonly #asking = new Map<string, Promise<boolean>>();
+  readonly #pending = new Map<string, Promise<boolean>>();
 
   constructor(log: Pick<EventLog, 'stored'>) {
     this.#log = log;
   }
 
   /**
-   * Waits until everything before `position` is stored, at most `patienceMs`. A log that cannot be asked is asked again.
-   * @returns whether it is.
+   * Waits at most `timeoutMs` until all events before `position` are stored. Retries when the query fails.
+   *
+   * @returns whether they are stored.
    */
-  async reached(position: LogPosition, patienceMs: number, signal: AbortSignal): Promise<boolean> {
+  async reached(position: LogPosition, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     const startedAtMs = performance.now();
-    while (!(this.#knows(position) || (await this.#ask(position)))) {
-      if (signal.aborted || performance.now() - startedAtMs > patienceMs) return false;
-      await pause(askEveryMs);
+    while (!(this.#isKnown(position) || (await this.#query(position)))) {
+      if (signal.aborted || performance.now() - startedAtMs > timeoutMs) return false;
+      await pause(pollIntervalMs);
     }
     return true;
   }
 
-  #knows(position: LogPosition): boolean {
+  #isKnown(position: LogPosition): boolean {
     return Object.entries(position).every(([partition, end]) => end <= (this.#known.get(partition) ?? 0));
   }
 
-  #ask(position: LogPosition): Promise<boolean> {
-    const question = JSON.stringify(position);
-    const asked = this.#asking.get(question);
-    if (asked) return asked;
+  #query(position: LogPosition): Promise<boolean> {
+    const key = JSON.stringify(position);
+    const pending = this.#pending.get(key);
+    if (pending) return pending;
     const answer = this.#log
       .stored(streamEvents, position)
       .then((stored) => {
@@ -42,8 +43,8 @@ export class StoredWatch {
         return stored;
       })
       .catch(() => false)
-      .finally(() => this.#asking.delete(question));
-    this.#asking.set(question, answer);
+      .finally(() => this.#pending.delete(key));
+    this.#pending.set(key, answer);
     return answer;
   }
 

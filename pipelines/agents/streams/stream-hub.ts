@@ -6,35 +6,39 @@ import { readAttemptFate } from '../../streams/read-attempt-fate.ts';
 import { readRunStream } from '../../streams/read-run-stream.ts';
 import { readThreadStream } from '../../streams/read-thread-stream.ts';
 import { type FollowedStream, FollowingReader } from './following-reader.ts';
-import { PlaceInRun, PlaceInThread } from './reading-place.ts';
+import { RunPosition, ThreadPosition } from './reading-place.ts';
 import { RecentRecords } from './recent-records.ts';
 import { StoredWatch } from './stored-watch.ts';
 import type { StreamHub } from './stream-ports.ts';
 
 export interface StreamHubOptions {
-  readonly log: Pick<EventLog, 'tail' | 'stored' | 'position'>;
+  readonly log: Pick<EventLog, 'follow' | 'stored' | 'position'>;
   readonly warehouse: Warehouse;
-  /** Whose streams are read here. */
+  /** Deployment whose streams this process serves. */
   readonly deploymentId: string;
-  /** What recent records may take up. Default: 64 MiB. */
+  /** Size limit of the ring buffer. Default: 64 MiB. */
   readonly recentBytes?: number;
-  /** How long the storing of what is older than the recent records is waited for. Default: 10 s. */
-  readonly patienceMs?: number;
-  /** How long a hole in a stream is waited for; longer than until another attempt begins where a process died. Default: as the other. */
-  readonly holePatienceMs?: number;
+  /** Timeout for older events to be stored, and for the follower to reach the end of the log. Default: 10 s. */
+  readonly storeTimeoutMs?: number;
+  /**
+   * Timeout for a gap in a stream to be filled. It must exceed the time until a new attempt starts after a process died. Default:
+   * `storeTimeoutMs`.
+   */
+  readonly gapTimeoutMs?: number;
 }
 
-/** Longer than a stream can be resumed after its end, and than the sink is usually behind. */
+/** Longer than clients can resume a stream after its end, and longer than the usual lag of the sink. */
 const recentAgeMs = 150_000;
-/** Of whose attempts the latest is remembered. */
+/** Number of runs whose latest attempt is remembered. */
 const recentRuns = 20_000;
-const dropOldEveryMs = 10_000;
+const dropOldIntervalMs = 10_000;
 const page = { limitRows: 2_000, limitBytes: 2 * 1024 * 1024 };
-const askEveryMs = 20;
+const pollIntervalMs = 20;
 
 /**
- * The readers of this process, over one tail of the log. Resolves when the tail has caught up.
- * @throws what the log throws where it cannot be read.
+ * Opens the hub of all readers of this process, which share one follower of the topic. Resolves when the follower has caught up.
+ *
+ * @throws errors of the log if it cannot be read.
  */
 export async function openStreamHub(options: StreamHubOptions): Promise<StreamHub> {
   const {
@@ -42,42 +46,42 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     warehouse,
     deploymentId: own,
     recentBytes = 64 * 1024 * 1024,
-    patienceMs = 10_000,
-    holePatienceMs = patienceMs,
+    storeTimeoutMs = 10_000,
+    gapTimeoutMs = storeTimeoutMs,
   } = options;
   const recent = new RecentRecords({ bytes: recentBytes, ageMs: recentAgeMs, runs: recentRuns });
   const ownKeys = `${own}:`;
-  const tail = await log.tail(streamEvents, {
+  const tail = await log.follow(streamEvents, {
     sinceMs: recentAgeMs,
-    // The topic has the records of all deployments: those of others must not evict ours.
+    // The topic has records of all deployments; records of other deployments must not evict ours.
     onRecords: (records) => recent.add(records.filter(({ key }) => key.startsWith(ownKeys))),
   });
   recent.beginAt(tail.from);
   const stored = new StoredWatch(log);
   const readers = new Set<FollowingReader>();
-  const dropping = setInterval(() => recent.dropOld(), dropOldEveryMs).unref();
+  const dropping = setInterval(() => recent.dropOld(), dropOldIntervalMs).unref();
 
   async function arrived(signal: AbortSignal): Promise<void> {
     const startedAtMs = performance.now();
     const position = await log.position(streamEvents).catch(() => ({}));
-    while (!tail.passed(position) && !signal.aborted && performance.now() - startedAtMs < patienceMs) {
-      await pause(askEveryMs);
+    while (!tail.passed(position) && !signal.aborted && performance.now() - startedAtMs < storeTimeoutMs) {
+      await pause(pollIntervalMs);
     }
   }
 
   function follow(
     { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
-    stream: Pick<FollowedStream, 'place' | 'fromStored' | 'runId' | 'readPage'>,
+    stream: Pick<FollowedStream, 'position' | 'fromStored' | 'runId' | 'readPage'>,
   ) {
     const reader: FollowingReader = new FollowingReader({
       ...stream,
       key: `${deploymentId}:${threadId}`,
       recent,
       stored,
-      patienceMs,
-      holePatienceMs,
+      storeTimeoutMs,
+      gapTimeoutMs,
       arrived,
-      fateOf: ({ runId, attempt }, signal) =>
+      readFate: ({ runId, attempt }, signal) =>
         readAttemptFate(warehouse, { deploymentId, threadId, runId, attempt, signal }),
       onClosed: () => readers.delete(reader),
     });
@@ -87,28 +91,28 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
 
   return {
     async readRun({ deploymentId, threadId, runId }, from) {
-      const place = new PlaceInRun(from);
+      const position = new RunPosition(from);
       return follow(
         { deploymentId, threadId },
         {
-          place,
+          position,
           fromStored: from !== 'now',
           runId,
           readPage: (signal) =>
-            readRunStream(warehouse, { deploymentId, threadId, runId, after: place.after, ...page, signal }),
+            readRunStream(warehouse, { deploymentId, threadId, runId, after: position.after, ...page, signal }),
         },
       );
     },
     async readThread({ deploymentId, threadId }, from) {
-      const place = new PlaceInThread(from);
+      const position = new ThreadPosition(from);
       return follow(
         { deploymentId, threadId },
         {
-          place,
+          position,
           fromStored: from !== 'now',
           runId: undefined,
           readPage: (signal) =>
-            readThreadStream(warehouse, { deploymentId, threadId, after: place.after, ...page, signal }),
+            readThreadStream(warehouse, { deploymentId, threadId, after: position.after, ...page, signal }),
         },
       );
     },

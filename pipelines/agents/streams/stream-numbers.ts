@@ -1,20 +1,20 @@
 /**
- * How the events of a thread are numbered. Those of one attempt count from 1; its end has the last number there is, because
- * whoever publishes it may not know how many came before. A thread numbers the attempts at its runs, `threadStart`, from 1.
+ * Sequence numbers of events. The events of an attempt are numbered from 1. The end has the maximum number, because another process may
+ * publish it without knowing the number of events. A thread numbers the attempts of its runs (`threadStart`) from 1.
  */
 
-const numbersOfStart = 2 ** 32;
-export const endSeq = numbersOfStart - 1;
+const numbersPerStart = 2 ** 32;
+export const endSeq = numbersPerStart - 1;
 
-/** Number in the thread. Exact in a double, and in the log, for half a million starts of one thread. */
-export function threadSeqOf(threadStart: number, seq: number): number {
-  return threadStart * numbersOfStart + seq;
+/** Sequence number in the thread. It is an exact integer in a double and in the log for up to half a million starts of a thread. */
+export function toThreadSeq(threadStart: number, seq: number): number {
+  return threadStart * numbersPerStart + seq;
 }
 
-export function startOf(threadSeq: number): number {
-  return Math.floor(threadSeq / numbersOfStart);
+export function toStart(threadSeq: number): number {
+  return Math.floor(threadSeq / numbersPerStart);
 }
 
-export function seqOf(threadSeq: number): number {
-  return threadSeq % numbersOfStart;
+export function toSeq(threadSeq: number): number {
+  return threadSeq % numbersPerStart;
 }

@@ -1,4 +1,4 @@
-/** How runs stream and how readers follow them, in whichever process either is. */
+/** Interfaces for publishing the events of runs and for reading them, from any process. */
 import type { StreamEvent } from '../../streams/stream-event.ts';
 import type { RunStatus } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
@@ -9,97 +9,98 @@ export interface RunStreamStart {
   readonly threadId: string;
   readonly runId: string;
   readonly attempt: number;
-  /** `starts` of the thread: events are numbered from here times 2^32. */
+  /** Start number (`starts`) in the thread. Thread sequence numbers of the attempt begin at this times 2^32. */
   readonly threadStart: number;
-  /** Stored for readers that come back: `stream_resumable`. */
+  /** Whether events are stored so that clients can resume the stream (`stream_resumable`). */
   readonly kept: boolean;
 }
 
-/** Writes the events of one attempt. Numbers them from 1. */
+/** Writes the events of one attempt and numbers them from 1. */
 export interface RunStreamWriter {
-  /** Resolves when the log has room for more; a failure to publish surfaces at {@link RunStreamWriter.settled}. */
+  /** Resolves when the writer accepts more chunks. {@link RunStreamWriter.settled} reports publish errors. */
   write(chunks: readonly Chunk[]): Promise<void>;
-  /** Resolves when all that was written is durable where it is kept, else when the log has it. @throws what the log throws. */
+  /** Resolves when all events are in the log, and are durable if they are kept. @throws errors of the log. */
   settled(): Promise<void>;
 }
 
 export interface RunStreamEnd {
   /**
-   * JSON text of {@link RunEnd}: what those who wait for the run answer, without asking the database. It is the data of the
-   * event that has `isEnd`.
+   * JSON text of {@link RunEnd}, the data of the event with `isEnd`. Requests that wait for the run respond with it, without a database
+   * query.
    */
   readonly data: Uint8Array;
   /** When the run ended, in microseconds since 1970. */
   readonly endedAtMicros: number;
 }
 
-/** What the end of a run says. */
+/** Data of the end event of a run. */
 export interface RunEnd {
-  /** The log did not take all events of the attempt: there is a hole before the end. */
+  /** The log did not accept all events of the attempt, so there is a gap before the end. */
   readonly events_missing?: boolean;
   readonly status: RunStatus;
   readonly graph_id?: string;
-  /** Whether the graph waits, for an answer or to go on. */
+  /** Whether the graph is interrupted or stopped at a breakpoint. */
   readonly interrupted?: boolean;
-  /** What it waits for, by task; left out if they are large, and then read from `agents.final_values`. */
+  /** Open interrupts by task id; omitted if they are large, and then read from `agents.final_values`. */
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
-  /** Of a run that failed: what a client is told. */
+  /** The failure of the run, as clients see it. */
   readonly error?: { readonly error: string; readonly message: string };
-  /** The same where no event told of it, because no process was left to do so; there is no feedback then. */
+  /** The failure, if no event reported it because its process had died. There is no feedback then. */
   readonly unsaid?: { readonly error: string; readonly message: string };
-  /** Links under which feedback can be left on the run, by key; where it asked for that. */
+  /** Feedback links by feedback key, if the request asked for them. */
   readonly feedback?: Readonly<Record<string, string>> | undefined;
-  /** The state at the end; left out if it is large, and then read from `agents.final_values`. */
+  /** The final state; omitted if it is large, and then read from `agents.final_values`. */
   readonly values?: unknown;
 }
 
 export interface StreamPublisher {
   open(start: RunStreamStart): RunStreamWriter;
   /**
-   * Publishes that nothing of the run follows; its final state is committed. Repeating it is harmless, from any process: the end
-   * stands after every event of its attempt, and a repeat is the same in every field. @throws what the log throws.
+   * Publishes the end of a run whose final state is committed. Idempotent, from any process: the end follows every event of its attempt, and
+   * a repeat is identical in every field.
+   *
+   * @throws errors of the log.
    */
   publishEnd(end: RunStreamStart & RunStreamEnd): Promise<void>;
 }
 
-/** One event as a reader gets it. */
+/** One event as readers receive it. */
 export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
 
 /**
- * Where a reader goes on: `start` with what is kept and what this process still has of the rest; `now` with what reaches this
- * process after it has attached; or behind an event.
+ * Where a reader starts: `start` with stored events and those in the ring buffer of this process; `now` with events that arrive after the
+ * reader has attached; or after an event.
  */
 export type RunReadFrom = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
 export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
 
 /**
- * A reader that is attached. Iterate once. Ends after the end of the run, which it gives too (readers of a thread: never by
- * themselves). Readers of a thread get ends as well, save those of runs that were never started; an end may come after the first
- * events of the next run.
+ * An attached reader. Iterate it once. A reader of a run ends after the end event, which it yields; a reader of a thread never ends by itself.
+ * A reader of a thread also yields the ends of its runs, except runs that were never started; an end may follow the first events of the next
+ * run.
  *
- * A reader that attached after the end was published would wait for ever where that end is not kept, or not any more. So whoever
- * attaches looks at the row of the run once, afterwards: has it ended, the reader is told to `finish`.
+ * A reader that attaches after the end was published would wait for ever if the end is not stored or has expired. So the caller must read the
+ * row of the run after it has attached, and call `finish` if the run has ended.
  *
- * @throws STREAM_READER_TOO_SLOW where what it did not take in time is nowhere any more, STREAM_INCOMPLETE where events are
- *   missing for good.
+ * @throws STREAM_READER_TOO_SLOW if events were evicted before they were read and are not stored, STREAM_INCOMPLETE if events are lost.
  */
 export interface StreamReader extends AsyncIterable<StreamedEvent> {
   /**
-   * What the iteration would give next, where that is there already: to be asked between two of its steps, by those who take many
-   * events at a time. `undefined`: ask the iteration.
+   * Returns the next event without waiting, to read events in batches. Call it only between two steps of the iteration. Undefined: continue
+   * with the iteration.
    */
   ready?(): StreamedEvent | undefined;
   /**
-   * Says that nothing more is published than what is in the log now: the reader ends after that. Resolves when it knows where
-   * that is; the iteration goes on meanwhile.
+   * Declares that no event is published after those that are in the log now; the reader ends after them. Resolves when they have arrived in
+   * this process; the iteration continues meanwhile.
    */
   finish(): Promise<void>;
-  /** Ends it where it stands. */
+  /** Ends the reader at its current position. */
   close(): void;
 }
 
 export interface StreamHub {
-  /** Resolves when it is attached: every event published from then on reaches the reader. */
+  /** Resolves when the reader is attached: it receives every event that is published afterwards. */
   readRun(
     run: { readonly deploymentId: string; readonly threadId: string; readonly runId: string },
     from: RunReadFrom,
@@ -108,6 +109,6 @@ export interface StreamHub {
     thread: { readonly deploymentId: string; readonly threadId: string },
     from: ThreadReadFrom,
   ): Promise<StreamReader>;
-  /** Ends all readers where they stand. */
+  /** Ends all readers at their current positions. */
   close(): Promise<void>;
 }

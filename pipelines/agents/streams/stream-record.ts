@@ -1,23 +1,23 @@
-import { flagAt, placeOf, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
+import { fieldOffset, flagAt, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';
 import type { StreamedEvent } from './stream-ports.ts';
 
-/** What is read of every record, whoever may want it. */
+/** The fields that are decoded from every record, regardless of its readers. */
 export interface StreamRecordHead {
   readonly runId: string;
   readonly attempt: number;
   readonly kept: boolean;
 }
 
-const runIdAt = placeOf(streamEvents, 'run_id');
-const keptAt = placeOf(streamEvents, 'kept');
-const createdAt = placeOf(streamEvents, 'created_at');
+const runIdAt = fieldOffset(streamEvents, 'run_id');
+const keptAt = fieldOffset(streamEvents, 'kept');
+const createdAt = fieldOffset(streamEvents, 'created_at');
 const afterFixed = createdAt + fixedWidthBytes.time;
 
-/** The head of a framed record of `stream-events`; `undefined` where it is none. */
-export function headOf(framed: Buffer): StreamRecordHead | undefined {
+/** Decodes the head of a framed record of `stream-events`; undefined if the record is invalid. */
+export function decodeStreamHead(framed: Buffer): StreamRecordHead | undefined {
   if (framed[0] !== 0 || framed.length <= afterFixed || framed[runIdAt] !== 0x48) return undefined;
-  // Zig-zag of a number below 64 is one byte.
+  // The zig-zag encoding of a number below 64 is one byte.
   const first = framed[afterFixed] as number;
   const attempt = first < 0x80 ? first >> 1 : new Fields(framed).long();
   return {
@@ -28,8 +28,9 @@ export function headOf(framed: Buffer): StreamRecordHead | undefined {
 }
 
 /**
- * The whole record; its data is a view. `undefined` where it ends before its fields do.
- * @param runId where its head was read before.
+ * Decodes a whole record; undefined if it is truncated. `data` is a view of the record's memory.
+ *
+ * @param runId the run id if the head was decoded before.
  */
 export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdAt)): StreamedEvent | undefined {
   const fields = new Fields(framed);
@@ -41,12 +42,12 @@ export function decodeStreamRecord(framed: Buffer, runId = uuidAt(framed, runIdA
   const namespace = fields.text(namespaces);
   const data = fields.bytes();
   const isEnd = fields.flag();
-  if (fields.isOverrun) return undefined;
+  if (fields.isTruncated) return undefined;
   const createdAtMicros = timeMicrosAt(framed, createdAt);
   return { runId, attempt, seq, threadSeq, mode, event, namespace, data, isEnd, createdAtMicros };
 }
 
-/** Reads Avro's primitives one after the other, from behind the fields of constant width. Source: Avro 1.12, "Binary Encoding". */
+/** Reads Avro primitives in sequence, starting after the fixed-width fields. Source: Avro 1.12, "Binary Encoding". */
 class Fields {
   readonly #framed: Buffer;
   #at: number;
@@ -56,14 +57,14 @@ class Fields {
     this.#at = at;
   }
 
-  get isOverrun(): boolean {
+  get isTruncated(): boolean {
     return this.#at > this.#framed.length;
   }
 
   long(): number {
     let value = 0;
     for (let factor = 1; ; factor *= 128) {
-      // Beyond the end: read as zero, and found out at the end.
+      // Bytes beyond the end are read as zero; `isTruncated` detects this afterwards.
       const byte = this.#framed[this.#at++] ?? 0;
       value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
@@ -89,20 +90,20 @@ class Fields {
   }
 }
 
-/** A text that mostly is the one that was read before: that is given again, without decoding it. */
+/** Decodes a text that usually equals the previous one: an equal text is returned from the cache without decoding. */
 class RepeatedText {
   #bytes = Buffer.alloc(0);
   #text = '';
 
   read(framed: Buffer, from: number, to: number): string {
-    if (!this.#isAt(framed, from, to)) {
+    if (!this.#isCached(framed, from, to)) {
       this.#bytes = Buffer.from(framed.subarray(from, to));
       this.#text = this.#bytes.toString('utf8');
     }
     return this.#text;
   }
 
-  #isAt(framed: Buffer, from: number, to: number): boolean {
+  #isCached(framed: Buffer, from: number, to: number): boolean {
     if (to - from !== this.#bytes.length) return false;
     for (let at = from; at < to; at += 1) if (framed[at] !== this.#bytes[at - from]) return false;
     return true;

@@ -2,16 +2,16 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { ThreadState } from '../threads/thread.ts';
 import type { StreamPublisher } from './stream-ports.ts';
 
-/** The mode, and the name, of events that tell of state written outside a run. Only readers that ask for it get them. */
+/** Mode and name of events for state that was written outside a run. Only readers that request this mode receive them. */
 export const stateUpdateMode = 'state_update';
 
-/** Tells the readers of a thread of its new state. A log that takes nothing costs them that event, and the writer nothing. */
+/** Publishes the new state of a thread to its readers. Never rejects: if the log is unavailable, readers miss the event. */
 export type TellState = (update: {
   readonly deploymentId: string;
   readonly threadId: string;
-  /** Of the update, among the starts of runs. */
+  /** Start number of the update; updates and runs of a thread share one numbering. */
   readonly threadStart: number;
-  /** A UUID; stands where events of runs have that of the run. */
+  /** UUID of the update, used in place of a run id. */
   readonly updateId: string;
   readonly state: ThreadState;
 }) => Promise<void>;
@@ -20,8 +20,7 @@ export function tellStateBy(publisher: Pick<StreamPublisher, 'open'>, logger: Lo
   return async ({ deploymentId, threadId, threadStart, updateId, state }) => {
     const writer = publisher.open({ deploymentId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
     const data = Buffer.from(stateUpdateText(threadId, JSON.stringify(state)));
-    const failed = (err: unknown) =>
-      logger.warn({ err, threadId }, 'readers were not told of the new state of a thread');
+    const failed = (err: unknown) => logger.warn({ err, threadId }, 'state update of a thread not published');
     try {
       await writer.write([{ mode: stateUpdateMode, event: stateUpdateMode, namespace: '', data }]);
       writer.settled().catch(failed);
@@ -31,7 +30,7 @@ export function tellStateBy(publisher: Pick<StreamPublisher, 'open'>, logger: Lo
   };
 }
 
-/** Its data. @param state JSON text */
+/** Returns the data of a state update event. @param state JSON text */
 export function stateUpdateText(threadId: string, state: string): string {
   return `{"thread_id":${JSON.stringify(threadId)},"state":${state}}`;
 }

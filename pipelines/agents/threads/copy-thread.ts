@@ -7,7 +7,7 @@ import { lockThread } from '../runs/lock-thread.ts';
 import type { Thread } from './thread.ts';
 import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
 
-/** A new thread with the state and its history, without the runs. @throws THREAD_TO_COPY_NOT_FOUND */
+/** Copies a thread with its state and checkpoints, but without its runs, to a new thread. @throws THREAD_TO_COPY_NOT_FOUND */
 export async function copyThread(database: Database, deploymentId: string, threadId: string): Promise<Thread> {
   const copyId = uuidv7();
   return database.transaction(async (tx) => {

@@ -7,31 +7,31 @@ import type { ThreadPorts } from './thread-of-graph.ts';
 import { type StateUpdate, updateThreadState } from './update-thread-state.ts';
 
 /**
- * Makes a thread and, where it is new, puts `supersteps` into its state; a thread whose state could not be made is taken back.
+ * Creates a thread. If it is new, applies `supersteps` to its state. Deletes the new thread again if that fails.
  *
- * @throws THREAD_EXISTS, and what {@link updateThreadState} throws.
+ * @throws THREAD_EXISTS; the errors of {@link updateThreadState}.
  */
 export async function createThreadWithState(
   ports: ThreadPorts,
   wanted: NewThread,
   supersteps: readonly (readonly StateUpdate[])[],
 ): Promise<Thread> {
-  const { database, deploymentId, threadTtl: usualTtl } = ports;
-  const thread = usualTtl === undefined ? wanted : { ttl: usualTtl, ...wanted };
+  const { database, deploymentId, threadTtl: defaultTtl } = ports;
+  const thread = defaultTtl === undefined ? wanted : { ttl: defaultTtl, ...wanted };
   if (supersteps.length === 0) return createThread(database, deploymentId, thread);
-  let made: Thread;
+  let created: Thread;
   try {
-    made = await createThread(database, deploymentId, { ...thread, ifExists: 'raise' });
+    created = await createThread(database, deploymentId, { ...thread, ifExists: 'raise' });
   } catch (error) {
-    const stands = isRunlakeError(error) && error.code === 'THREAD_EXISTS' && thread.ifExists === 'do_nothing';
-    if (stands) return createThread(database, deploymentId, thread);
+    const keepsExisting = isRunlakeError(error) && error.code === 'THREAD_EXISTS' && thread.ifExists === 'do_nothing';
+    if (keepsExisting) return createThread(database, deploymentId, thread);
     throw error;
   }
   try {
-    await updateThreadState(ports, made.thread_id, { updates: supersteps.map((updates) => [...updates]) });
+    await updateThreadState(ports, created.thread_id, { updates: supersteps.map((updates) => [...updates]) });
   } catch (error) {
-    await deleteThread(database, deploymentId, made.thread_id);
+    await deleteThread(database, deploymentId, created.thread_id);
     throw error;
   }
-  return readThread(database, deploymentId, made.thread_id);
+  return readThread(database, deploymentId, created.thread_id);
 }

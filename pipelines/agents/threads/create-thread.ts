@@ -12,14 +12,18 @@ export interface ThreadTtl {
 }
 
 export interface NewThread {
-  /** Default: a new one. */
+  /** Default: a new id. */
   readonly threadId?: string;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly ifExists: 'raise' | 'do_nothing';
   readonly ttl?: ThreadTtl;
 }
 
-/** Makes a thread. @throws THREAD_EXISTS, INVALID_REQUEST for metadata that cannot be stored. */
+/**
+ * Creates a thread. With `ifExists: 'do_nothing'` it returns an existing thread unchanged.
+ *
+ * @throws THREAD_EXISTS; THREAD_NOT_FOUND if the id belongs to a hidden thread; INVALID_REQUEST if Postgres cannot store the metadata.
+ */
 export async function createThread(
   database: Sql,
   deploymentId: string,

@@ -5,15 +5,16 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import { removeRuns } from '../runs/remove-runs.ts';
 
 /**
- * Deletes a thread with its runs and state. A run that is under way loses its lease, and is stopped by whoever executes it; nothing
- * of it is written any more. @throws THREAD_NOT_FOUND
+ * Deletes a thread with its runs and state. A running run loses its lease: the process that executes it stops it and can no longer write.
+ *
+ * @throws THREAD_NOT_FOUND
  */
 export async function deleteThread(database: Database, deploymentId: string, threadId: string): Promise<void> {
-  const gone = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]));
-  if (gone === 0) throw fault('THREAD_NOT_FOUND', { thread: threadId });
+  const deleted = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]));
+  if (deleted === 0) throw fault('THREAD_NOT_FOUND', { thread: threadId });
 }
 
-/** Those of `threadIds` that there are, with `hidden` also hidden ones; the result is how many. */
+/** Deletes the threads of `threadIds` that exist, hidden ones only with `hidden`. @returns how many it deleted. */
 export async function removeThreads(
   tx: Sql,
   deploymentId: string,

@@ -4,7 +4,7 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import { removeThreads } from './delete-thread.ts';
 import type { TtlStrategy } from './thread.ts';
 
-/** Prunes threads whose time is over, at most a thousand; busy ones wait. The result is how many. Repeat while it is not 0. */
+/** Deletes or prunes up to 1,000 expired threads, except busy ones. @returns how many; call it again until this is 0. */
 export async function expireThreads(database: Database, deploymentId: string): Promise<number> {
   return database.transaction(async (tx) => {
     const rows = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(
@@ -14,16 +14,16 @@ export async function expireThreads(database: Database, deploymentId: string): P
        ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED`,
       [deploymentId],
     );
-    const of = (strategy: TtlStrategy) =>
+    const idsWith = (strategy: TtlStrategy) =>
       rows.filter((row) => row.ttl_strategy === strategy).map((row) => row.thread_id);
-    const [deleted, pruned] = [of('delete'), of('keep_latest')];
+    const [deleted, pruned] = [idsWith('delete'), idsWith('keep_latest')];
     if (deleted.length > 0) await removeThreads(tx, deploymentId, deleted, { hidden: true });
     if (pruned.length > 0) {
       await keepLatestCheckpoint(
         tx,
         pruned.map((threadId) => threadKey(deploymentId, threadId)),
       );
-      // Once is enough until its next run.
+      // The next run sets the expiry again; until then a thread need not be pruned again.
       await tx.execute(
         'UPDATE agents.threads SET expires_at = NULL WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])',
         [deploymentId, pruned],

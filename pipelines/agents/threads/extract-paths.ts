@@ -4,12 +4,12 @@ import type { Thread } from './thread.ts';
 const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
 const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
-/** The fields of a thread that paths lead into. */
+/** The fields of a thread that the paths start with. */
 export function rootsOf(paths: Readonly<Record<string, string>>): string[] {
-  return Object.values(paths).flatMap((path) => stepsOf(path)?.slice(0, 1).map(String) ?? []);
+  return Object.values(paths).flatMap((path) => parsePath(path)?.slice(0, 1).map(String) ?? []);
 }
 
-/** Parts of a thread by a path such as `values.messages[-1].content`; null where there is nothing. */
+/** Extracts values of a thread by paths such as `values.messages[-1].content`; null if a path leads to no value. */
 export function extractPaths(
   thread: Partial<Thread>,
   paths: Readonly<Record<string, string>>,
@@ -18,14 +18,20 @@ export function extractPaths(
 }
 
 /**
- * Checks paths before any thread is read.
+ * Validates paths, so that a request fails before any thread is read.
  *
- * @throws INVALID_REQUEST that names the path.
+ * @throws INVALID_REQUEST that names each invalid path.
  */
 export function checkPaths(paths: Readonly<Record<string, string>>): void {
   const fields = Object.entries(paths).flatMap(([alias, path]) =>
-    stepsOf(path) === undefined
-      ? [{ loc: ['body', 'extract', alias], msg: `must be a path that begins with ${roots.join(', ')}`, type: 'path' }]
+    parsePath(path) === undefined
+      ? [
+          {
+            loc: ['body', 'extract', alias],
+            msg: `must be a path that begins with one of ${roots.join(', ')}`,
+            type: 'path',
+          },
+        ]
       : [],
   );
   if (fields.length > 0) throw fault('INVALID_REQUEST', {}, { fields });
@@ -33,15 +39,15 @@ export function checkPaths(paths: Readonly<Record<string, string>>): void {
 
 function valueAt(thread: Partial<Thread>, path: string): unknown {
   let at: unknown = thread;
-  for (const key of stepsOf(path) ?? []) {
+  for (const key of parsePath(path) ?? []) {
     if (Array.isArray(at)) at = typeof key === 'number' ? at.at(key) : undefined;
     else at = isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined;
   }
   return at ?? null;
 }
 
-/** Names of fields and places in lists; undefined where `path` is none. */
-function stepsOf(path: string): (string | number)[] | undefined {
+/** Parses a path into field names and list indexes; undefined if it is not valid. */
+function parsePath(path: string): (string | number)[] | undefined {
   const root = roots.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
   if (root === undefined) return undefined;
   const steps: (string | number)[] = [root];

@@ -2,14 +2,16 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 export interface ThreadHold {
-  /** Under which the saver writes. */
+  /** The `write_token` that the saver writes under. */
   readonly token: string;
   release(): Promise<void>;
 }
 
 /**
- * Holds a thread for at most `ms`, to write its state outside a run: no run of it is claimed meanwhile.
- * @throws THREAD_NOT_FOUND; THREAD_BUSY where a run waits or runs, or somebody else holds it.
+ * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the thread is claimed
+ * until the lease is released or expires.
+ *
+ * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or another process holds the lease.
  */
 export async function holdThread(
   database: Sql,

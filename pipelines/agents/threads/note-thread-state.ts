@@ -3,8 +3,10 @@ import { searchableText } from './searchable-text.ts';
 import type { Interrupt } from './thread.ts';
 
 /**
- * Writes what clients see of a thread whose state was written outside a run. @returns the number of this among the starts of its runs,
- * for the event that tells of it; 0, with nothing written, where the hold is over or the thread gone.
+ * Writes values, interrupts and status to the row of a thread, after its state was updated outside a run.
+ *
+ * @returns the number that the update takes in the sequence of run starts, for its stream event; 0 if nothing was written because the
+ *   write lease has expired or the thread was deleted.
  */
 export async function noteThreadState(
   database: Sql,
@@ -18,14 +20,14 @@ export async function noteThreadState(
   },
 ): Promise<number> {
   const text = JSON.stringify(state.values ?? null);
-  const rest = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
+  const restStatus = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
   const [row] = await database.query<{ starts: number }>(
     `UPDATE agents.threads SET starts = starts + 1, values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
        status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
        expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
        updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
      WHERE deployment_id = $1 AND thread_id = $2 AND write_token = $7 AND write_until > clock_timestamp() RETURNING starts`,
-    [deploymentId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), rest, holdToken],
+    [deploymentId, threadId, text, searchableText(text), JSON.stringify(state.interrupts), restStatus, holdToken],
   );
   return row?.starts ?? 0;
 }

@@ -5,8 +5,10 @@ import { removeThreads } from './delete-thread.ts';
 import type { TtlStrategy } from './thread.ts';
 
 /**
- * Deletes threads, or all of their history but the newest state. Those that there are none of, and with `keep_latest` those that are
- * busy, are left out. The result is how many were pruned.
+ * Deletes threads, or with `keep_latest` their history except the newest state. Ignores threads that do not exist and, with
+ * `keep_latest`, busy threads.
+ *
+ * @returns how many threads were deleted or pruned.
  */
 export async function pruneThreads(
   database: Database,

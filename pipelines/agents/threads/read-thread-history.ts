@@ -7,18 +7,18 @@ export interface HistoryQuestion {
   readonly limit: number;
   /** Only states older than this checkpoint. */
   readonly before?: CheckpointChoice;
-  /** Of the subgraph of this checkpoint. */
+  /** Returns the history of the subgraph of this checkpoint. */
   readonly checkpoint?: CheckpointChoice;
-  /** Only states whose metadata holds all of it. */
+  /** Members that the metadata of a state must contain. */
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Only these fields of each. */
+  /** Returns only these fields of each state. */
   readonly select?: readonly string[];
 }
 
 /**
- * States of a thread, newest first, as JSON text; none where no graph ran on it yet.
+ * Reads the states of a thread as a JSON array, newest first. Empty if no graph has run on the thread.
  *
- * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE, and what {@link ThreadPorts.pool} throws.
+ * @throws THREAD_NOT_FOUND, ANSWER_TOO_LARGE; the errors of {@link ThreadPorts.pool}.
  */
 export async function readThreadHistory(
   ports: ThreadPorts & { readonly config: Pick<Config, 'maxPageBytes'> },

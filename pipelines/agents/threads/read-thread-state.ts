@@ -19,14 +19,14 @@ const emptyState: ThreadState = {
 export interface StateQuestion {
   readonly checkpoint?: CheckpointChoice;
   readonly subgraphs: boolean;
-  /** Only these fields. */
+  /** Returns only these fields. */
   readonly select?: readonly string[];
 }
 
 /**
- * The state of a thread at its head or at a checkpoint, as JSON text; an empty one where no graph ran on it yet.
+ * Reads the newest state of a thread, or that of a checkpoint, as JSON text. An empty state if no graph has run on the thread.
  *
- * @throws THREAD_NOT_FOUND, CHECKPOINT_NOT_FOUND, and what {@link ThreadPorts.pool} throws.
+ * @throws THREAD_NOT_FOUND, CHECKPOINT_NOT_FOUND; the errors of {@link ThreadPorts.pool}.
  */
 export async function readThreadState(
   ports: ThreadPorts,
@@ -35,9 +35,9 @@ export async function readThreadState(
 ): Promise<string> {
   const thread = await threadOfGraph(ports, await readThread(ports.database, ports.deploymentId, threadId));
   if (thread !== undefined) {
-    const asked = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
-    const text = await ports.pool.ask({ kind: 'state', thread, subgraphs, ...asked });
-    // Of a graph that keeps nothing.
+    const options = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
+    const text = await ports.pool.ask({ kind: 'state', thread, subgraphs, ...options });
+    // The worker answers null for a graph without a checkpointer.
     if (text !== 'null') return text;
   }
   if (checkpoint?.checkpoint_id !== undefined) {

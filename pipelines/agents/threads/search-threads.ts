@@ -1,6 +1,6 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { chosenColumns, pageWithin } from '../page-within.ts';
-import { countThreads, filterParams, fitting, type ThreadFilter } from './count-threads.ts';
+import { pageWithin, selectedColumns } from '../page-within.ts';
+import { countThreads, filterParams, matchingSql, type ThreadFilter } from './count-threads.ts';
 import type { Thread } from './thread.ts';
 import { shownColumns } from './thread-row.ts';
 
@@ -9,13 +9,13 @@ export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends
   readonly sortOrder: 'asc' | 'desc';
   readonly limit: number;
   readonly offset: number;
-  /** The fields that are needed. Default: all. */
+  /** The fields to return. Default: all. */
   readonly fields?: readonly Field[] | undefined;
-  /** Default: as many as there are. */
+  /** Maximum size of the page as JSON. Default: no limit. */
   readonly limitBytes?: number;
 }
 
-/** Threads that fit, without their `ttl`, and how many there are of them on all pages. @throws ANSWER_TOO_LARGE */
+/** Returns one page of the threads that match, without `ttl`, and their total number on all pages. @throws ANSWER_TOO_LARGE */
 export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   database: Sql,
   deploymentId: string,
@@ -27,7 +27,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   const [threads, total] = await Promise.all([
     pageWithin<Pick<Thread, Field>>(
       database,
-      `SELECT ${chosenColumns(shownColumns, fields)} FROM agents.threads WHERE ${fitting}
+      `SELECT ${selectedColumns(shownColumns, fields)} FROM agents.threads WHERE ${matchingSql}
        ORDER BY ${sortBy} ${order}, thread_id ${order} LIMIT $6 OFFSET $7`,
       [...params, limit, offset],
       limitBytes,

@@ -1,9 +1,9 @@
 import { jsonbText } from '../checkpoints/jsonb-text.ts';
 
-/** What larger values are not searched by. */
-const mostCharacters = 1024 * 1024;
+/** Values with more characters are not searchable. */
+const maxCharacters = 1024 * 1024;
 
-/** JSON text as `jsonb` takes it, to be searched; null where it is too large for that. */
+/** Converts the JSON text of values to the text of the searchable `jsonb` column; null if it is too large. */
 export function searchableText(text: string): string | null {
-  return text.length > mostCharacters ? null : jsonbText(text);
+  return text.length > maxCharacters ? null : jsonbText(text);
 }

@@ -1,10 +1,10 @@
 import type { Thread, TtlStrategy } from './thread.ts';
 
-/** Columns of `agents.threads` that are shown unasked, named as the fields are. */
+/** Columns of `agents.threads` that every response contains; they have the names of the fields. */
 export const shownColumns =
   'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error';
 
-/** Columns of `agents.threads` that a {@link Thread} is made of. */
+/** Columns of `agents.threads` that form a {@link Thread}. */
 export const threadColumns = `${shownColumns}, ttl_strategy, ttl_minutes, expires_at`;
 
 export type ThreadRow = Omit<Thread, 'ttl'> & {

@@ -1,4 +1,4 @@
-/** A thread and the state of it, with the names that they have on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
+/** A thread and its state, with their field names on the wire. Source: SPEC 2.10; openapi/agent-server.json. */
 import type { CheckpointChoice } from '../runs/run.ts';
 
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
@@ -21,10 +21,10 @@ export interface Thread {
   readonly status: ThreadStatus;
   readonly config: Readonly<Record<string, unknown>>;
   readonly values: unknown;
-  /** By the id of the task that waits. */
+  /** By task id. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
   readonly error: unknown;
-  /** Only where it is asked for. */
+  /** Present only if requested. */
   readonly ttl?: { readonly strategy: TtlStrategy; readonly ttl_minutes: number; readonly expires_at: string };
 }
 

@@ -1,17 +1,16 @@
 /**
- * Writes state to a thread outside a run.
+ * Updates the state of a thread outside a run.
  *
- * Invariant: while it writes, no run of the thread is under way in any process, and what was written under a hold that is over
- * is refused by the database.
+ * Invariant: during the update no run of the thread is running in any process, and the database refuses writes under an expired lease.
  *
- *   1. The thread is held: no run is taken up, and a thread with a run is refused as busy.
- *   2. The graph puts the updates in; its saver writes under the hold's token.
- *   3. What clients see of the thread (values, next nodes, interrupts) is noted in its row.
- *   4. Readers of the thread are told.
- *   5. The hold is released. Where this process dies before, it runs out by itself.
+ *   1. Take a write lease on the thread. A thread with a pending or running run is refused as busy. No run is claimed under the lease.
+ *   2. A worker applies the updates with the graph; the saver writes under the token of the lease.
+ *   3. Write values, interrupts and status to the row of the thread.
+ *   4. Publish the new state to the readers of the thread's stream.
+ *   5. Release the lease. If this process crashes before, the lease expires.
  *
- * A crash between 3 and 4 leaves readers untold. A crash between 2 and 3, or a hold that runs out there, leaves the state written and
- * the row as it was: `/state` tells the new one, `/threads/search` the old one until the next run.
+ * After a crash between 3 and 4, stream readers do not receive the update. After a crash between 2 and 3, or if the lease expires there,
+ * the checkpoint is written but the row is not: until the next run `/state` returns the new state and `/threads/search` the old one.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { requireCheckpoint } from '../runs/require-checkpoint.ts';
@@ -23,17 +22,17 @@ import { readThread } from './read-thread.ts';
 import type { Interrupt, ThreadCheckpoint, ThreadState } from './thread.ts';
 import { type ThreadPorts, threadOfGraph } from './thread-of-graph.ts';
 
-/** Longer than any question to graph code may take. */
+/** Longer than the timeout of a query to a worker. */
 const holdMs = 60_000;
 
 export interface StateUpdate {
   readonly values?: unknown;
   readonly command?: unknown;
-  /** As if this node had answered it. */
+  /** Applies the update as if this node had returned it. */
   readonly as_node?: string;
 }
 
-/** What graph code answers to an update. */
+/** The worker's answer to an update. */
 interface UpdatedState {
   readonly checkpoint: ThreadCheckpoint | null;
   readonly state: ThreadState;
@@ -42,10 +41,11 @@ interface UpdatedState {
 }
 
 /**
- * Puts `updates` in, those of one inner list as one super-step.
+ * Applies `updates` to the state; each inner list is one super-step.
  *
- * @returns the checkpoint that holds the new state.
- * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, and what {@link ThreadPorts.pool} throws.
+ * @returns the checkpoint of the new state.
+ * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors of
+ *   {@link ThreadPorts.pool}.
  */
 export async function updateThreadState(
   ports: ThreadPorts & { readonly tellState?: TellState },
@@ -66,8 +66,8 @@ export async function updateThreadState(
       ...(checkpoint && { checkpoint }),
     });
     const updated = JSON.parse(answer) as UpdatedState | null;
-    if (!updated?.checkpoint) throw fault('STATE_UPDATE_INVALID', { reason: 'The graph keeps no state' });
-    const { checkpoint: made, state, interrupts } = updated;
+    if (!updated?.checkpoint) throw fault('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
+    const { checkpoint: newCheckpoint, state, interrupts } = updated;
     const { values, next } = state;
     const threadStart = await noteThreadState(database, deploymentId, threadId, hold.token, {
       values,
@@ -75,7 +75,7 @@ export async function updateThreadState(
       interrupts,
     });
     if (threadStart > 0) await ports.tellState?.({ deploymentId, threadId, threadStart, updateId: hold.token, state });
-    return made;
+    return newCheckpoint;
   } finally {
     await hold.release();
   }

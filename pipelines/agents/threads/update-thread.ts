@@ -6,13 +6,13 @@ import type { Thread } from './thread.ts';
 import { type ThreadRow, threadColumns, toThread } from './thread-row.ts';
 
 export interface ThreadChange {
-  /** Merged, key by key. */
+  /** Merged with the stored metadata, key by key. */
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Null: it lives for ever. */
+  /** Null: the thread does not expire. */
   readonly ttl?: ThreadTtl | null;
 }
 
-/** @throws THREAD_NOT_FOUND, INVALID_REQUEST for metadata that cannot be stored. */
+/** Changes the metadata and TTL of a thread. @throws THREAD_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the metadata. */
 export async function updateThread(
   database: Sql,
   deploymentId: string,

@@ -1,14 +1,15 @@
 /**
- * The runs inside of one run of a graph, from their callbacks to the front.
+ * Collects the child runs of one graph run in the worker, from the callbacks to the front.
  *
- * Invariant: every run handed over lies below the root, once; what is held is the runs that are open and those of the last second.
+ * Invariant: each reported run is a descendant of the root and is reported once. The collector holds only open runs and the runs that changed
+ * since the last flush.
  *
- *   1. A run begins: its place is fixed, its inputs become text at once, since a graph may change them.
- *   2. It ends: outputs likewise. What began and ended between two hand-overs is one post; else a post, then a patch.
- *   3. A hand-over follows a second after the first news, or sooner where much has gathered.
- *   4. `close` ends what is still open, with the reason, and hands the rest over. Later news are not heard.
+ *   1. A run begins: its `dotted_order` is fixed, and its inputs are serialised at once, because the graph may modify them later.
+ *   2. It ends: its outputs are serialised. A run that began and ended between two flushes is one post; otherwise a post and a patch.
+ *   3. A flush follows one second after the first change, or earlier if the changes are large.
+ *   4. `close` ends open runs with the given reason and flushes. Later callbacks are ignored.
  *
- * A process that dies takes what it had not handed over with it; what the front has as open, it ends.
+ * If the process dies, unflushed changes are lost, and the front ends the runs that it has as open.
  */
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { runTypes } from '../../ingest/run-event/run-event.ts';
@@ -16,12 +17,12 @@ import { formatTime } from '../../ingest/run-event/times.ts';
 import { textOf, traceJson } from './trace-json.ts';
 import type { ChildRun, TracedRuns, TraceOrder } from './trace-order.ts';
 
-const handOverAfterMs = 1_000;
-const handOverCharacters = 256 * 1024;
-/** Longer stacks and messages say no more. */
-const mostErrorCharacters = 64 * 1024;
+const flushIntervalMs = 1_000;
+const flushCharacters = 256 * 1024;
+/** Maximum characters of an error with its stack; the rest is truncated. */
+const maxErrorCharacters = 64 * 1024;
 
-/** A run that began, as its callback says. */
+/** The start of a run, as its callback reports it. */
 export interface BegunRun {
   readonly id: string;
   readonly parentId: string | undefined;
@@ -30,12 +31,12 @@ export interface BegunRun {
   readonly inputs: unknown;
   readonly tags: readonly string[];
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** Beside the metadata. */
+  /** Extra fields besides the metadata. */
   readonly extra?: object | undefined;
   readonly serialized?: unknown;
-  /** Of a run that was placed by somebody else, below the same root. */
+  /** `dotted_order`, if the `langsmith` package has computed it. Used only if it is below the same root. */
   readonly order?: string | undefined;
-  /** Its inputs are only known at its end. */
+  /** The inputs are known only at the end of the run. */
   readonly deferred?: boolean | undefined;
 }
 
@@ -47,13 +48,13 @@ export interface RunEnding {
   readonly extra?: object | undefined;
 }
 
-/** A run that began and has not ended. */
+/** A run that has begun and not ended. */
 export type OpenRun = Pick<BegunRun, 'id' | 'name' | 'type' | 'tags' | 'metadata'> & { readonly order: string };
 
-interface Held extends BegunRun {
+interface CollectedRun extends BegunRun {
   readonly order: string;
   readonly startMicros: number;
-  /** Some of what went in or came out was left out. */
+  /** Limits omitted the inputs or outputs. */
   lacksValues: boolean;
   inputsText: string | undefined;
   firstTokenMicros: number | undefined;
@@ -65,16 +66,16 @@ export interface CollectorOptions {
   readonly order: TraceOrder;
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;
-  readonly handOver: (runs: TracedRuns) => void;
+  readonly onFlush: (runs: TracedRuns) => void;
 }
 
 export class ChildRunCollector {
   readonly rootId: string;
   readonly #options: CollectorOptions;
-  readonly #open = new Map<string, Held>();
-  /** Began or ended since the last hand-over. */
-  #news = new Set<Held>();
-  #newsCharacters = 0;
+  readonly #open = new Map<string, CollectedRun>();
+  /** Runs that began or ended since the last flush. */
+  #changed = new Set<CollectedRun>();
+  #changedCharacters = 0;
   #valueCharacters = 0;
   #count = 0;
   #droppedRuns = 0;
@@ -89,7 +90,7 @@ export class ChildRunCollector {
     this.#lastMicros = options.order.rootMicros;
   }
 
-  /** The run `id`, where it is one of these and goes on; else the root, which holds what has no other place. */
+  /** Returns the open run `id`; the root if there is none, so that runs with an unknown parent are placed below the root. */
   find(id: string): OpenRun {
     const { root } = this.#options.order;
     return (
@@ -99,8 +100,8 @@ export class ChildRunCollector {
 
   begin(run: BegunRun): void {
     if (this.#closed || run.id === this.rootId || this.#open.has(run.id)) return;
-    const { mostRuns, root } = this.#options.order;
-    if (this.#count >= mostRuns) {
+    const { maxRuns, root } = this.#options.order;
+    if (this.#count >= maxRuns) {
       this.#droppedRuns += 1;
       return;
     }
@@ -111,104 +112,107 @@ export class ChildRunCollector {
       ? run.order
       : `${parent}.${formatDottedOrderSegment(startMicros, run.id)}`;
     const type = (runTypes as readonly string[]).includes(run.type) ? run.type : 'chain';
-    const fresh = {
+    const initial = {
       inputsText: undefined,
       firstTokenMicros: undefined,
       sent: false,
       lacksValues: false,
       end: undefined,
     };
-    const held: Held = { ...run, type, order, startMicros, ...fresh };
-    if (!run.deferred) held.inputsText = this.#inputs(held, run.inputs);
-    this.#open.set(run.id, held);
-    this.#note(held, held.inputsText);
+    const collected: CollectedRun = { ...run, type, order, startMicros, ...initial };
+    if (!run.deferred) collected.inputsText = this.#encodeInputs(collected, run.inputs);
+    this.#open.set(run.id, collected);
+    this.#markChanged(collected, collected.inputsText);
   }
 
   end(id: string, ending: RunEnding): void {
-    const held = this.#open.get(id);
-    if (held === undefined || this.#closed) return;
+    const collected = this.#open.get(id);
+    if (collected === undefined || this.#closed) return;
     this.#open.delete(id);
-    if (ending.inputs !== undefined && !held.sent) held.inputsText = this.#inputs(held, ending.inputs);
-    held.end = { ...ending, micros: this.#now(), outputsText: this.#outputs(held, ending.outputs) };
-    this.#note(held, held.end.outputsText);
+    if (ending.inputs !== undefined && !collected.sent)
+      collected.inputsText = this.#encodeInputs(collected, ending.inputs);
+    collected.end = { ...ending, micros: this.#now(), outputsText: this.#encodeOutputs(collected, ending.outputs) };
+    this.#markChanged(collected, collected.end.outputsText);
   }
 
-  /** A model has said something for the first time. */
+  /** Records the time of the first token of a model run. */
   token(id: string): void {
-    const held = this.#open.get(id);
-    if (held !== undefined) held.firstTokenMicros ??= this.#now();
+    const collected = this.#open.get(id);
+    if (collected !== undefined) collected.firstTokenMicros ??= this.#now();
   }
 
   close(reason: string): void {
     for (const id of [...this.#open.keys()]) this.end(id, { error: reason });
     this.#closed = true;
-    this.#handOver();
+    this.#flush();
   }
 
-  #note(held: Held, text: string | undefined): void {
-    this.#news.add(held);
-    this.#newsCharacters += 1_000 + (text?.length ?? 0);
-    if (this.#newsCharacters >= handOverCharacters) this.#handOver();
-    else this.#timer ??= setTimeout(() => this.#handOver(), handOverAfterMs).unref();
+  #markChanged(collected: CollectedRun, text: string | undefined): void {
+    this.#changed.add(collected);
+    this.#changedCharacters += 1_000 + (text?.length ?? 0);
+    if (this.#changedCharacters >= flushCharacters) this.#flush();
+    else this.#timer ??= setTimeout(() => this.#flush(), flushIntervalMs).unref();
   }
 
-  #handOver(): void {
+  #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const news = this.#news;
-    this.#news = new Set();
-    this.#newsCharacters = 0;
+    const changed = this.#changed;
+    this.#changed = new Set();
+    this.#changedCharacters = 0;
     const runs: ChildRun[] = [];
-    for (const held of news) {
-      if (held.deferred && held.end === undefined) continue;
-      runs.push(this.#written(held));
-      held.sent = true;
-      held.inputsText = undefined;
+    for (const collected of changed) {
+      if (collected.deferred && collected.end === undefined) continue;
+      runs.push(this.#encodeRun(collected));
+      collected.sent = true;
+      collected.inputsText = undefined;
     }
     const marks = { droppedRuns: this.#droppedRuns, droppedValues: this.#droppedValues };
-    if (runs.length > 0 || marks.droppedRuns > 0) this.#options.handOver({ runs, ...marks });
+    if (runs.length > 0 || marks.droppedRuns > 0) this.#options.onFlush({ runs, ...marks });
   }
 
-  #inputs(held: Held, value: unknown): string | undefined {
-    return this.#options.hidesInputs ? undefined : this.#value(held, value, 'input');
+  #encodeInputs(collected: CollectedRun, value: unknown): string | undefined {
+    return this.#options.hidesInputs ? undefined : this.#encodeValue(collected, value, 'input');
   }
 
-  #outputs(held: Held, value: unknown): string | undefined {
-    return this.#options.hidesOutputs || value === undefined ? undefined : this.#value(held, value, 'output');
+  #encodeOutputs(collected: CollectedRun, value: unknown): string | undefined {
+    return this.#options.hidesOutputs || value === undefined
+      ? undefined
+      : this.#encodeValue(collected, value, 'output');
   }
 
-  #value(held: Held, value: unknown, name: string): string | undefined {
-    const { values, mostCharacters, mostRunBytes } = this.#options.order;
+  #encodeValue(collected: CollectedRun, value: unknown, name: string): string | undefined {
+    const { values, maxCharacters, maxRunBytes } = this.#options.order;
     if (!values) return undefined;
-    if (this.#valueCharacters < mostCharacters) {
+    if (this.#valueCharacters < maxCharacters) {
       const text = traceJson(value, name);
-      if (text.length <= mostRunBytes / 2) {
+      if (text.length <= maxRunBytes / 2) {
         this.#valueCharacters += text.length;
         return text;
       }
     }
     this.#droppedValues += 1;
-    held.lacksValues = true;
+    collected.lacksValues = true;
     return undefined;
   }
 
-  #written(held: Held): ChildRun {
-    const { id, order, name, type, startMicros, tags, sent, end, inputsText, firstTokenMicros } = held;
+  #encodeRun(collected: CollectedRun): ChildRun {
+    const { id, order, name, type, startMicros, tags, sent, end, inputsText, firstTokenMicros } = collected;
     const metadata = {
-      ...held.metadata,
+      ...collected.metadata,
       ...end?.metadata,
       ...(!this.#options.order.thread && { thread_id: undefined }),
-      ...(held.lacksValues && { values_left_out: true }),
+      ...(collected.lacksValues && { values_left_out: true }),
     };
     const members: Record<string, string | undefined> = {
       name: JSON.stringify(name),
       run_type: JSON.stringify(type),
       start_time: JSON.stringify(formatTime(startMicros)),
       end_time: end && JSON.stringify(formatTime(end.micros)),
-      error: end?.error === undefined ? undefined : JSON.stringify(end.error.slice(0, mostErrorCharacters)),
+      error: end?.error === undefined ? undefined : JSON.stringify(end.error.slice(0, maxErrorCharacters)),
       tags: textOf(tags),
-      extra: textOf({ ...held.extra, ...end?.extra, metadata }),
-      serialized: sent || held.serialized === undefined ? undefined : textOf(held.serialized),
+      extra: textOf({ ...collected.extra, ...end?.extra, metadata }),
+      serialized: sent || collected.serialized === undefined ? undefined : textOf(collected.serialized),
       events: JSON.stringify([
         { name: 'start', time: formatTime(startMicros) },
         ...(firstTokenMicros === undefined ? [] : [{ name: 'new_token', time: formatTime(firstTokenMicros) }]),
@@ -236,7 +240,7 @@ export class ChildRunCollector {
     };
   }
 
-  /** Microseconds, each later than the last: so runs of the same millisecond keep their order, and none begins before the root. */
+  /** Returns strictly increasing microseconds, so that runs of one millisecond keep their order and no run begins before the root. */
   #now(): number {
     this.#lastMicros = Math.max(this.#lastMicros + 1, Date.now() * 1_000);
     return this.#lastMicros;

@@ -1,14 +1,14 @@
 /**
- * From the workers to the log: the runs inside of runs of graphs.
+ * Writes the child runs of graph runs, which workers report, to the log.
  *
- * Invariant: nothing here keeps a run of a graph waiting or ends it. What waits is bounded; beyond, it is dropped and counted.
+ * Invariant: tracing never delays or ends a graph run. The buffer is bounded; runs that exceed it are dropped and counted.
  *
- *   1. A batch comes from a worker. The first that comes while its run goes on brings the root with it, so that the trace is seen.
- *   2. Once a second what waits goes into the log, together for each sender (`take-into-traces.ts`).
- *   3. A log that is away is tried again.
- *   4. When an attempt is over, the runs that its worker left open, because it has gone, end with that as their error.
+ *   1. A batch arrives from a worker. With the first open child run the root run is written as well, so that an active trace is visible.
+ *   2. Once a second the buffered runs are written to the log, one batch per sender (`take-into-traces.ts`).
+ *   3. If the log is unavailable, the batch is retried.
+ *   4. At the end of an attempt, child runs that the worker has not ended, because it died, are ended with an error.
  *
- * A crash of this process loses what waits. The next attempt tells its own runs, under ids of their own, below the same root.
+ * A crash of this process loses the buffered runs. The next attempt writes its own child runs, with new ids, below the same root.
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -17,112 +17,116 @@ import type { Sender } from '../../ingest/accept/publish-runs.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import { formOf, type HiddenValues, projectOf, rootMembers, rootPlace } from './root-run.ts';
-import { senderKey, type TraceRecord, takeIntoTraces, untilNextTakeMs } from './take-into-traces.ts';
+import { chooseForm, findProject, type HiddenValues, rootMembers, rootPlace } from './root-run.ts';
+import { senderKey, type TraceRecord, takeIntoTraces, untilNextFlushMs } from './take-into-traces.ts';
 import type { ChildRun, TracedRuns, TraceMarks, TraceOrder } from './trace-order.ts';
 
 export interface ChildRunPorts {
   readonly accept: AcceptPorts;
   readonly defaultSender: Sender;
   readonly logger: Logger;
-  /** Most runs inside of one; 0: none are traced. */
-  readonly mostRuns: number;
-  readonly mostCharacters: number;
-  /** Whether those of runs without a thread keep inputs and outputs. */
+  /** Maximum child runs of one graph run; 0: child runs are not traced. */
+  readonly maxRuns: number;
+  readonly maxCharacters: number;
+  /** Whether child runs of stateless runs include inputs and outputs. */
   readonly tracesStatelessValues: boolean;
   readonly hidden?: HiddenValues;
 }
 
-/** What becomes of the runs inside of one attempt. */
+/** Tracing of the child runs of one attempt. */
 export interface TracedAttempt {
-  /** For the worker. */
+  /** Instructions for the worker. */
   readonly order: TraceOrder;
   take(batch: TracedRuns): void;
-  /** Nothing more comes. What the worker, which may have gone, has not ended ends with `reason`. */
+  /** Completes the attempt: child runs that the worker has not ended end with the error `reason`. */
   ended(reason: string): void;
   readonly marks: TraceMarks;
 }
 
 export interface ChildRuns {
-  /** Undefined where nothing inside of runs is traced. */
+  /** Undefined if child runs are not traced. */
   open(run: ClaimedRun): TracedAttempt | undefined;
-  /** Sends what waits, once more. */
+  /** Writes the buffered runs once more. */
   close(): Promise<void>;
 }
 
-interface Waiting {
+interface PendingRun {
   readonly sender: Sender;
   readonly traceId: string;
   readonly project: string;
   readonly run: ChildRun;
 }
 
-const mostWaitingCharacters = 64 * 1024 * 1024;
+const maxPendingCharacters = 64 * 1024 * 1024;
 
 export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
-  const { accept, defaultSender, logger, mostRuns, mostCharacters, tracesStatelessValues } = ports;
-  let waiting: Waiting[] = [];
-  let waitingCharacters = 0;
+  const { accept, defaultSender, logger, maxRuns, maxCharacters, tracesStatelessValues } = ports;
+  let pending: PendingRun[] = [];
+  let pendingCharacters = 0;
   let timer: NodeJS.Timeout | undefined;
   let sending: Promise<void> | undefined;
 
-  function put(item: Waiting): boolean {
-    const characters = sizeOf(item.run);
-    if (waitingCharacters + characters > mostWaitingCharacters) return false;
-    waiting.push(item);
-    waitingCharacters += characters;
-    timer ??= setTimeout(send, untilNextTakeMs()).unref();
+  function put(item: PendingRun): boolean {
+    const characters = countCharacters(item.run);
+    if (pendingCharacters + characters > maxPendingCharacters) return false;
+    pending.push(item);
+    pendingCharacters += characters;
+    timer ??= setTimeout(send, untilNextFlushMs()).unref();
     return true;
   }
 
   function send(): void {
     timer = undefined;
-    sending ??= sendWaiting().finally(() => {
+    sending ??= sendPending().finally(() => {
       sending = undefined;
-      if (waiting.length > 0) timer ??= setTimeout(send, untilNextTakeMs()).unref();
+      if (pending.length > 0) timer ??= setTimeout(send, untilNextFlushMs()).unref();
     });
   }
 
-  async function sendWaiting(): Promise<void> {
-    const items = waiting;
-    waiting = [];
-    const senders = new Map<string, Waiting[]>();
+  async function sendPending(): Promise<void> {
+    const items = pending;
+    pending = [];
+    const senders = new Map<string, PendingRun[]>();
     for (const item of items) {
       const key = senderKey(item.sender);
-      const ofSender = senders.get(key);
-      if (ofSender === undefined) senders.set(key, [item]);
-      else ofSender.push(item);
+      const runsOfSender = senders.get(key);
+      if (runsOfSender === undefined) senders.set(key, [item]);
+      else runsOfSender.push(item);
     }
-    for (const ofSender of senders.values()) {
+    for (const runsOfSender of senders.values()) {
       try {
-        const left = await takeIntoTraces((ofSender[0] as Waiting).sender, ofSender.map(recordOf), accept);
-        if (left.length > 0) {
-          logger.warn({ runs: left.length }, 'runs inside of runs of graphs could not be taken into their traces');
+        const rejected = await takeIntoTraces(
+          (runsOfSender[0] as PendingRun).sender,
+          runsOfSender.map(toTraceRecord),
+          accept,
+        );
+        if (rejected.length > 0) {
+          logger.warn({ runs: rejected.length }, 'child runs rejected; not retried');
         }
-        for (const { run } of ofSender) waitingCharacters -= sizeOf(run);
+        for (const { run } of runsOfSender) pendingCharacters -= countCharacters(run);
       } catch (err) {
-        const again = isRunlakeError(err) && err.retryable;
-        logger.warn({ err, runs: ofSender.length, again }, 'runs inside of runs of graphs are not in the log');
-        if (again) waiting.push(...ofSender);
-        else for (const { run } of ofSender) waitingCharacters -= sizeOf(run);
+        const retryable = isRunlakeError(err) && err.retryable;
+        logger.warn({ err, runs: runsOfSender.length, retryable }, 'child runs not written to the log');
+        if (retryable) pending.push(...runsOfSender);
+        else for (const { run } of runsOfSender) pendingCharacters -= countCharacters(run);
       }
     }
   }
 
   return {
     open(run) {
-      if (mostRuns === 0) return undefined;
+      if (maxRuns === 0) return undefined;
       const { runId, kwargs } = run;
       const values = !kwargs.temporary || tracesStatelessValues;
       const rootMicros = parseTime(run.startedAt) as number;
       const root = formatDottedOrderSegment(rootMicros, runId);
-      const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: projectOf(run) };
-      /** Places of runs that the worker has not ended. */
-      const left = new Map<string, string>();
+      const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };
+      /** Child runs that the worker has not ended: their `place` by run id. */
+      const openRuns = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
       let overflow = 0;
-      let rootTold = false;
-      const tell = (child: ChildRun) => {
+      let rootSent = false;
+      const enqueue = (child: ChildRun) => {
         if (!put({ ...shared, run: child })) overflow += 1;
       };
       return {
@@ -131,35 +135,35 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
           rootMicros,
           values,
           thread: !kwargs.temporary,
-          mostRuns,
-          mostCharacters,
-          mostRunBytes: accept.config.maxRunBytes,
+          maxRuns,
+          maxCharacters,
+          maxRunBytes: accept.config.maxRunBytes,
         },
         take({ runs, ...ofWorker }) {
           marks = ofWorker;
-          if (!rootTold && runs.some(({ open }) => open)) {
-            rootTold = true;
-            tell({
+          if (!rootSent && runs.some(({ open }) => open)) {
+            rootSent = true;
+            enqueue({
               kind: 'post',
               runId,
               place: rootPlace(run),
-              ...rootMembers(run, formOf(values, ports.hidden)),
+              ...rootMembers(run, chooseForm(values, ports.hidden)),
               open: true,
             });
           }
           for (const child of runs) {
-            if (child.open) left.set(child.runId, child.place);
-            else left.delete(child.runId);
-            tell(child);
+            if (child.open) openRuns.set(child.runId, child.place);
+            else openRuns.delete(child.runId);
+            enqueue(child);
           }
         },
         ended(reason) {
           const now = formatTime(Date.now() * 1_000);
-          for (const [id, place] of left) {
+          for (const [id, place] of openRuns) {
             const members = `"end_time":"${now}","error":${JSON.stringify(reason)}`;
-            tell({ kind: 'patch', runId: id, place, members, values: '', open: false });
+            enqueue({ kind: 'patch', runId: id, place, members, values: '', open: false });
           }
-          left.clear();
+          openRuns.clear();
         },
         get marks() {
           return { ...marks, droppedRuns: marks.droppedRuns + overflow };
@@ -170,14 +174,13 @@ export function traceChildRuns(ports: ChildRunPorts): ChildRuns {
       clearTimeout(timer);
       await sending;
       clearTimeout(timer);
-      if (waiting.length > 0) await sendWaiting();
-      if (waiting.length > 0)
-        logger.warn({ runs: waiting.length }, 'runs inside of runs of graphs are lost at the end');
+      if (pending.length > 0) await sendPending();
+      if (pending.length > 0) logger.warn({ runs: pending.length }, 'child runs lost at shutdown');
     },
   };
 }
 
-function recordOf({ run, traceId, project }: Waiting): TraceRecord {
+function toTraceRecord({ run, traceId, project }: PendingRun): TraceRecord {
   const { kind, runId, place, members, values } = run;
   return {
     kind,
@@ -188,6 +191,6 @@ function recordOf({ run, traceId, project }: Waiting): TraceRecord {
   };
 }
 
-function sizeOf({ place, members, values }: ChildRun): number {
+function countCharacters({ place, members, values }: ChildRun): number {
   return place.length + members.length + values.length;
 }

@@ -5,14 +5,14 @@ import type { TracedRuns, TraceOrder } from './trace-order.ts';
 
 export interface OpenTracer {
   readonly handler: RunTracer;
-  /** Nothing more is heard; what has not ended ends with `reason`. */
+  /** Stops tracing. Runs that have not ended end with the error `reason`. */
   close(reason: string): void;
 }
 
-/** A tracer for one attempt of a run; undefined where the project traces itself, or says that nothing is to be. */
-export function openTracer(order: TraceOrder, handOver: (runs: TracedRuns) => void): OpenTracer | undefined {
+/** Creates a tracer for one attempt of a run; undefined if the environment of the project configures or disables tracing. */
+export function openTracer(order: TraceOrder, onFlush: (runs: TracedRuns) => void): OpenTracer | undefined {
   const { state, ...hides } = graphTracing();
   if (state !== 'unsaid') return undefined;
-  const collector = new ChildRunCollector({ order, handOver, ...hides });
+  const collector = new ChildRunCollector({ order, onFlush, ...hides });
   return { handler: new RunTracer(collector), close: (reason) => collector.close(reason) };
 }

@@ -4,7 +4,7 @@ import { parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun, EndedRun } from '../runs/run-row.ts';
 import type { TraceMarks } from './trace-order.ts';
 
-/** A run of a graph, as far as its trace tells of it. Without an end it goes on. */
+/** The fields of a graph run that its trace contains. Without `endedAt` the run is active. */
 export type RootRun = Pick<
   ClaimedRun,
   'runId' | 'threadId' | 'graphId' | 'assistantId' | 'attempt' | 'kwargs' | 'metadata' | 'startedAt'
@@ -12,34 +12,34 @@ export type RootRun = Pick<
   Partial<Pick<EndedRun, 'endedAt' | 'status' | 'error' | 'values'>>;
 
 export interface TraceForm {
-  /** Whether it holds what went in. */
+  /** Whether to include the inputs. */
   readonly inputs: boolean;
   readonly outputs: boolean;
-  /** Whether it is as the request says: in its project, with its tags and metadata. */
+  /** Whether to apply the request's example, tags and metadata. */
   readonly asked: boolean;
 }
 
-/** What the project's own variables say is not to be shown. */
+/** Values that the environment variables of the project hide. */
 export type HiddenValues = Pick<GraphTracing, 'hidesInputs' | 'hidesOutputs'>;
 
-export function formOf(values: boolean, hidden: HiddenValues | undefined): TraceForm {
+export function chooseForm(values: boolean, hidden: HiddenValues | undefined): TraceForm {
   return { inputs: values && !hidden?.hidesInputs, outputs: values && !hidden?.hidesOutputs, asked: true };
 }
 
-/** The project of the run's trace: the one that the request names, or that of its graph. */
-export function projectOf({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graphId'>): string {
+/** Returns the tracing project of a run: that of the request, else the id of the graph. */
+export function findProject({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graphId'>): string {
   return kwargs.langsmith_tracer?.project_name ?? graphId;
 }
 
-/** Where the trace of a run begins: JSON without the braces, the same for each attempt. */
+/** Returns ids and `dotted_order` of the root run as JSON members without braces. They are the same for each attempt. */
 export function rootPlace({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
   const order = formatDottedOrderSegment(parseTime(startedAt) as number, runId);
   return `"id":"${runId}","trace_id":"${runId}","dotted_order":"${order}"`;
 }
 
 /**
- * The members of the root of a run's trace, as ingest takes them, beside its place and project: JSON without the braces. Those of
- * `values` have a comma before. See `docs/guide/01-send-a-trace.test.ts`.
+ * Returns the other members of the root run, without ids and project, in the format of ingest: JSON members without braces. `values` is empty
+ * or starts with a comma. See `docs/guide/01-send-a-trace.test.ts`.
  */
 export function rootMembers(
   run: RootRun,
@@ -47,13 +47,13 @@ export function rootMembers(
   marks?: TraceMarks,
 ): { readonly members: string; readonly values: string } {
   const { kwargs, metadata, error } = run;
-  const members = textOfMembers({
+  const members = encodeMembers({
     name: JSON.stringify(run.graphId),
     run_type: '"chain"',
     start_time: JSON.stringify(run.startedAt),
-    end_time: textOf(run.endedAt),
-    reference_example_id: asked ? textOf(kwargs.langsmith_tracer?.example_id) : undefined,
-    tags: asked ? textOf(kwargs.config.tags) : undefined,
+    end_time: encode(run.endedAt),
+    reference_example_id: asked ? encode(kwargs.langsmith_tracer?.example_id) : undefined,
+    tags: asked ? encode(kwargs.config.tags) : undefined,
     error: error && JSON.stringify(`${error.error}: ${error.message}`),
     extra: JSON.stringify({
       metadata: {
@@ -70,23 +70,23 @@ export function rootMembers(
       },
     }),
   });
-  const held = textOfMembers({
-    inputs: inputs ? asObject('input', textOf(kwargs.input ?? kwargs.command)) : undefined,
+  const valueMembers = encodeMembers({
+    inputs: inputs ? asObject('input', encode(kwargs.input ?? kwargs.command)) : undefined,
     outputs: outputs ? asObject('output', run.values) : undefined,
   });
-  return { members, values: held === '' ? '' : `,${held}` };
+  return { members, values: valueMembers === '' ? '' : `,${valueMembers}` };
 }
 
-function textOfMembers(members: Readonly<Record<string, string | undefined>>): string {
-  const given = Object.entries(members).filter(([, value]) => value !== undefined);
-  return given.map(([name, value]) => `"${name}":${value}`).join(',');
+function encodeMembers(members: Readonly<Record<string, string | undefined>>): string {
+  const present = Object.entries(members).filter(([, value]) => value !== undefined);
+  return present.map(([name, value]) => `"${name}":${value}`).join(',');
 }
 
-function textOf(value: unknown): string | undefined {
+function encode(value: unknown): string | undefined {
   return value === undefined ? undefined : JSON.stringify(value);
 }
 
-/** Inputs and outputs of a run are objects; anything else becomes a member of one. */
+/** Ingest requires inputs and outputs to be objects; any other value becomes a member of one. */
 function asObject(name: string, text: string | undefined): string | undefined {
   if (text === undefined || text.trimStart().startsWith('{')) return text;
   return `{"${name}":${text}}`;

@@ -1,7 +1,7 @@
 /**
- * The callback handler that sees what runs inside of a graph. It stands in the place of LangChain's own tracer, by its name and shape, so
- * that functions of a project that are traced by the `langsmith` package find their parents and hand their runs over here, too, and opens
- * no connection. Said by shape, so that any copy of the library takes it.
+ * The LangChain callback handler that collects the child runs of a graph run. It has the name and the interface of LangChain's own tracer, so
+ * that functions that the `langsmith` package traces find their parents and report their runs here. It opens no connection. It extends no
+ * class of LangChain, so that it works with any copy of the library.
  * Source: `LangChainTracer` of @langchain/core 1.2, `RunTree` of langsmith 0.10.
  */
 import { RunTree } from 'langsmith/run_trees';
@@ -20,31 +20,31 @@ interface Generations {
 
 type Usage = Readonly<Record<string, unknown>>;
 
-/** What the library adds to all runs below a place, where they do not say it themselves. */
+/** Metadata and tags that LangChain adds to all descendant runs that do not set them. */
 interface Inherited {
   readonly metadata?: Metadata | undefined;
   readonly tags?: readonly string[] | undefined;
 }
 
-/** The one name that the nearest place decides. */
-const nearestWins = new Set(['ls_agent_type']);
+/** Metadata keys for which the value of the innermost tracing config wins. */
+const innermostWins = new Set(['ls_agent_type']);
 
 export class RunTracer {
   readonly name = 'langchain_tracer';
   readonly lc_serializable = false;
-  /** Called at once and in order, not from a queue. */
+  /** LangChain then calls the handler synchronously and in order, not from a queue. */
   readonly awaitHandlers = true;
   readonly raiseError = false;
   readonly ignoreLLM = false;
   readonly ignoreChain = false;
-  /** Tools, too, are told by it. */
+  /** Also covers tool callbacks. */
   readonly ignoreAgent = false;
   readonly ignoreRetriever = false;
   readonly ignoreCustomEvent = true;
   readonly projectName: string | undefined = undefined;
   readonly tracingMetadata: Metadata | undefined;
   readonly tracingTags: readonly string[];
-  /** What runs that the `langsmith` package makes are sent with. */
+  /** Client through which the `langsmith` package reports its runs. */
   readonly client: object;
   readonly #collector: ChildRunCollector;
 
@@ -61,27 +61,27 @@ export class RunTracer {
 
   copyWithTracingConfig({ metadata = {}, tags = [] }: Inherited): RunTracer {
     const merged: Record<string, unknown> = { ...metadata, ...this.tracingMetadata };
-    for (const key of nearestWins) if (metadata[key] !== undefined) merged[key] = metadata[key];
+    for (const key of innermostWins) if (metadata[key] !== undefined) merged[key] = metadata[key];
     return new RunTracer(this.#collector, { metadata: merged, tags: [...new Set([...this.tracingTags, ...tags])] });
   }
 
-  /** The library takes tracers of the same store for one. */
+  /** LangChain treats tracers with the same store key as one tracer. */
   _getRunStoreKey(): object {
     return this.#collector;
   }
 
-  /** The library tells it of a run of the `langsmith` package, which came by the client already. */
+  /** No-op: LangChain reports a run of the `langsmith` package, which the client has reported already. */
   updateFromRunTree(): void {}
 
   getRun(id: string): RunTree {
     return this.getRunTreeWithTracingConfig(id);
   }
 
-  /** What functions that are traced by the `langsmith` package make their runs below. */
+  /** Returns the run tree under which functions traced by the `langsmith` package create their runs. */
   getRunTreeWithTracingConfig(id: string): RunTree {
-    // Its constructor costs more than all the rest of a run.
+    // Bypass the constructor of RunTree: it costs more than all other work on a run.
     return Object.assign(Object.create(RunTree.prototype) as RunTree, {
-      ...treeOf(this.#collector.find(id), this.#collector.rootId),
+      ...toRunTree(this.#collector.find(id), this.#collector.rootId),
       client: this.client,
     });
   }
@@ -152,7 +152,7 @@ export class RunTracer {
   }
 
   handleLLMEnd(outputs: Generations, id: string, _parentId?: string, _tags?: string[], extra?: object): void {
-    const usage = usageOf(outputs);
+    const usage = sumUsage(outputs);
     this.#collector.end(id, { outputs, extra, ...(usage && { metadata: { usage_metadata: usage } }) });
   }
 
@@ -169,7 +169,7 @@ export class RunTracer {
     metadata?: Metadata,
     name?: string,
   ): void {
-    this.#begin(tool, { id, parentId, name, type: 'tool', inputs: argumentsOf(input), tags, metadata });
+    this.#begin(tool, { id, parentId, name, type: 'tool', inputs: parseArguments(input), tags, metadata });
   }
 
   handleToolEnd(output: unknown, id: string): void {
@@ -209,7 +209,7 @@ export class RunTracer {
     },
   ): void {
     const metadata = { ...this.tracingMetadata, ...run.metadata };
-    for (const key of nearestWins) {
+    for (const key of innermostWins) {
       if (this.tracingMetadata?.[key] !== undefined) metadata[key] = this.tracingMetadata[key];
     }
     this.#collector.begin({
@@ -225,7 +225,7 @@ export class RunTracer {
 
 const runtime = { library: 'langchain-js', runtime: 'node' };
 
-/** The part of a client of the `langsmith` package that its runs use. */
+/** The part of the `langsmith` client interface that its run trees use. */
 class LocalClient {
   readonly #collector: ChildRunCollector;
 
@@ -233,8 +233,8 @@ class LocalClient {
     this.#collector = collector;
   }
 
-  async createRun({ id, parent_run_id, trace_id, ...run }: RunOfTree): Promise<void> {
-    // A trace of its own, made in the midst of this one, is nobody's to count.
+  async createRun({ id, parent_run_id, trace_id, ...run }: RunTreeRun): Promise<void> {
+    // Ignore runs of a separate trace that project code starts inside this one.
     if (trace_id !== this.#collector.rootId) return;
     const { metadata = {}, ...extra } = run.extra ?? {};
     this.#collector.begin({
@@ -252,7 +252,7 @@ class LocalClient {
     await this.updateRun(id, run);
   }
 
-  async updateRun(id: string, run: Omit<RunOfTree, 'id'>): Promise<void> {
+  async updateRun(id: string, run: Omit<RunTreeRun, 'id'>): Promise<void> {
     const { events = [], end_time, error, outputs, inputs, extra = {} } = run;
     if (events.some((event) => event.name === 'new_token')) this.#collector.token(id);
     const { metadata, ...rest } = extra;
@@ -266,7 +266,7 @@ class LocalClient {
   async flush(): Promise<void> {}
 }
 
-interface RunOfTree {
+interface RunTreeRun {
   readonly id: string;
   readonly name: string;
   readonly run_type?: string;
@@ -283,15 +283,15 @@ interface RunOfTree {
   readonly events?: readonly { readonly name?: string }[];
 }
 
-/** Runs below a node go by the client, each by itself: a node that makes a million of them must not hold them. */
-class Forgetful extends Array<object> {
+/** Discards pushed elements: runs are reported through the client, so a node with a million child runs must not keep them in memory. */
+class DiscardingArray extends Array<object> {
   override push(): number {
     return 0;
   }
 }
-const forgetful = new Forgetful();
+const discardingArray = new DiscardingArray();
 
-function treeOf(run: OpenRun, rootId: string): object {
+function toRunTree(run: OpenRun, rootId: string): object {
   return {
     id: run.id,
     name: run.name,
@@ -302,7 +302,7 @@ function treeOf(run: OpenRun, rootId: string): object {
     start_time: Date.now(),
     execution_order: 1,
     child_execution_order: 1,
-    child_runs: forgetful,
+    child_runs: discardingArray,
     events: [],
     tags: [...run.tags],
     inputs: {},
@@ -310,8 +310,8 @@ function treeOf(run: OpenRun, rootId: string): object {
   };
 }
 
-/** Arguments of a tool come as text, JSON where they are an object. */
-function argumentsOf(input: string): unknown {
+/** LangChain passes tool arguments as text; objects are JSON text. */
+function parseArguments(input: string): unknown {
   try {
     return input.startsWith('{') ? JSON.parse(input) : input;
   } catch {
@@ -324,22 +324,23 @@ function errorText(error: unknown): string {
   return error.stack ? `${error.message}\n\n${error.stack}` : error.message;
 }
 
-/** Tokens of all messages that a call made, added up. */
-function usageOf({ generations = [] }: Generations): Usage | undefined {
+/** Adds up the token usage of all messages of a model call. */
+function sumUsage({ generations = [] }: Generations): Usage | undefined {
   let usage: Usage | undefined;
   for (const { message } of generations.flat()) {
-    if (message?.usage_metadata !== undefined) usage = sumOf(usage, message.usage_metadata);
+    if (message?.usage_metadata !== undefined) usage = addUsage(usage, message.usage_metadata);
   }
   return usage;
 }
 
-function sumOf(a: Usage | undefined, b: Usage): Usage {
+function addUsage(a: Usage | undefined, b: Usage): Usage {
   if (a === undefined) return b;
   const sum: Record<string, unknown> = { ...a };
   for (const [key, value] of Object.entries(b)) {
     const before = sum[key];
     if (typeof value === 'number') sum[key] = (typeof before === 'number' ? before : 0) + value;
-    else if (typeof value === 'object' && value !== null) sum[key] = sumOf(before as Usage | undefined, value as Usage);
+    else if (typeof value === 'object' && value !== null)
+      sum[key] = addUsage(before as Usage | undefined, value as Usage);
   }
   return sum;
 }

@@ -6,54 +6,54 @@ import { readJsonRun } from '../../ingest/accept/read-json-run.ts';
 import { draftOfBatch } from '../../ingest/accept/read-run.ts';
 import { inSlices } from '../../ingest/in-slices.ts';
 
-/** A run of a trace. Its parts may be of graph code: they are taken for no other run, trace or project. */
+/** A run of a trace. Graph code may control its parts, so they are checked to belong to this run, trace and project. */
 export interface TraceRecord {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
   readonly traceId: string;
   /** Name of the project of the trace. */
   readonly project: string;
-  parts(way: TraceWay): TraceParts;
+  parts(variant: TraceVariant): TraceParts;
 }
 
-/** A run as ingest takes it, but for its project: JSON without the braces. */
+/** A run without its project in the format of ingest: JSON members without braces. */
 export interface TraceParts {
   readonly place: string;
   readonly members: string;
-  /** Empty, or with a comma before. */
+  /** Inputs and outputs: empty, or starting with a comma. */
   readonly values: string;
 }
 
-/** How much of what a run says is told. */
-export interface TraceWay {
-  /** What went in and came out. */
+/** Which parts of a run are written. */
+export interface TraceVariant {
+  /** Whether to include inputs and outputs. */
   readonly values: boolean;
-  /** It is as the request says: in its project, with its tags and metadata. */
+  /** Whether to apply the project, tags and metadata of the request. */
   readonly asked: boolean;
 }
 
-const ways: readonly TraceWay[] = [
+const variants: readonly TraceVariant[] = [
   { values: true, asked: true },
   { values: false, asked: true },
   { values: false, asked: false },
 ];
 
 /**
- * Puts records of one sender into the log, together. One that ingest refuses, because it is too large or says what no trace may say, goes
- * without its values, and then in the default project without what the request says of it.
+ * Writes records of one sender to the log in one batch. A record that ingest rejects, because it is too large or invalid, is retried without
+ * inputs and outputs, and then in the default project without the project, tags and metadata of the request. Idempotent.
  *
- * @returns those that could not be taken at all.
- * @throws what the log throws, when it may take them later. Repeating it is harmless.
+ * @returns the records that ingest rejected in each form.
+ * @throws retryable errors of the log.
  */
 export async function takeIntoTraces<Record extends TraceRecord>(
   sender: Sender,
   records: readonly Record[],
   accept: AcceptPorts,
 ): Promise<readonly Record[]> {
-  let left = records;
-  for (const way of ways) {
+  let remaining = records;
+  for (const variant of variants) {
     const refused = new Set<string>();
-    const drafts = await inSlices(draftsOf(left, way, refused, accept));
+    const drafts = await inSlices(buildDrafts(remaining, variant, refused, accept));
     if (drafts.length > 0) {
       try {
         const { rejected } = await acceptDrafts(sender, drafts, [], accept);
@@ -63,23 +63,25 @@ export async function takeIntoTraces<Record extends TraceRecord>(
         for (const { runId } of drafts) refused.add(runId);
       }
     }
-    left = left.filter(({ runId }) => refused.has(runId));
-    if (left.length === 0) break;
+    remaining = remaining.filter(({ runId }) => refused.has(runId));
+    if (remaining.length === 0) break;
   }
-  return left;
+  return remaining;
 }
 
-function* draftsOf(
+function* buildDrafts(
   records: readonly TraceRecord[],
-  way: TraceWay,
+  variant: TraceVariant,
   refused: Set<string>,
   { config }: Pick<AcceptPorts, 'config'>,
 ) {
   const drafts: RunDraft[] = [];
   for (const record of records) {
     try {
-      const draft = draftOfBatch(readJsonRun({ kind: record.kind, body: Buffer.from(textOf(record, way)) }, config));
-      if (isOf(record, way, draft)) drafts.push(draft);
+      const draft = draftOfBatch(
+        readJsonRun({ kind: record.kind, body: Buffer.from(encodeRecord(record, variant)) }, config),
+      );
+      if (matchesRecord(record, variant, draft)) drafts.push(draft);
       else refused.add(record.runId);
     } catch {
       refused.add(record.runId);
@@ -89,28 +91,28 @@ function* draftsOf(
   return drafts;
 }
 
-function isOf(
+function matchesRecord(
   { runId, traceId, project }: TraceRecord,
-  { asked }: TraceWay,
+  { asked }: TraceVariant,
   { projectName, projectId, ...draft }: RunDraft,
 ): boolean {
   if (draft.runId !== runId || draft.traceId !== traceId || projectId !== undefined) return false;
   return projectName === (asked ? project : undefined);
 }
 
-function textOf(record: TraceRecord, way: TraceWay): string {
-  const { place, members, values } = record.parts(way);
-  return `{${place},${members}${way.asked ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
+function encodeRecord(record: TraceRecord, variant: TraceVariant): string {
+  const { place, members, values } = record.parts(variant);
+  return `{${place},${members}${variant.asked ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
 }
 
-/** The same for those of one sender: their records go into the log together. */
+/** Returns a key that is equal for records of one sender, which are written in one batch. */
 export function senderKey({ workspaceId, userId, keyId }: Sender): string {
   return `${workspaceId} ${userId} ${keyId}`;
 }
 
-/** Records that wait go into the log at the same moments, whoever gathers them: so that they are stored by one insert. */
-export function untilNextTakeMs(): number {
-  return takeEveryMs - (performance.now() % takeEveryMs);
+/** Time until the next flush. All buffers flush at the same moments, so that ClickHouse stores their records with one INSERT. */
+export function untilNextFlushMs(): number {
+  return flushIntervalMs - (performance.now() % flushIntervalMs);
 }
 
-const takeEveryMs = 1_000;
+const flushIntervalMs = 1_000;

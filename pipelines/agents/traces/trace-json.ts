@@ -1,27 +1,27 @@
 /**
- * JSON text of what went into a run or came out, as stock tracers write it: objects of LangChain by their own `toJSON`, maps as objects,
- * sets as lists, errors with name and message, big integers as text. What holds itself says so at that place. An object, always:
- * anything else becomes its member `name`.
+ * Encodes inputs or outputs of a run as JSON text like the stock tracers: LangChain objects with their own `toJSON`, maps as objects, sets as
+ * arrays, errors with name and message, BigInts as strings. Cycles are replaced by a marker. The result is always an object; any other value
+ * becomes its member `name`.
  */
 export function traceJson(value: unknown, name: string): string {
   const text = textOf(value) ?? 'null';
   return text.startsWith('{') ? text : `{"${name}":${text}}`;
 }
 
-/** Undefined where there is no such text, such as of a function. Never throws. */
+/** Encodes a value as JSON text; undefined if it has none, such as a function. Never throws. */
 export function textOf(value: unknown): string | undefined {
   try {
-    return JSON.stringify(value, plain);
+    return JSON.stringify(value, toPlain);
   } catch {
     try {
-      return JSON.stringify(value, withoutCircles());
+      return JSON.stringify(value, createCycleReplacer());
     } catch (error) {
       return JSON.stringify({ unreadable: error instanceof Error ? error.message : String(error) });
     }
   }
 }
 
-function plain(_key: string, value: unknown): unknown {
+function toPlain(_key: string, value: unknown): unknown {
   if (typeof value === 'bigint') return value.toString();
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Error) return { name: value.name, message: value.message };
@@ -31,15 +31,15 @@ function plain(_key: string, value: unknown): unknown {
   return value;
 }
 
-/** JSON.stringify calls it with the holder as `this`, so that the way from the root down is known. */
-function withoutCircles(): (this: unknown, key: string, value: unknown) => unknown {
-  const way: unknown[] = [];
+/** Returns a replacer that tracks the path from the root: JSON.stringify calls it with the holder as `this`. */
+function createCycleReplacer(): (this: unknown, key: string, value: unknown) => unknown {
+  const path: unknown[] = [];
   return function (key, value) {
-    while (way.length > 0 && way.at(-1) !== this) way.pop();
-    const simple = plain(key, value);
-    if (typeof simple !== 'object' || simple === null) return simple;
-    if (way.includes(value) || way.includes(simple)) return { result: '[Circular]' };
-    way.push(simple);
-    return simple;
+    while (path.length > 0 && path.at(-1) !== this) path.pop();
+    const plain = toPlain(key, value);
+    if (typeof plain !== 'object' || plain === null) return plain;
+    if (path.includes(value) || path.includes(plain)) return { result: '[Circular]' };
+    path.push(plain);
+    return plain;
   };
 }

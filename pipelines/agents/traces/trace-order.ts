@@ -1,41 +1,41 @@
-/** What a worker is told to collect of the runs inside of one run of a graph, and what it hands over. */
+/** Instructions for a worker to collect the child runs of one graph run. */
 export interface TraceOrder {
-  /** `dotted_order` of the root, the run of the graph: everything is put below it. */
+  /** `dotted_order` of the root, which is the graph run. All child runs are placed below it. */
   readonly root: string;
-  /** Start of the root, microseconds since 1970. Nothing inside is told to have begun before it. */
+  /** Start of the root in microseconds since 1970. No child run begins before it. */
   readonly rootMicros: number;
-  /** Whether inputs and outputs are kept. */
+  /** Whether to include inputs and outputs. */
   readonly values: boolean;
-  /** Whether clients know the thread: of a run without one it is not told. */
+  /** Whether to include the thread id; false for stateless runs, whose thread is internal. */
   readonly thread: boolean;
-  /** Most runs; the rest is counted and left out. */
-  readonly mostRuns: number;
-  /** Characters of inputs and outputs of all together; what is beyond is counted and left out. */
-  readonly mostCharacters: number;
-  /** Bytes of one run; beyond, it goes without inputs and outputs. */
-  readonly mostRunBytes: number;
+  /** Maximum number of child runs; further ones are counted and dropped. */
+  readonly maxRuns: number;
+  /** Maximum characters of inputs and outputs of all child runs; further values are counted and dropped. */
+  readonly maxCharacters: number;
+  /** Maximum bytes of one run; inputs or outputs that exceed their share are dropped. */
+  readonly maxRunBytes: number;
 }
 
-/** One run inside of a run of a graph, as text of its members: JSON without the braces. */
+/** One child run of a graph run, as JSON members without braces. */
 export interface ChildRun {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
-  /** Ids and `dotted_order`. */
+  /** Members with ids and `dotted_order`. */
   readonly place: string;
   readonly members: string;
-  /** Inputs and outputs; empty, or with a comma before. */
+  /** Inputs and outputs: empty, or starting with a comma. */
   readonly values: string;
-  /** It goes on. */
+  /** The run has not ended. */
   readonly open: boolean;
 }
 
-/** What was left out for the limits. */
+/** Number of runs and values that limits dropped. */
 export interface TraceMarks {
   readonly droppedRuns: number;
   readonly droppedValues: number;
 }
 
-/** The marks are of the attempt so far. */
+/** A batch of child runs. The counts cover the whole attempt so far. */
 export interface TracedRuns extends TraceMarks {
   readonly runs: readonly ChildRun[];
 }

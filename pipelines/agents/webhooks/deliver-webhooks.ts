@@ -1,16 +1,15 @@
 /**
  * Delivers webhooks that are due, by the clock of Postgres.
  *
- * Invariant: a webhook that was noted is sent until it is accepted, refused for good or given up, whatever dies meanwhile; it may be
- * sent more than once.
+ * Invariant: a recorded webhook is delivered at least once, unless it is refused for good or all attempts fail; no crash loses it.
  *
- *   1. One statement takes those that are due the longest and that no other process has (SKIP LOCKED), counts the attempt, and
- *      moves the time at which they are due behind the time that sending takes.
- *   2. Each is sent.
- *   3. One that was accepted goes; one that failed is due again after a pause, or is given up. Only the attempt counted in step 1
- *      may say so.
+ *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED). It increments
+ *      `attempts` and moves `due_at` beyond the time that sending can take.
+ *   2. Send each webhook.
+ *   3. Delete a delivered webhook. After a failure set the next due time, or give it up. Both change the row only if `attempts` still has
+ *      the value of step 1, so a slow attempt cannot overwrite a later one.
  *
- * A crash after 1 leaves it to whoever looks after that time; what was given up goes a day later.
+ * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are deleted a day later.
  */
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -23,61 +22,61 @@ export interface DeliveryPorts extends SendPorts {
   readonly database: Database;
   readonly deploymentId: string;
   readonly rules: WebhookRules;
-  /** What signatures are made with. */
+  /** Key of the signatures. */
   readonly secret: string;
   readonly logger: Logger;
   /** Default: the clock of Postgres. */
   readonly now?: ReadClock;
 }
 
-export interface TakenWebhook {
+export interface ClaimedWebhook {
   readonly run_id: string;
   readonly url: string;
-  /** JSON. */
+  /** JSON text. */
   readonly body: string;
-  /** This one included. */
+  /** Number of attempts, including this one. */
   readonly attempts: number;
-  /** The time that is sent and signed. */
-  readonly takenAtMs: number;
+  /** The time of the claim, which the body and the signature contain. */
+  readonly claimedAtMs: number;
 }
 
-/** After each failed attempt; the last of ten is an hour after the first. */
+/** Pauses after the failed attempts. The tenth and last attempt is an hour after the first. */
 const pausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
-const mostAttempts = pausesSeconds.length + 1;
-const keptForMs = 24 * 3_600_000;
+const maxAttempts = pausesSeconds.length + 1;
+const retentionMs = 24 * 3_600_000;
 
 const timestamp = (ms: number) => new Date(ms).toISOString();
 
-/** Takes webhooks that are due, at most so many. */
-export async function takeWebhooks(
+/** Claims at most `count` webhooks that are due. */
+export async function claimWebhooks(
   { database, deploymentId, now = readDatabaseClock, timeoutMs }: DeliveryPorts,
   count: number,
-): Promise<readonly TakenWebhook[]> {
-  const takenAtMs = await now(database);
-  const taken = await database.query<Omit<TakenWebhook, 'takenAtMs'>>(
+): Promise<readonly ClaimedWebhook[]> {
+  const claimedAtMs = await now(database);
+  const claimed = await database.query<Omit<ClaimedWebhook, 'claimedAtMs'>>(
     `UPDATE agents.webhooks SET attempts = attempts + 1, due_at = $4
      WHERE deployment_id = $1 AND run_id IN (
        SELECT run_id FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL AND due_at <= $2
        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
      RETURNING run_id, url, body::text, attempts`,
-    [deploymentId, timestamp(takenAtMs), count, timestamp(takenAtMs + timeoutMs * 3)],
+    [deploymentId, timestamp(claimedAtMs), count, timestamp(claimedAtMs + timeoutMs * 3)],
   );
-  return taken.map((webhook) => ({ ...webhook, takenAtMs }));
+  return claimed.map((webhook) => ({ ...webhook, claimedAtMs }));
 }
 
-/** Sends one that was taken, and notes what came of it. */
-export async function deliverWebhook(ports: DeliveryPorts, taken: TakenWebhook): Promise<void> {
+/** Sends a claimed webhook and records the result. */
+export async function deliverWebhook(ports: DeliveryPorts, claimed: ClaimedWebhook): Promise<void> {
   const { database, deploymentId, logger, now = readDatabaseClock } = ports;
-  const result = await attempt(ports, taken);
-  const own = [deploymentId, taken.run_id, taken.attempts];
+  const result = await attempt(ports, claimed);
+  const own = [deploymentId, claimed.run_id, claimed.attempts];
   const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
   if (result.ok) {
     await database.execute(`DELETE FROM agents.webhooks WHERE ${condition}`, own);
     return;
   }
-  const pauseSeconds = result.final ? undefined : pausesSeconds[taken.attempts - 1];
-  const { run_id: runId, attempts } = taken;
-  logger.warn({ runId, attempts, reason: result.reason, pauseSeconds }, 'a webhook was not delivered');
+  const pauseSeconds = result.final ? undefined : pausesSeconds[claimed.attempts - 1];
+  const { run_id: runId, attempts } = claimed;
+  logger.warn({ runId, attempts, reason: result.reason, pauseSeconds }, 'webhook not delivered');
   const column = pauseSeconds === undefined ? 'given_up_at' : 'due_at';
   await database.execute(`UPDATE agents.webhooks SET ${column} = $4, last_error = $5 WHERE ${condition}`, [
     ...own,
@@ -86,26 +85,26 @@ export async function deliverWebhook(ports: DeliveryPorts, taken: TakenWebhook):
   ]);
 }
 
-async function attempt(ports: DeliveryPorts, { url, body, attempts, takenAtMs }: TakenWebhook) {
+async function attempt(ports: DeliveryPorts, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
   const { rules, secret } = ports;
-  // Processes died with it.
-  if (attempts > mostAttempts) return { ok: false, final: true, reason: 'it was never answered' } as const;
+  // The process crashed during the last attempt, which was counted but has no result.
+  if (attempts > maxAttempts) return { ok: false, final: true, reason: 'the last attempt did not complete' } as const;
   try {
-    // They may have changed since.
+    // The rules may have changed since the run was created.
     rules.check(url);
   } catch (error) {
     return { ok: false, final: true, reason: (error as Error).message } as const;
   }
-  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(timestamp(takenAtMs))}}`;
+  const sent = `${body.trimEnd().slice(0, -1)},"webhook_sent_at":${JSON.stringify(timestamp(claimedAtMs))}}`;
   const headers = {
     ...rules.headers,
     'content-type': 'application/json',
-    'x-runlake-signature': signWebhook(secret, sent, takenAtMs),
+    'x-runlake-signature': signWebhook(secret, sent, claimedAtMs),
   };
   return sendWebhook(ports, url, headers, sent);
 }
 
-/** How long until the next one is due, in milliseconds; undefined where none is. */
+/** Milliseconds until the next webhook is due, 0 if one is due now; undefined if there is none. */
 export async function msToNextWebhook({
   database,
   deploymentId,
@@ -118,14 +117,14 @@ export async function msToNextWebhook({
   return row?.due ? Math.max(0, Date.parse(row.due) - (await now(database))) : undefined;
 }
 
-/** Removes those that were given up a day ago. */
-export async function forgetWebhooks({
+/** Deletes webhooks that were given up more than a day ago. */
+export async function deleteOldWebhooks({
   database,
   deploymentId,
   now = readDatabaseClock,
 }: DeliveryPorts): Promise<void> {
   await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
     deploymentId,
-    timestamp((await now(database)) - keptForMs),
+    timestamp((await now(database)) - retentionMs),
   ]);
 }

@@ -3,17 +3,17 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 export interface EndedWithWebhook {
   readonly deploymentId: string;
   readonly runId: string;
-  /** `kwargs.webhook`; undefined: nothing is noted. */
+  /** `kwargs.webhook`; undefined: nothing is recorded. */
   readonly webhook: string | undefined;
-  /** The state of the thread after it, as JSON. */
+  /** Final values of the run, as JSON text. */
   readonly values?: string | undefined;
-  /** Why it failed. */
+  /** Error of a failed run. */
   readonly error?: string | undefined;
 }
 
 /**
- * Notes that the end of a run is to be told to its webhook. Belongs into the transaction in which the run ends, after its row says how
- * it ended and before the row goes: then every end is told, whatever dies. A second note of a run changes nothing.
+ * Records a webhook for the end of a run. Call it in the transaction that ends the run, after the update of its row and before a deletion
+ * of the row, so that a crash cannot lose the webhook. Repeating it changes nothing.
  */
 export async function noteWebhook(sql: Sql, ended: EndedWithWebhook): Promise<void> {
   if (ended.webhook === undefined) return;
@@ -26,12 +26,12 @@ export async function noteWebhook(sql: Sql, ended: EndedWithWebhook): Promise<vo
        'values', $4::json, 'error', $5::text)
      FROM agents.runs WHERE deployment_id = $1 AND run_id = $2
      ON CONFLICT DO NOTHING`,
-    [ended.deploymentId, ended.runId, plain(ended.webhook), ended.values ?? null, plain(ended.error) ?? null],
+    [ended.deploymentId, ended.runId, removeNul(ended.webhook), ended.values ?? null, removeNul(ended.error) ?? null],
   );
   await sql.execute("SELECT pg_notify('agent_webhooks', $1)", [ended.deploymentId]);
 }
 
-/** What a column of text can hold. */
-function plain(text: string | undefined): string | undefined {
+/** Removes NUL characters, which Postgres cannot store in text. */
+function removeNul(text: string | undefined): string | undefined {
   return text?.replaceAll('\0', '');
 }

@@ -4,22 +4,22 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { GuardedAgents } from '../../../infra/network/guarded-agents.ts';
 
 export interface SendPorts {
-  /** For addresses that callers name. */
+  /** Agents for addresses that users choose; they refuse private addresses unless these are allowed. */
   readonly agents: GuardedAgents;
-  /** Where this server answers from this machine, such as `http://127.0.0.1:2024`. */
+  /** URL of this server on the local machine, such as `http://127.0.0.1:2024`. */
   readonly ownUrl: string;
   readonly timeoutMs: number;
 }
 
-/** What came of one attempt. `final`: another would end the same way. */
+/** Result of one attempt. `final`: a retry cannot succeed. */
 export type SendResult =
   | { readonly ok: true }
   | { readonly ok: false; readonly final: boolean; readonly reason: string };
 
 /**
- * Sends a webhook once. Redirects are not followed, and of the answer only the status is read. Never throws.
+ * Sends a webhook once. Does not follow redirects, and reads only the status of the response. Never throws.
  *
- * @param webhook An address that the rules let pass, or a path of this server.
+ * @param webhook A URL that passed the rules, or a path of this server.
  */
 export async function sendWebhook(
   { agents, ownUrl, timeoutMs }: SendPorts,
@@ -42,7 +42,7 @@ export async function sendWebhook(
       request.once('error', reject);
       request.once('response', (response) => {
         resolve(response.statusCode ?? 0);
-        // The rest of the answer is nobody's, however long it is; what breaks while it is dropped is, too.
+        // The body is not needed. Destroying the response can cause an error on the request, which is ignored.
         request.on('error', () => undefined);
         response.destroy();
       });
@@ -52,13 +52,13 @@ export async function sendWebhook(
     const final = status < 500 && status !== 408 && status !== 425 && status !== 429;
     return { ok: false, final, reason: `it answered ${status}` };
   } catch (raw) {
-    // Addresses that may not be reached, and what is no request at all.
+    // A refused address or an invalid request fails again on each retry.
     const final = isRunlakeError(raw) || raw instanceof TypeError;
-    return { ok: false, final, reason: isRunlakeError(raw) ? raw.message : reasonOf(raw, timeoutMs) };
+    return { ok: false, final, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
   }
 }
 
-function reasonOf(raw: unknown, timeoutMs: number): string {
+function describeFailure(raw: unknown, timeoutMs: number): string {
   const { name, code } = raw as NodeJS.ErrnoException;
   return name === 'AbortError' || name === 'TimeoutError'
     ? `it did not answer within ${timeoutMs} ms`

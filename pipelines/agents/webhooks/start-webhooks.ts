@@ -2,61 +2,61 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { openGuardedAgents } from '../../../infra/network/guarded-agents.ts';
 import { type DueClock, startDueClock } from '../due-clock.ts';
 import {
+  claimWebhooks,
   type DeliveryPorts,
+  deleteOldWebhooks,
   deliverWebhook,
-  forgetWebhooks,
   msToNextWebhook,
-  takeWebhooks,
 } from './deliver-webhooks.ts';
 
 export interface WebhookOptions extends Omit<DeliveryPorts, 'agents' | 'timeoutMs'> {
-  /** RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
+  /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
-  /** Certificate authorities to trust beside Node's, in PEM. */
+  /** Certificate authorities to trust in addition to those of Node, in PEM. */
   readonly authorities?: readonly string[] | undefined;
 }
 
-const mostAtOnce = 16;
+const maxInFlight = 16;
 const timeoutMs = 10_000;
 
 /**
- * Delivers webhooks when they are due; woken by NOTIFY agent_webhooks. Any number of processes may do so. `stop` takes no more, and
- * resolves once those under way are through.
+ * Delivers webhooks when they are due. The caller wakes it on NOTIFY agent_webhooks. Several processes can do so at once. `stop` claims no
+ * more webhooks, and resolves when those in flight are finished.
  */
 export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
   const agents = openGuardedAgents({
     allowPrivate,
-    refuse: (host, { about }) => fault('WEBHOOK_INVALID', { url: host, reason: `it leads to ${about}` }),
-    maxConnections: mostAtOnce,
+    refuse: (host, { about }) => fault('WEBHOOK_INVALID', { url: host, reason: `it resolves to ${about}` }),
+    maxConnections: maxInFlight,
     authorities,
   });
   const ports: DeliveryPorts = { ...options, agents, timeoutMs };
   const { logger } = options;
-  const underWay = new Set<Promise<void>>();
-  /** Whether more may be due than there was room for. */
-  let mayWait = false;
+  const inFlight = new Set<Promise<void>>();
+  /** Whether more webhooks may be due than could be claimed. */
+  let hasMore = false;
   const clock = startDueClock(
     async () => {
-      await takeUp();
-      await forgetWebhooks(ports);
-      // Those that are due and wait for others to be through: that wakes us.
+      await claimAndSend();
+      await deleteOldWebhooks(ports);
+      // If webhooks are due already, all slots are in use; the next delivery that finishes wakes the clock.
       return (await msToNextWebhook(ports)) || undefined;
     },
-    (err) => logger.warn({ err }, 'webhooks could not be looked at: trying again'),
+    (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),
   );
 
-  async function takeUp(): Promise<void> {
-    const room = mostAtOnce - underWay.size;
-    const webhooks = room === 0 ? [] : await takeWebhooks(ports, room);
-    mayWait = webhooks.length === room;
-    for (const taken of webhooks) {
-      const delivery = deliverWebhook(ports, taken)
-        .catch((err) => logger.warn({ err, runId: taken.run_id }, 'what came of a webhook could not be noted'))
+  async function claimAndSend(): Promise<void> {
+    const freeSlots = maxInFlight - inFlight.size;
+    const webhooks = freeSlots === 0 ? [] : await claimWebhooks(ports, freeSlots);
+    hasMore = webhooks.length === freeSlots;
+    for (const claimed of webhooks) {
+      const delivery = deliverWebhook(ports, claimed)
+        .catch((err) => logger.warn({ err, runId: claimed.run_id }, 'result of a webhook could not be recorded'))
         .finally(() => {
-          underWay.delete(delivery);
-          if (mayWait) clock.wake();
+          inFlight.delete(delivery);
+          if (hasMore) clock.wake();
         });
-      underWay.add(delivery);
+      inFlight.add(delivery);
     }
   }
 
@@ -64,7 +64,7 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
     wake: clock.wake,
     async stop() {
       await clock.stop();
-      await Promise.all(underWay);
+      await Promise.all(inFlight);
       agents.close();
     },
   };

@@ -2,42 +2,43 @@ import { isIP } from 'node:net';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { rangeOf } from '../../../infra/network/address-range.ts';
 
-/** Section `webhooks` of a langgraph.json, with its names. Source: reference `agent-server.md` 2.3. */
+/** Section `webhooks` of a langgraph.json. Source: reference `agent-server.md` 2.3. */
 export interface WebhookSettings {
-  /** Sent with each; `${{ env.NAME }}` stands for a variable of the graphs' environment. */
+  /** Headers of each webhook request. `${{ env.NAME }}` inserts a variable of the graphs' environment. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** How names of variables begin that headers may hold. Default: LG_WEBHOOK_. */
+  /** Prefix of the variables that headers may insert. Default: LG_WEBHOOK_. */
   readonly env_prefix?: string;
   readonly url?: {
-    /** `host.example`, or `*.example` for all below it. */
+    /** `host.example`, or `*.example` for all subdomains. */
     readonly allowed_domains?: readonly string[];
     readonly allowed_ports?: readonly number[];
     readonly require_https?: boolean;
     readonly max_url_length?: number;
-    /** Refuses paths of this server. */
+    /** Whether paths of this server are refused. */
     readonly disable_loopback?: boolean;
   };
 }
 
 export interface WebhookRules {
-  /** @throws WEBHOOK_INVALID for what could not be called in any case. What a name leads to is checked when it is called. */
+  /** Checks a webhook without resolving its host name; the address is checked when it is called. @throws WEBHOOK_INVALID */
   check(webhook: string): void;
-  /** By lower-case name. */
+  /** Headers of each request, by lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export interface WebhookRuleOptions {
   readonly settings?: WebhookSettings;
-  /** `http.disable_webhooks`. */
+  /** `http.disable_webhooks` of the langgraph.json. */
   readonly disabled?: boolean;
-  /** What headers take variables from. */
+  /** Variables that headers can insert. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
+  /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
 }
 
-const longestUrl = 65_536;
+const defaultMaxUrlLength = 65_536;
 
+/** Builds the rules of a deployment from its langgraph.json and the settings. */
 export function webhookRules(options: WebhookRuleOptions): WebhookRules {
   const { settings = {}, disabled = false, environment = {} } = options;
   const prefix = settings.env_prefix ?? 'LG_WEBHOOK_';
@@ -50,37 +51,37 @@ export function webhookRules(options: WebhookRuleOptions): WebhookRules {
       Object.entries(settings.headers ?? {}).map(([name, value]) => [name.toLowerCase(), fill(value)]),
     ),
     check(webhook) {
-      const reason = disabled ? 'webhooks are turned off by the langgraph.json' : flawOf(webhook, options);
-      if (reason !== undefined) throw fault('WEBHOOK_INVALID', { url: shown(webhook), reason });
+      const reason = disabled ? 'the langgraph.json disables webhooks' : findFlaw(webhook, options);
+      if (reason !== undefined) throw fault('WEBHOOK_INVALID', { url: redactUrl(webhook), reason });
     },
   };
 }
 
-/** What is wrong with it; undefined: nothing that can be seen from here. */
-function flawOf(webhook: string, { settings = {}, allowPrivate }: WebhookRuleOptions): string | undefined {
+/** Returns the reason to refuse a webhook; undefined if it passes all checks that need no name resolution. */
+function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleOptions): string | undefined {
   const limits = settings.url ?? {};
-  const maxLength = limits.max_url_length ?? longestUrl;
+  const maxLength = limits.max_url_length ?? defaultMaxUrlLength;
   if (webhook.length > maxLength) return `it is longer than ${maxLength} characters`;
-  if (/[\s\p{Control}\p{Surrogate}]/u.test(webhook)) return 'it holds characters that no address has';
+  if (/[\s\p{Control}\p{Surrogate}]/u.test(webhook)) return 'it contains characters that a URL cannot have';
   if (webhook.startsWith('/')) {
-    if (limits.disable_loopback) return 'paths of this server are turned off by the langgraph.json';
-    return isOwnPath(webhook) ? undefined : 'it is no path of this server';
+    if (limits.disable_loopback) return 'the langgraph.json disables paths of this server';
+    return isOwnPath(webhook) ? undefined : 'it is not a path of this server';
   }
   const url = URL.canParse(webhook) ? new URL(webhook) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol)) return 'it is neither an http or https address nor a path';
-  if (limits.require_https && url.protocol !== 'https:') return 'only https is allowed by the langgraph.json';
+  if (url === undefined || !/^https?:$/.test(url.protocol)) return 'it is neither an http or https URL nor a path';
+  if (limits.require_https && url.protocol !== 'https:') return 'the langgraph.json allows only https';
   const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
   if (limits.allowed_ports !== undefined && !limits.allowed_ports.includes(port))
-    return `port ${port} is not one that the langgraph.json allows`;
+    return `the langgraph.json does not allow port ${port}`;
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   if (limits.allowed_domains?.some((domain) => isWithin(host, domain)) === false)
-    return `${host} is not a host that the langgraph.json allows`;
+    return `the langgraph.json does not allow the host ${host}`;
   if (/(?:^|\.)localhost\.?$/.test(host)) return allowPrivate ? undefined : `${host} is a loopback address`;
   const range = isIP(host) === 0 ? undefined : rangeOf(host);
   return range === undefined || (allowPrivate && range.isAllowable) ? undefined : `${host} is ${range.about}`;
 }
 
-/** Of this server whatever its address: `//host` and the like would lead elsewhere. */
+/** Whether a path stays on this server; `//host`, for example, would change the host. */
 function isOwnPath(path: string): boolean {
   return new URL(path, 'http://own.invalid').origin === 'http://own.invalid';
 }
@@ -90,7 +91,7 @@ function isWithin(host: string, domain: string): boolean {
   return name.startsWith('*.') ? host.endsWith(name.slice(1)) : host === name;
 }
 
-/** Without credentials, and not at any length. */
-function shown(webhook: string): string {
+/** Removes credentials and limits the length, for error messages. */
+function redactUrl(webhook: string): string {
   return webhook.replace(/\/\/[^/?#]*@/, '//').slice(0, 200);
 }

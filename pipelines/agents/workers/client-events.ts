@@ -1,15 +1,15 @@
-import type { GraphPlace } from '../graphs/compiled-graph.ts';
-import { checkpointOf } from '../requests/thread-state.ts';
+import type { CheckpointConfig } from '../graphs/compiled-graph.ts';
+import { toCheckpoint } from '../requests/thread-state.ts';
 
-/** What the library puts into an event of mode `checkpoints`, or into one of mode `debug` about a checkpoint. */
+/** Data of LangGraph events of mode `checkpoints`, and of checkpoint events of mode `debug`. */
 interface CheckpointEvent {
-  readonly config?: GraphPlace;
-  readonly parentConfig?: GraphPlace;
-  readonly tasks?: readonly { readonly state?: GraphPlace }[];
+  readonly config?: CheckpointConfig;
+  readonly parentConfig?: CheckpointConfig;
+  readonly tasks?: readonly { readonly state?: CheckpointConfig }[];
 }
 
-/** Pieces of messages are told from whole ones by their type, which both SDKs expect so in mode `messages-tuple`. */
-const pieceTypes: Readonly<Record<string, string>> = {
+/** Types of message chunks in mode `messages-tuple`; both SDKs distinguish chunks from complete messages by these names. */
+const chunkTypes: Readonly<Record<string, string>> = {
   ai: 'AIMessageChunk',
   human: 'HumanMessageChunk',
   system: 'SystemMessageChunk',
@@ -17,37 +17,37 @@ const pieceTypes: Readonly<Record<string, string>> = {
   function: 'FunctionMessageChunk',
 };
 
-/** An event as clients get it: without the machinery that the library leaves in the configs of checkpoints. */
+/** Converts event data to the form for clients: LangGraph internals are removed from the configs of checkpoints. */
 export function clientEvent(mode: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null) return data;
-  if (mode === 'checkpoints') return checkpointEvent(data);
-  if (mode === 'messages-tuple') return messageEvent(data as readonly [unknown, unknown]);
+  if (mode === 'checkpoints') return convertCheckpoint(data);
+  if (mode === 'messages-tuple') return convertMessage(data as readonly [unknown, unknown]);
   if (mode === 'debug' && 'payload' in data && 'type' in data && data.type === 'checkpoint') {
-    return { ...data, payload: checkpointEvent(data.payload as CheckpointEvent) };
+    return { ...data, payload: convertCheckpoint(data.payload as CheckpointEvent) };
   }
   return data;
 }
 
-function checkpointEvent({ config, parentConfig, tasks, ...rest }: CheckpointEvent): object {
+function convertCheckpoint({ config, parentConfig, tasks, ...rest }: CheckpointEvent): object {
   return {
     ...rest,
-    config: place(config),
-    parent_config: place(parentConfig),
-    checkpoint: checkpointOf(config),
-    parent_checkpoint: checkpointOf(parentConfig),
-    tasks: (tasks ?? []).map(({ state, ...task }) => ({ ...task, ...(state && { state: place(state) }) })),
+    config: toClientConfig(config),
+    parent_config: toClientConfig(parentConfig),
+    checkpoint: toCheckpoint(config),
+    parent_checkpoint: toCheckpoint(parentConfig),
+    tasks: (tasks ?? []).map(({ state, ...task }) => ({ ...task, ...(state && { state: toClientConfig(state) }) })),
   };
 }
 
-function place(config: GraphPlace | undefined): object | null {
-  const checkpoint = checkpointOf(config);
+function toClientConfig(config: CheckpointConfig | undefined): object | null {
+  const checkpoint = toCheckpoint(config);
   return checkpoint && { configurable: checkpoint };
 }
 
-function messageEvent([message, metadata]: readonly [unknown, unknown]): unknown {
+function convertMessage([message, metadata]: readonly [unknown, unknown]): unknown {
   if (typeof message !== 'object' || message === null || !('concat' in message) || !('toDict' in message)) {
     return [message, metadata];
   }
   const { type, data } = (message as { toDict(): { type: string; data: object } }).toDict();
-  return [{ ...data, type: pieceTypes[type] ?? type }, metadata];
+  return [{ ...data, type: chunkTypes[type] ?? type }, metadata];
 }

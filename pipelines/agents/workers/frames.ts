@@ -1,9 +1,9 @@
 /**
- * Frames on the pipe between the front and a process that runs code of a project.
+ * Frames on the pipe between the front and a process that runs project code.
  *
  * Layout: length of the head and length of the body (u32, little endian), the head (JSON text), the body (bytes).
- * Invariant: whatever bytes arrive, the reader gives frames within its limits or throws WORKER_PROTOCOL_VIOLATED; it takes memory for
- * bytes that have arrived, not for lengths that were announced.
+ * Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws WORKER_PROTOCOL_VIOLATED. It allocates
+ * memory for received bytes, not for announced lengths.
  */
 import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { scanValue } from '../../ingest/json/scan.ts';
@@ -24,12 +24,12 @@ export const pipeDescriptor = 3;
 
 const mib = 1024 * 1024;
 
-/** What a worker may send. A head is parsed and holds open interrupts, a body holds events or state and is only scanned. */
+/** Limits of messages from a worker. The front parses heads, which may hold open interrupts, but only scans bodies (events, state). */
 export function limitsOfWorker(maxEventBytes: number): FrameLimits {
   return { headBytes: 32 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
 
-/** What the front sends is trusted. */
+/** Limits of messages from the front, which is trusted. */
 export const limitsOfFront: FrameLimits = { headBytes: 0xffff_ffff, bodyBytes: 0 };
 
 const lengthBytes = 8;
@@ -38,7 +38,7 @@ export function violation(reason: string): RunlakeError {
   return fault('WORKER_PROTOCOL_VIOLATED', { reason });
 }
 
-/** The buffers of one frame, to be written in this order. */
+/** Returns the buffers of one frame; write them in this order. */
 export function encodeFrame(head: object, body: readonly Uint8Array[] = []): Uint8Array[] {
   const text = Buffer.from(JSON.stringify(head));
   const lengths = Buffer.allocUnsafe(lengthBytes);
@@ -50,12 +50,12 @@ export function encodeFrame(head: object, body: readonly Uint8Array[] = []): Uin
   return [lengths, text, ...body];
 }
 
-const leastHeldBytes = 1024;
+const minHeldBytes = 1024;
 
 export class FrameReader {
   readonly #limits: FrameLimits;
   readonly #onFrame: (frame: Frame) => void;
-  /** The beginning of a frame that has not arrived in full. It grows by doubling, so that many small reads cost no more than one. */
+  /** The start of an incomplete frame. The buffer grows by doubling, so that many small reads cost no more than one large read. */
   #held = Buffer.alloc(0);
   #heldBytes = 0;
 
@@ -64,7 +64,7 @@ export class FrameReader {
     this.#onFrame = onFrame;
   }
 
-  /** @throws WORKER_PROTOCOL_VIOLATED, and what `onFrame` throws; nothing may be pushed afterwards. */
+  /** @throws WORKER_PROTOCOL_VIOLATED, and errors of `onFrame`. Do not call `push` again after an error. */
   push(bytes: Buffer): void {
     let at = 0;
     while (this.#heldBytes > 0) {
@@ -108,7 +108,7 @@ export class FrameReader {
   #hold(bytes: Buffer, neededBytes: number): void {
     const total = this.#heldBytes + bytes.byteLength;
     if (total > this.#held.byteLength) {
-      const grown = Math.max(leastHeldBytes, total, Math.min(neededBytes, 2 * this.#held.byteLength));
+      const grown = Math.max(minHeldBytes, total, Math.min(neededBytes, 2 * this.#held.byteLength));
       const held = Buffer.allocUnsafeSlow(grown);
       held.set(this.#held.subarray(0, this.#heldBytes));
       this.#held = held;
@@ -118,10 +118,10 @@ export class FrameReader {
   }
 }
 
-/** Deeper values are no state, event or answer of a graph. */
+/** Maximum nesting depth of JSON from a worker. */
 const maxDepth = 2_000;
 
-/** @throws WORKER_PROTOCOL_VIOLATED where the bytes are no JSON text, or one that is nested too deep. */
+/** @throws WORKER_PROTOCOL_VIOLATED if the bytes are not JSON text, or are nested too deeply. */
 export function requireJson(bytes: Buffer, from = 0, to = bytes.byteLength): void {
   try {
     scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth });

@@ -2,11 +2,11 @@ import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import type { RunCommand } from '../runs/run.ts';
 
 /**
- * Ends what waits on a thread, as `goto` of `__end__` says: after `update`, where there is one, nothing comes next. Given to the library as
- * a command of a run it would change nothing. Repeating it, without the update, is harmless.
+ * Executes `goto: '__end__'`: applies `update` if given, then ends the graph on the thread, so that no node is next. LangGraph ignores this
+ * `goto` as a run command. Repeating the call without the update is harmless.
  *
- * @param config Of the run: the checkpoint that is gone on from, else the head.
- * @throws what the graph and its saver throw.
+ * @param config Config of the run, with the checkpoint to continue from; without one, the head.
+ * @throws errors of the graph and its saver.
  */
 export async function goToEnd(graph: CompiledGraph, config: object, update: RunCommand['update']): Promise<void> {
   const end = { updates: [{ values: null, asNode: '__end__' }] };

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { postgresAddress } from '../../../infra/postgres/address.ts';
 import type { WorkerSetup } from './worker-messages.ts';
 
-/** The connections of a process that runs graph code, for state and store. Connects at the first statement. */
+/** Opens the connection pool of a worker process, for checkpoints and store. It connects at the first statement. */
 export function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | undefined {
   if (database === undefined) return undefined;
   const pool = new pg.Pool({
@@ -13,7 +13,7 @@ export function openConnections({ database, maxConnections }: WorkerSetup): pg.P
     idleTimeoutMillis: 30_000,
     keepAlive: true,
   });
-  // Without a listener a connection that dies while idle would end the process.
+  // Without a listener, the error of an idle connection would end the process.
   pool.on('error', () => undefined);
   return pool;
 }

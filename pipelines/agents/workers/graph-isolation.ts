@@ -7,21 +7,21 @@ import { type AccountSource, openProcessAccounts } from '../../../infra/isolatio
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 
 export interface GraphIsolation {
-  /** Of the processes that run code of the project. Absent: they have that of Runlake. */
+  /** Operating-system accounts for processes that run project code. Absent: they run under the account of Runlake. */
   readonly accounts: AccountSource | undefined;
-  /** What graph code has, in words that begin after "graph code has". */
+  /** Describes the isolation; completes the sentence "graph code has …". */
   readonly words: string;
   close(): Promise<void>;
 }
 
-/** What in the data folder holds secrets, or data of others. */
+/** Entries of the data folder that hold secrets or data of other tenants. */
 const privateNames = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
 
 /**
- * Decides whether processes that run code of a project get accounts of the operating system of their own, by RUNLAKE_AGENTS_ISOLATION and
- * by a process that tries one.
+ * Decides whether each process that runs project code gets an operating-system account of its own: by RUNLAKE_AGENTS_ISOLATION, and by a
+ * trial process.
  *
- * @throws GRAPH_CODE_NOT_ISOLATED where that is required and cannot be had.
+ * @throws GRAPH_CODE_NOT_ISOLATED if isolation is required but not possible.
  */
 export async function openGraphIsolation(
   file: GraphsFile,
@@ -31,7 +31,7 @@ export async function openGraphIsolation(
     agentsIsolation === 'off'
       ? 'RUNLAKE_AGENTS_ISOLATION is off'
       : await openProcessAccounts({
-          readable: pathsOfProject(file),
+          readable: listReadablePaths(file),
           closed: privateNames.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path)),
         });
   if (typeof accounts === 'string') {
@@ -49,8 +49,8 @@ export async function openGraphIsolation(
   };
 }
 
-/** The project, its packages, and the program that runs it. */
-function pathsOfProject({ folder, graphs, auth, app }: GraphsFile): string[] {
+/** Paths that project code must be able to read: the project, its packages, and the program of Runlake. */
+function listReadablePaths({ folder, graphs, auth, app }: GraphsFile): string[] {
   const modules = [...graphs, auth, app].flatMap((module) => (module ? [module.path] : []));
   const program = fileURLToPath(new URL('.', import.meta.url));
   const paths = [folder, join(folder, 'node_modules'), ...modules, program];

@@ -1,18 +1,18 @@
 /**
- * JSON text as clients expect it from a graph: messages are flat dictionaries with their `type`, errors have name and message, big
- * integers are text, sets and maps are lists and objects.
+ * Encodes a value of a graph as JSON text in the form that clients expect: messages are flat objects with a `type`, errors have name and
+ * message, BigInts are strings, sets are arrays and maps are objects.
  *
- * @throws TypeError where a value holds itself.
+ * @throws TypeError if the value is cyclic.
  */
 export function graphJson(value: unknown): string {
-  return JSON.stringify(value, plain) ?? 'null';
+  return JSON.stringify(value, toPlain) ?? 'null';
 }
 
-/** Called by JSON.stringify with the value after its own `toJSON`; what it was before stands in the holder. */
-function plain(this: unknown, key: string, value: unknown): unknown {
+/** Replacer of JSON.stringify. `value` is the result of `toJSON`; the holder (`this`) still has the original value. */
+function toPlain(this: unknown, key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return typeof value === 'bigint' ? value.toString() : value;
   const before = (this as Record<string, unknown>)[key];
-  if (isMessage(before)) return flattened(before);
+  if (isMessage(before)) return flatten(before);
   if (before instanceof Error) return { name: before.name, message: before.message };
   if (before instanceof Map) return Object.fromEntries(before);
   if (before instanceof Set) return [...before];
@@ -35,7 +35,7 @@ function isMessage(value: unknown): value is Message {
   );
 }
 
-function flattened(message: Message): object {
+function flatten(message: Message): object {
   const { type, data } = message.toDict();
   return { ...data, type };
 }

@@ -1,70 +1,72 @@
 /**
- * One worker process, seen from the front.
+ * The front's handle of one worker process.
  *
- * Invariant: each process is judged once, when it has gone, and only by what is known here: its last message, its code or signal, whether
- * this process killed it, and whether it broke the protocol. Nothing that it sends can throw in the front (`worker-child.ts`).
+ * Invariant: `onGone` is called once for each process, after it has exited. Blame and reason depend only on what the front observes: the last
+ * message, exit code or signal, whether the front killed the process, and protocol violations. No message of a worker makes the front throw
+ * (`worker-child.ts`).
  *
- *   1. It is spawned and set up. It has `loadWithinMs` to import all graphs.
- *   2. Every message, and the beat each second, says that its event loop turns. After `silentMs` without any it is killed.
- *   3. A message that is not valid, that names what this process was not given, or that the receiver refuses, ends it with blame `self`.
- *      So do more messages than a worker has reason to send.
- *   4. When it has gone, `onGone` gets the verdict. Nothing of it is heard afterwards.
+ *   1. The front spawns the process and sends `setup`. The process has `loadWithinMs` to import all graphs.
+ *   2. Each message, heartbeats included, proves that the event loop of the worker turns. After `silentMs` without a message the front
+ *      kills the process.
+ *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses, or too many
+ *      messages end the process with blame `self`.
+ *   4. After the exit `onGone` receives blame and reason. No message is delivered afterwards.
  */
 import { fileURLToPath } from 'node:url';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import { limitsOfWorker, violation } from './frames.ts';
 import { decodeMessage } from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
-import { faultOf } from './refusal.ts';
+import { toFault } from './refusal.ts';
 import { type ChildEnd, WorkerChild } from './worker-child.ts';
 import type { FromWorker, Refusal, ToWorker, WorkerSetup } from './worker-messages.ts';
 
 export interface GraphWorkerOptions {
   readonly setup: WorkerSetup;
-  /** Of the langgraph.json, in which graph code runs. */
+  /** Folder of the langgraph.json; the working directory of graph code. */
   readonly folder: string;
-  /** All that graph code sees. */
+  /** The complete environment of graph code. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Where its account comes from. Absent: it is that of Runlake. */
+  /** Source of operating-system accounts for workers. Absent: the worker runs under the account of Runlake. */
   readonly accounts?: AccountSource | undefined;
   readonly heapMegabytes: number | undefined;
   readonly silentMs: number;
   readonly loadWithinMs: number;
-  /** @throws WORKER_PROTOCOL_VIOLATED where no worker of this kind sends that message now. */
+  /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
   readonly onMessage: (message: FromWorker) => void;
-  readonly onGone: (verdict: Verdict) => void;
-  /** What graph code writes to its standard output and error, line by line. */
+  readonly onGone: (exit: WorkerExit) => void;
+  /** Receives each line that graph code writes to standard output or standard error. */
   readonly onLine: (line: string) => void;
 }
 
-export interface Verdict {
-  /** `self`: by what runs in it; `outside`: killed by somebody else, or told to end. */
+export interface WorkerExit {
+  /** `self`: code in the process caused its end; `outside`: an external signal or the front ended it. */
   readonly blame: 'self' | 'outside';
   readonly reason: string;
-  /** The graph whose module was being imported. */
+  /** Id of the graph that the process was importing when it ended. */
   readonly whileLoading: string | undefined;
-  /** Why no process of this langgraph.json can get ready. */
+  /** Error that prevents every process of this langgraph.json from becoming ready. */
   readonly unfit?: Refusal;
 }
 
-/** Signals by which somebody ends a process; the others a process brings on itself. */
-const foreignSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
-/** Between two looks, a second at most, without the messages of events, which the send window limits. */
+/** Signals that come from outside the process; the process itself causes all others. */
+const externalSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
+/** Maximum messages between two checks (at most one second). Excludes `chunks`, which the send window limits. */
 const maxMessages = 20_000;
 
 export class GraphWorker {
   readonly #options: GraphWorkerOptions;
   readonly #child: WorkerChild;
-  readonly #looking: NodeJS.Timeout;
+  readonly #checkTimer: NodeJS.Timeout;
   readonly #startedAtMs = performance.now();
-  #heardAtMs = performance.now();
-  #lookedAtMs = performance.now();
+  #lastMessageAtMs = performance.now();
+  #lastCheckAtMs = performance.now();
   #messages = 0;
   #ready = false;
   #loading: string | undefined;
-  #lastWord: string | undefined;
+  #dyingReason: string | undefined;
   #unfit: Refusal | undefined;
-  #killed: Pick<Verdict, 'blame' | 'reason'> | undefined;
+  #killed: Pick<WorkerExit, 'blame' | 'reason'> | undefined;
   #gone = false;
 
   constructor(options: GraphWorkerOptions) {
@@ -83,38 +85,38 @@ export class GraphWorker {
       environment,
       accounts,
       limits: limitsOfWorker(setup.maxEventBytes),
-      onFrame: (frame) => this.#hear(decodeMessage(frame, setup.maxEventBytes)),
+      onFrame: (frame) => this.#receive(decodeMessage(frame, setup.maxEventBytes)),
       onLine,
       onGone: (end) => {
         this.#gone = true;
-        clearInterval(this.#looking);
-        options.onGone(this.#judge(end));
+        clearInterval(this.#checkTimer);
+        options.onGone(this.#describeExit(end));
       },
     });
-    this.#looking = setInterval(() => this.#look(), Math.min(1_000, silentMs / 4));
-    this.tell({ kind: 'setup', setup });
+    this.#checkTimer = setInterval(() => this.#checkLiveness(), Math.min(1_000, silentMs / 4));
+    this.send({ kind: 'setup', setup });
   }
 
   get pid(): number | undefined {
     return this.#child.pid;
   }
 
-  /** Sent together with what else is sent in this turn of the event loop. */
-  tell(message: ToWorker): void {
+  /** Sends a message. Messages of one turn of the event loop are written together. */
+  send(message: ToWorker): void {
     this.#child.send(message);
   }
 
-  kill(blame: Verdict['blame'], reason: string): void {
+  kill(blame: WorkerExit['blame'], reason: string): void {
     if (this.#gone) return;
     this.#killed ??= { blame, reason };
     this.#child.kill();
   }
 
-  #hear(message: FromWorker): void {
-    this.#heardAtMs = performance.now();
-    this.#check(message);
+  #receive(message: FromWorker): void {
+    this.#lastMessageAtMs = performance.now();
+    this.#validate(message);
     if (message.kind === 'loading') this.#loading = message.graphId;
-    else if (message.kind === 'dying') this.#lastWord = message.reason;
+    else if (message.kind === 'dying') this.#dyingReason = message.reason;
     else if (message.kind === 'unfit') this.#unfit = message.refusal;
     else if (message.kind === 'ready') {
       this.#ready = true;
@@ -124,7 +126,7 @@ export class GraphWorker {
   }
 
   /** @throws WORKER_PROTOCOL_VIOLATED */
-  #check(message: FromWorker): void {
+  #validate(message: FromWorker): void {
     const { kind } = message;
     if (kind !== 'chunks') {
       this.#messages += 1;
@@ -144,36 +146,36 @@ export class GraphWorker {
     if (!isOfBoth && isOfStart === this.#ready) throw violation(`a message '${kind}' out of turn`);
   }
 
-  #look(): void {
+  #checkLiveness(): void {
     const now = performance.now();
     const { silentMs, loadWithinMs } = this.#options;
     this.#messages = 0;
-    // If this process itself did nothing for a while, it may not have heard what was said.
-    if (now - this.#lookedAtMs > silentMs / 2) this.#heardAtMs = now;
-    this.#lookedAtMs = now;
+    // If the front itself was blocked, messages of the worker may still be unread.
+    if (now - this.#lastCheckAtMs > silentMs / 2) this.#lastMessageAtMs = now;
+    this.#lastCheckAtMs = now;
     if (!this.#ready) {
       if (now - this.#startedAtMs > loadWithinMs) {
         this.kill('self', `its graphs were not loaded within ${loadWithinMs / 1_000} s`);
       }
-    } else if (now - this.#heardAtMs > silentMs) {
+    } else if (now - this.#lastMessageAtMs > silentMs) {
       this.kill('self', `its event loop did not turn for ${silentMs / 1_000} s`);
     }
   }
 
-  #judge({ code, signal, error, violation }: ChildEnd): Verdict {
+  #describeExit({ code, signal, error, violation }: ChildEnd): WorkerExit {
     const whileLoading = this.#ready ? undefined : this.#loading;
     if (this.#killed !== undefined) return { ...this.#killed, whileLoading };
     if (violation !== undefined) return { blame: 'self', reason: `it was ended: ${violation}`, whileLoading };
     if (this.#unfit !== undefined) {
-      return { blame: 'self', reason: faultOf(this.#unfit).message, whileLoading, unfit: this.#unfit };
+      return { blame: 'self', reason: toFault(this.#unfit).message, whileLoading, unfit: this.#unfit };
     }
     if (error !== undefined) return { blame: 'outside', reason: `it did not start: ${error.message}`, whileLoading };
-    if (this.#lastWord !== undefined) {
-      return { blame: 'self', reason: `an error was thrown outside of any run: ${this.#lastWord}`, whileLoading };
+    if (this.#dyingReason !== undefined) {
+      return { blame: 'self', reason: `an error was thrown outside of any run: ${this.#dyingReason}`, whileLoading };
     }
     if (signal !== null) {
-      const blame = foreignSignals.has(signal) ? 'outside' : 'self';
-      const meaning = signal === 'SIGABRT' ? ', as it does when it runs out of memory' : '';
+      const blame = externalSignals.has(signal) ? 'outside' : 'self';
+      const meaning = signal === 'SIGABRT' ? ' (usually out of memory)' : '';
       return { blame, reason: `it ended by ${signal}${meaning}`, whileLoading };
     }
     return { blame: 'self', reason: `it ended with code ${code}`, whileLoading };

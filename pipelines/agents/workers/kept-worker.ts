@@ -1,44 +1,44 @@
 import type { AppRoute } from '../app/app-route.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
-import { GraphWorker, type GraphWorkerOptions, type Verdict } from './graph-worker.ts';
+import { GraphWorker, type GraphWorkerOptions, type WorkerExit } from './graph-worker.ts';
 import type { FromWorker, ToWorker } from './worker-messages.ts';
 
-export interface KeptWorkerHooks {
-  /** Also after each restart. */
+export interface SupervisedWorkerHooks {
+  /** Called after the first start and after each restart. */
   readonly onReady: (
     faults: Readonly<Record<string, string>>,
     routes: readonly AppRoute[],
     nodes: Readonly<Record<string, GraphNodes>>,
   ) => void;
-  /** @throws WORKER_PROTOCOL_VIOLATED where no worker of this kind sends that message now. */
+  /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
   readonly onMessage: (message: FromWorker) => void;
-  /** A process has gone; another follows by itself, unless it was stopped. */
-  readonly onGone: (verdict: Verdict) => void;
+  /** Called when a process has ended. A new process starts by itself, unless `stop` was called. */
+  readonly onGone: (exit: WorkerExit) => void;
 }
 
-const firstPauseMs = 100;
-const longestPauseMs = 10_000;
-/** What ran so long is started again at once. */
+const minBackoffMs = 100;
+const maxBackoffMs = 10_000;
+/** A process that ran this long is restarted without backoff. */
 const healthyAfterMs = 5_000;
 
 /**
- * Keeps one worker process running.
+ * Supervises one worker process: restarts it whenever it ends.
  *
- * Invariant: at most one process at a time, none after `stop` has resolved. 1. A process is launched. 2. It gets ready and works. 3. It
- * goes; `onGone` is told. 4. Another is launched: at once, or, if it did not last, after 0.1 s, doubled up to 10 s.
+ * Invariant: at most one process at a time, none after `stop` has resolved. 1. A process is launched. 2. It becomes ready and works. 3. It
+ * ends, and `onGone` is called. 4. A new process is launched: at once, or, after a short life, with a backoff of 0.1 s that doubles to 10 s.
  */
-export class KeptWorker {
+export class SupervisedWorker {
   readonly #options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>;
-  readonly #hooks: KeptWorkerHooks;
+  readonly #hooks: SupervisedWorkerHooks;
   #worker: GraphWorker | undefined;
   #ready = false;
   #failures = 0;
   #stopped = false;
-  #pause: NodeJS.Timeout | undefined;
+  #restartTimer: NodeJS.Timeout | undefined;
   #whenGone: (() => void)[] = [];
 
-  /** `options` is asked at each launch. */
-  constructor(options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>, hooks: KeptWorkerHooks) {
+  /** Starts the first process. `options` is called for each launch. */
+  constructor(options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>, hooks: SupervisedWorkerHooks) {
     this.#options = options;
     this.#hooks = hooks;
     this.#launch();
@@ -52,18 +52,18 @@ export class KeptWorker {
     return this.#worker?.pid;
   }
 
-  tell(message: ToWorker): void {
-    this.#worker?.tell(message);
+  send(message: ToWorker): void {
+    this.#worker?.send(message);
   }
 
-  kill(blame: Verdict['blame'], reason: string): void {
+  kill(blame: WorkerExit['blame'], reason: string): void {
     this.#worker?.kill(blame, reason);
   }
 
-  /** Kills it and starts no other. Resolves when it has gone. */
+  /** Kills the process and starts no other. Resolves when the process has ended. */
   stop(reason: string): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#pause);
+    clearTimeout(this.#restartTimer);
     if (this.#worker === undefined) return Promise.resolve();
     const gone = new Promise<void>((resolve) => this.#whenGone.push(resolve));
     this.#worker.kill('outside', reason);
@@ -80,16 +80,16 @@ export class KeptWorker {
           this.#hooks.onReady(message.faults, message.routes, message.nodes);
         } else this.#hooks.onMessage(message);
       },
-      onGone: (verdict) => {
+      onGone: (exit) => {
         this.#worker = undefined;
         this.#ready = false;
         if (performance.now() - startedAtMs > healthyAfterMs) this.#failures = 0;
-        this.#hooks.onGone(verdict);
+        this.#hooks.onGone(exit);
         for (const resolve of this.#whenGone.splice(0)) resolve();
         if (this.#stopped) return;
-        const pauseMs = this.#failures === 0 ? 0 : Math.min(firstPauseMs * 2 ** (this.#failures - 1), longestPauseMs);
+        const backoffMs = this.#failures === 0 ? 0 : Math.min(minBackoffMs * 2 ** (this.#failures - 1), maxBackoffMs);
         this.#failures += 1;
-        this.#pause = setTimeout(() => this.#launch(), pauseMs);
+        this.#restartTimer = setTimeout(() => this.#launch(), backoffMs);
       },
     });
   }

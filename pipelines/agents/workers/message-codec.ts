@@ -1,8 +1,8 @@
 /**
- * Messages of a worker as frames.
+ * Encodes messages of a worker as frames, and decodes and validates them in the front.
  *
- * Trust boundary: graph code shares its process with the code that encodes, so the front decodes what anybody may have written. Decoding
- * gives a message of the declared types or throws WORKER_PROTOCOL_VIOLATED. Text of states and answers, and events, are JSON.
+ * Trust boundary: graph code runs in the same process as the encoder, so the front treats each frame as untrusted input. Decoding returns a
+ * message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers and events are verified to be JSON text.
  */
 import { type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -14,7 +14,7 @@ import { requirePacked, type Stretch } from './packed-chunks.ts';
 import type { FromWorker, Refusal } from './worker-messages.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
-/** Longest texts of errors; more says no more. */
+/** Maximum characters of an error text; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;
 const maxNames = 10_000;
 
@@ -40,7 +40,7 @@ const refusal = closed({
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
 const interrupt = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
-/** `values` of an outcome is the body. */
+/** `values` of an outcome is sent as the body. */
 const outcome = Type.Union([
   closed({
     kind: Type.Literal('finished'),
@@ -65,7 +65,7 @@ const messages = {
     key,
     droppedRuns: count,
     droppedValues: count,
-    /** Their texts, one after the other, are the body. */
+    /** The body is the concatenated texts of all child runs. */
     runs: Type.Array(
       closed({
         kind: Type.Enum(['post', 'patch']),
@@ -88,7 +88,7 @@ export function decodeMessage({ head, body }: Frame, maxEventBytes: number): Fro
   const parsed = JSON.parse(head.toString('utf8')) as unknown;
   const kind = typeof parsed === 'object' && parsed !== null && 'kind' in parsed ? String(parsed.kind) : '';
   const decode = Object.hasOwn(decoders, kind) ? decoders[kind as FromWorker['kind']] : undefined;
-  if (decode === undefined) throw violation('a message of no known kind');
+  if (decode === undefined) throw violation('a message of unknown kind');
   return decode(parsed, body, maxEventBytes);
 }
 
@@ -105,13 +105,13 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
   },
   beat: (parsed, body) => withoutBody('beat', parsed, body),
   chunks: (parsed, body, maxEventBytes) => {
-    const { kind, key, stretches } = checked('chunks', parsed);
+    const { kind, key, stretches } = validate('chunks', parsed);
     const packed = { stretches: stretches as readonly Stretch[], bytes: body };
     requirePacked(packed, maxEventBytes);
     return { kind, key, packed };
   },
   traced: (parsed, body) => {
-    const { kind, key, runs, ...marks } = checked('traced', parsed);
+    const { kind, key, runs, ...marks } = validate('traced', parsed);
     let at = 0;
     const text = (size: number) => {
       if (at + size > body.byteLength) throw violation('traced runs without their text');
@@ -125,12 +125,12 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
     return { kind, key, traced: { ...marks, runs: traced } };
   },
   ended: (parsed, body) => {
-    const { kind, key, outcome } = checked('ended', parsed);
-    return { kind, key, outcome: outcomeOf(outcome, body) };
+    const { kind, key, outcome } = validate('ended', parsed);
+    return { kind, key, outcome: decodeOutcome(outcome, body) };
   },
   answer: (parsed, body) => {
     requireJson(body);
-    return { ...checked('answer', parsed), json: body.toString('utf8') };
+    return { ...validate('answer', parsed), json: body.toString('utf8') };
   },
   refusal: (parsed, body) => withoutBody('refusal', parsed, body),
   dying: (parsed, body) => withoutBody('dying', parsed, body),
@@ -140,17 +140,17 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
 type Heads = typeof messages;
 type Head<Kind extends keyof Heads> = Heads[Kind] extends { Parse(value: unknown): infer Parsed } ? Parsed : never;
 
-function checked<Kind extends keyof Heads>(kind: Kind, parsed: unknown): Head<Kind> {
-  if (!messages[kind].Check(parsed)) throw violation(`a message '${kind}' of another form`);
+function validate<Kind extends keyof Heads>(kind: Kind, parsed: unknown): Head<Kind> {
+  if (!messages[kind].Check(parsed)) throw violation(`a message '${kind}' that does not match its schema`);
   return parsed as Head<Kind>;
 }
 
 function withoutBody<Kind extends keyof Heads>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
   if (body.byteLength > 0) throw violation(`a message '${kind}' with data`);
-  return checked(kind, parsed);
+  return validate(kind, parsed);
 }
 
-function outcomeOf(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome {
+function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome {
   const values = () => {
     requireJson(body);
     return body.toString('utf8');
@@ -168,7 +168,7 @@ function outcomeOf(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome 
   return { kind: 'failed', error: outcome.error, message: outcome.message };
 }
 
-/** The buffers of the message, which may be larger than a worker may send. */
+/** Returns the buffers of the message. It does not check the size limits; the outbox does. */
 export function encodeMessage(message: FromWorker): Uint8Array[] {
   switch (message.kind) {
     case 'chunks': {
@@ -194,7 +194,7 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
       }
       if (outcome.kind !== 'failed') return encodeFrame({ kind, key, outcome });
       const { values, ...rest } = outcome;
-      const texts = { error: shortened(rest.error), message: shortened(rest.message) };
+      const texts = { error: truncate(rest.error), message: truncate(rest.message) };
       const head = { kind, key, outcome: { ...rest, ...texts, hasValues: values !== undefined } };
       return encodeFrame(head, values === undefined ? [] : [Buffer.from(values)]);
     }
@@ -204,26 +204,26 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
       const nodes = Object.entries(message.nodes).map(([id, graph]) => {
         return [id, { names: [...graph.names], targets: [...graph.targets] }] as const;
       });
-      const faults = Object.entries(message.faults).map(([id, text]) => [id, shortened(text)] as const);
+      const faults = Object.entries(message.faults).map(([id, text]) => [id, truncate(text)] as const);
       return encodeFrame({ ...message, nodes: Object.fromEntries(nodes), faults: Object.fromEntries(faults) });
     }
     case 'refusal':
     case 'unfit':
-      return encodeFrame({ ...message, refusal: shortenedRefusal(message.refusal) });
+      return encodeFrame({ ...message, refusal: truncateRefusal(message.refusal) });
     case 'dying':
-      return encodeFrame({ ...message, reason: shortened(message.reason) });
+      return encodeFrame({ ...message, reason: truncate(message.reason) });
     default:
       return encodeFrame(message);
   }
 }
 
-function shortenedRefusal({ code, params }: Refusal): Refusal {
+function truncateRefusal({ code, params }: Refusal): Refusal {
   const short = Object.entries(params).map(
-    ([name, value]) => [name, typeof value === 'string' ? shortened(value) : value] as const,
+    ([name, value]) => [name, typeof value === 'string' ? truncate(value) : value] as const,
   );
   return { code, params: Object.fromEntries(short) };
 }
 
-function shortened(text: string): string {
+function truncate(text: string): string {
   return text.length <= maxReasonCharacters ? text : `${text.slice(0, maxReasonCharacters - 1)}…`;
 }

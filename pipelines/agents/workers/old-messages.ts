@@ -1,20 +1,20 @@
-/** A message, or a piece of one that is still coming, as graphs stream them. */
+/** A complete message, or a chunk of one, as graphs stream them. */
 interface StreamedMessage {
   readonly id?: string;
-  concat?(piece: unknown): unknown;
+  concat?(chunk: unknown): unknown;
 }
 
 /**
- * The events of stream mode `messages`, which clients of the first API still read: what is known of a message when its first piece
- * comes, the message so far with each piece, and messages as they stand in the state.
+ * Produces the events of the legacy stream mode `messages`: `messages/metadata` at the first chunk of a message, `messages/partial` with the
+ * accumulated message at each chunk, and `messages/complete` for new messages in the state.
  * Source: reference/agent-server.md §2.2.
  */
 export class OldMessages {
   readonly #soFar = new Map<string, unknown>();
   readonly #complete = new Set<string>();
 
-  /** Events for one piece of mode `messages` of the graph's stream. */
-  *piece(data: unknown): Generator<readonly [event: string, data: unknown]> {
+  /** Returns the events for one chunk of LangGraph's mode `messages`. */
+  *chunk(data: unknown): Generator<readonly [event: string, data: unknown]> {
     const [message, metadata] = data as [StreamedMessage, unknown];
     const { id } = message;
     if (id === undefined) return;
@@ -25,7 +25,7 @@ export class OldMessages {
     yield ['messages/partial', [whole]];
   }
 
-  /** The event for the messages of a state that were not in one before, if there are any. */
+  /** Returns the event for messages that earlier states did not contain, if there are any. */
   *values(state: unknown): Generator<readonly [event: string, data: unknown]> {
     const messages = typeof state === 'object' && state !== null && 'messages' in state ? state.messages : undefined;
     const fresh = (Array.isArray(messages) ? messages : []).filter(({ id }: StreamedMessage) => {

@@ -1,41 +1,42 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { GraphWorkerOptions } from './graph-worker.ts';
-import { KeptWorker, type KeptWorkerHooks } from './kept-worker.ts';
+import { SupervisedWorker, type SupervisedWorkerHooks } from './kept-worker.ts';
 
 const places = { auth: 'auth.path', app: 'http.app' } as const;
-const loadWithinMs = 120_000;
+const loadTimeoutMs = 120_000;
 
 export interface ModuleWorkerOptions {
   readonly part: keyof typeof places;
-  /** What of the setup is the module's. */
+  /** The part of the worker setup that belongs to the module. */
   readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: GraphWorkerOptions['accounts'];
   readonly silentMs: number;
   readonly onLine: GraphWorkerOptions['onLine'];
-  /** `onReady` hears of modules that can be used, `onGone` of processes that go by themselves or at the end. */
-  readonly hooks: KeptWorkerHooks;
+  /** `onReady` is called only if the module is usable. `onGone` is not called for the process of an unusable module. */
+  readonly hooks: SupervisedWorkerHooks;
 }
 
 /**
- * Starts and keeps a process for one module of a project that is no graph.
+ * Starts a supervised process for a module that is not a graph: custom authentication or the custom app.
  *
- * @returns it once the module is loaded.
- * @throws GRAPHS_FILE_INVALID where it cannot be used; then no process is left.
+ * Resolves when the module is loaded.
+ *
+ * @throws GRAPHS_FILE_INVALID if the module is unusable; then no process remains.
  */
-export async function openModuleWorker(options: ModuleWorkerOptions): Promise<KeptWorker> {
+export async function openModuleWorker(options: ModuleWorkerOptions): Promise<SupervisedWorker> {
   const { part, setup, file, environment, accounts, silentMs, onLine, hooks } = options;
   const unusable = (reason: string) => fault('GRAPHS_FILE_INVALID', { file: file.path, place: places[part], reason });
-  let givenUp = false;
+  let gaveUp = false;
   let opened!: () => void;
   let failed!: (error: unknown) => void;
   const open = new Promise<void>((resolve, reject) => {
     opened = resolve;
     failed = reject;
   });
-  const worker = new KeptWorker(
+  const worker = new SupervisedWorker(
     () => ({
       setup: {
         graphs: [],
@@ -51,7 +52,7 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Ke
       accounts,
       heapMegabytes: undefined,
       silentMs,
-      loadWithinMs,
+      loadWithinMs: loadTimeoutMs,
       onLine,
     }),
     {
@@ -62,17 +63,17 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Ke
         opened();
       },
       onMessage: hooks.onMessage,
-      onGone: (verdict) => {
-        if (!givenUp) hooks.onGone(verdict);
-        failed(unusable(`its process ended: ${verdict.reason}`));
+      onGone: (exit) => {
+        if (!gaveUp) hooks.onGone(exit);
+        failed(unusable(`its process ended: ${exit.reason}`));
       },
     },
   );
   try {
     await open;
   } catch (error) {
-    givenUp = true;
-    await worker.stop('it cannot be used');
+    gaveUp = true;
+    await worker.stop('its module is unusable');
     throw error;
   }
   return worker;

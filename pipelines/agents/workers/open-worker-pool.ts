@@ -1,72 +1,73 @@
 /**
- * The processes that run graph code, and what goes where.
+ * The pool of worker processes that run graph code, and the scheduling of runs on them.
  *
- * Invariant: a worker holds at most `runsPerWorker` runs and a quarter of that beyond, and none beside one that is to be alone. What
- * the front knows of a run stays here when its worker goes.
+ * Invariant: a worker executes at most `runsPerWorker` runs plus a quarter (the extra slots). An exclusive run (`alone`) shares its worker
+ * with no other run. The front keeps its own record of each run, which survives the end of the worker.
  *
- *   1. One worker for questions and `workers` for runs are started together; all have imported every graph before the pool is open.
- *   2. A run goes to the worker with the fewest. One that is to be alone goes to a worker without runs or remains of one, else to a
- *      further one, which is ended after it; of these there are at most as many as there are workers.
- *   3. A worker that goes is replaced (`kept-worker.ts`); a graph whose import ended it is a fault from then on, and not imported again.
- *   4. `close` waits for the runs under way, then kills: what is left is lost `outside`.
+ *   1. The pool starts one query worker and `workers` run workers together. It is open when each has imported every graph.
+ *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs and no code of earlier
+ *      runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and stops it afterwards.
+ *   3. A worker that ends is replaced (`kept-worker.ts`). If it ended while it imported a graph, that graph is marked as unusable and is not
+ *      imported again.
+ *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with blame `outside`.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { testedLibraries, untestedLibraries } from '../graphs/untested-library.ts';
-import type { GraphWorkerOptions, Verdict } from './graph-worker.ts';
+import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
 import { minEventLimitBytes } from './packed-chunks.ts';
-import { QuestionDesk } from './question-desk.ts';
-import { faultOf } from './refusal.ts';
+import { QueryWorker } from './question-desk.ts';
+import { toFault } from './refusal.ts';
 import { RunInPool } from './run-in-pool.ts';
-import { RunPlace } from './run-place.ts';
+import { RunWorker } from './run-place.ts';
 import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {
   readonly file: GraphsFile;
-  /** 0: nothing is executed here. */
+  /** Number of run workers. 0: this process executes no runs. */
   readonly workers: number;
-  /** Whether there is a further process for questions; default: yes. */
+  /** Whether to start a query worker. Default: true. */
   readonly answersQuestions?: boolean;
   readonly runsPerWorker: number;
-  /** Postgres as workers reach it. Absent: each worker keeps state for itself, in memory. */
+  /** Postgres connection for workers. Absent: each worker keeps state in its own memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
-  /** Variables of this machine that graph code may see; the file's `env` comes on top. */
+  /** Environment variables that graph code may read; `env` of the langgraph.json overrides them. */
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: GraphWorkerOptions['accounts'];
-  /** Where the agent server answers, for code of the project. */
+  /** URL of this agent server, for calls from project code. */
   readonly serverUrl?: string | undefined;
   readonly maxEventBytes: number;
-  /** What a worker may hold back of the events that its runs stream. */
+  /** Maximum bytes of events that a worker buffers while send windows are full. */
   readonly maxBufferedBytes: number;
   readonly silentMs: number;
   readonly logger: Logger;
-  /** Limit of a worker's heap. Default: Node's own. */
+  /** Heap limit of a worker. Default: the default of Node. */
   readonly heapMegabytes?: number | undefined;
   /** Default 120,000. */
   readonly loadWithinMs?: number;
 }
 
 export interface OpenWorkerPool extends WorkerPool {
-  /** Why graphs cannot be used, by id. */
+  /** Reasons why graphs are unusable, by graph id. */
   readonly faults: Readonly<Record<string, string>>;
-  /** Of graphs whose nodes are known before they run, by id; none where no process answers questions. */
+  /** Node names by graph id, for graphs whose nodes are known before they run. Empty without a query worker. */
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
 
 const windowBytes = 4 * 1024 * 1024;
-/** Names of an event, which belong to what it costs. */
+/** Maximum bytes of an event's mode, name and namespace; they count towards its cost. */
 const maxNameBytes = 16 * 1024;
-const beatMs = 1_000;
-/** Processes in a row that end before they are ready, for a reason that is no graph's. */
-const mostFailedStarts = 3;
+const heartbeatMs = 1_000;
+/** Maximum consecutive processes that end before they are ready, for a reason other than a graph. */
+const maxFailedStarts = 3;
 const stopping = 'the agent server stops';
 
 /**
- * Starts the workers. A graph that cannot be used is a fault of its own, in `faults`.
+ * Starts the workers and resolves when all are ready. An unusable graph does not fail the pool; `faults` holds its reason.
  *
- * @throws STORE_EMBEDDER_UNUSABLE, GRAPH_WORKER_START_FAILED where the processes do not get ready for another reason.
+ * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another reason.
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
   const { file, workers, runsPerWorker, answersQuestions = true, logger } = options;
@@ -74,11 +75,11 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const processes = workers + (answersQuestions ? 1 : 0);
   const faults: Record<string, string> = {};
   const nodes: Record<string, GraphNodes> = {};
-  const places = new Set<RunPlace>();
-  const further = new Set<RunPlace>();
+  const runWorkers = new Set<RunWorker>();
+  const temporaryWorkers = new Set<RunWorker>();
   const pending = new Set<RunInPool>();
   const listeners: (() => void)[] = [];
-  const gone: Promise<void>[] = [];
+  const stopped: Promise<void>[] = [];
   let closing = false;
   let lastKey = 0;
   let failedStarts = 0;
@@ -90,19 +91,19 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     failed = reject;
   });
 
-  const launch = (): Omit<GraphWorkerOptions, 'onMessage' | 'onGone'> => ({
+  const workerOptions = (): Omit<GraphWorkerOptions, 'onMessage' | 'onGone'> => ({
     setup: {
       graphs: file.graphs.filter(({ graphId }) => faults[graphId] === undefined),
       faults: { ...faults },
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
       ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
-      // A run writes once or twice; each connection is a process of Postgres with caches of its own.
+      // A run writes only once or twice, and each connection costs Postgres a process with its own caches.
       maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
       maxEventBytes: options.maxEventBytes,
       windowBytes,
       maxBufferedBytes: options.maxBufferedBytes,
-      beatMs: Math.min(beatMs, options.silentMs / 4),
+      beatMs: Math.min(heartbeatMs, options.silentMs / 4),
     },
     folder: file.folder,
     environment: { ...options.environment, ...file.env },
@@ -113,96 +114,100 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     onLine: (line) => logger.info({ line }, 'graph code wrote'),
   });
 
-  const watched = () => {
+  const createHooks = () => {
     let first = true;
     return {
-      onReady: (found: Readonly<Record<string, string>>, told: Readonly<Record<string, GraphNodes>> = {}) => {
-        Object.assign(faults, found);
-        Object.assign(nodes, told);
+      onReady: (newFaults: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
+        Object.assign(faults, newFaults);
+        Object.assign(nodes, newNodes);
         failedStarts = 0;
         if (!first) return;
         first = false;
         readyOnce += 1;
         if (readyOnce === processes) opened();
       },
-      onGone: ({ reason, whileLoading, blame, unfit }: Verdict) => {
+      onGone: ({ reason, whileLoading, blame, unfit }: WorkerExit) => {
         if (closing) return;
-        logger.warn({ reason, graph: whileLoading }, 'a process that runs graph code has gone');
-        if (first && unfit !== undefined) failed(faultOf(unfit));
+        logger.warn({ reason, graph: whileLoading }, 'worker process ended');
+        if (first && unfit !== undefined) failed(toFault(unfit));
         else if (whileLoading !== undefined && blame === 'self') {
           faults[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
         } else if (first) {
           failedStarts += 1;
-          if (failedStarts >= mostFailedStarts) failed(fault('GRAPH_WORKER_START_FAILED', { reason }));
+          if (failedStarts >= maxFailedStarts) failed(fault('GRAPH_WORKER_START_FAILED', { reason }));
         }
       },
     };
   };
 
-  const desk = answersQuestions ? new QuestionDesk(launch, watched()) : undefined;
-  for (let place = 0; place < workers; place += 1) {
-    places.add(new RunPlace(launch, { ...watched(), onChange: schedule }));
+  const queryWorker = answersQuestions ? new QueryWorker(workerOptions, createHooks()) : undefined;
+  for (let started = 0; started < workers; started += 1) {
+    runWorkers.add(new RunWorker(workerOptions, { ...createHooks(), onChange: schedule }));
   }
 
-  function placeOf(run: RunInPool): RunPlace | undefined {
-    return [...places, ...further].find((place) => place.has(run));
+  function findWorkerOf(run: RunInPool): RunWorker | undefined {
+    return [...runWorkers, ...temporaryWorkers].find((worker) => worker.has(run));
   }
 
   function schedule(): void {
     if (closing) return;
     for (const run of pending) {
-      const place = run.job.alone ? emptyPlace() : leastLoaded();
-      if (place === undefined) continue;
+      const worker = run.job.alone ? findCleanWorker() : findLeastLoaded();
+      if (worker === undefined) continue;
       pending.delete(run);
-      place.put(run);
+      worker.put(run);
     }
     const waitingAlone = [...pending].filter((run) => run.job.alone).length;
-    for (const place of further) {
-      if (place.worker.ready && place.size === 0 && (waitingAlone === 0 || !place.isClean)) retire(place);
+    for (const worker of temporaryWorkers) {
+      if (worker.process.ready && worker.size === 0 && (waitingAlone === 0 || !worker.isClean)) retire(worker);
     }
-    const starting = [...further].filter((place) => !place.worker.ready).length;
-    if (waitingAlone > starting && further.size < workers) {
-      further.add(new RunPlace(launch, { onReady: () => undefined, onGone: () => undefined, onChange: schedule }));
+    const starting = [...temporaryWorkers].filter((worker) => !worker.process.ready).length;
+    if (waitingAlone > starting && temporaryWorkers.size < workers) {
+      temporaryWorkers.add(
+        new RunWorker(workerOptions, { onReady: () => undefined, onGone: () => undefined, onChange: schedule }),
+      );
     }
-    if (freeSlots() > 0) for (const listener of listeners) listener();
+    if (countFreeSlots() > 0) for (const listener of listeners) listener();
   }
 
-  function retire(place: RunPlace): void {
-    further.delete(place);
-    gone.push(place.worker.stop('it was for runs that had to be alone'));
+  function retire(worker: RunWorker): void {
+    temporaryWorkers.delete(worker);
+    stopped.push(worker.process.stop('a temporary worker is no longer needed'));
   }
 
-  function emptyPlace(): RunPlace | undefined {
-    return [...further, ...places].find((place) => place.isClean && place.room(1) === 1);
+  function findCleanWorker(): RunWorker | undefined {
+    return [...temporaryWorkers, ...runWorkers].find((worker) => worker.isClean && worker.room(1) === 1);
   }
 
-  function leastLoaded(): RunPlace | undefined {
-    const [least] = [...places].filter((place) => place.room(maxRunsPerWorker) > 0).sort((a, b) => a.size - b.size);
-    return least;
+  function findLeastLoaded(): RunWorker | undefined {
+    const [leastLoaded] = [...runWorkers]
+      .filter((worker) => worker.room(maxRunsPerWorker) > 0)
+      .sort((a, b) => a.size - b.size);
+    return leastLoaded;
   }
 
-  function freeSlots(perWorker = runsPerWorker): number {
+  function countFreeSlots(perWorker = runsPerWorker): number {
     if (closing) return 0;
-    const room = [...places].reduce((sum, place) => sum + place.room(perWorker), 0);
+    const room = [...runWorkers].reduce((sum, worker) => sum + worker.room(perWorker), 0);
     return Math.max(0, room - pending.size);
   }
 
   function cancel(run: RunInPool, why: 'cancelled'): void {
     if (pending.delete(run)) void run.end({ kind: why });
-    else placeOf(run)?.stop(run, why);
+    else findWorkerOf(run)?.stop(run, why);
   }
 
   async function close(drainMs: number): Promise<void> {
     closing = true;
-    const message = `The process that executed the run is gone: ${stopping}.`;
+    const message = `The worker process of the run ended: ${stopping}.`;
     for (const run of pending) void run.end({ kind: 'lost', blame: 'outside', message });
     pending.clear();
     const deadlineMs = performance.now() + drainMs;
-    const all = [...places, ...further];
-    while (all.some((place) => place.size > 0) && performance.now() < deadlineMs) {
+    const all = [...runWorkers, ...temporaryWorkers];
+    while (all.some((worker) => worker.size > 0) && performance.now() < deadlineMs) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
-    await Promise.all([desk?.close(), ...all.map((place) => place.worker.stop(stopping)), ...gone]);
+    await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.process.stop(stopping)), ...stopped]);
   }
 
   try {
@@ -211,31 +216,28 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     await close(0);
     throw error;
   }
-  for (const [graph, reason] of Object.entries(faults)) logger.error({ graph, reason }, 'a graph cannot be used');
+  for (const [graph, reason] of Object.entries(faults)) logger.error({ graph, reason }, 'graph is unusable');
 
   for (const copy of await untestedLibraries(file)) {
-    logger.warn(
-      copy,
-      `graphs load a version of @langchain/langgraph that Runlake is not tested with: ${testedLibraries}`,
-    );
+    logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraries}`);
   }
 
   return {
     faults,
     nodes,
     get freeSlots() {
-      return freeSlots();
+      return countFreeSlots();
     },
     get extraSlots() {
-      return freeSlots(maxRunsPerWorker) - freeSlots();
+      return countFreeSlots(maxRunsPerWorker) - countFreeSlots();
     },
     onFree: (listener) => void listeners.push(listener),
     start(job, take, takeTraced) {
       lastKey += 1;
       const run = new RunInPool(lastKey, job, take, takeTraced, {
-        // A worker sends as long as there is room: one event may be larger than what is left of the window.
+        // A worker sends while the window has room, so its last event may exceed the window.
         limitBytes: windowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
-        acknowledge: (each, bytes) => placeOf(each)?.acknowledge(each, bytes),
+        acknowledge: (each, bytes) => findWorkerOf(each)?.acknowledge(each, bytes),
         takeFailed: (each) => cancel(each, 'cancelled'),
       });
       if (closing) {
@@ -247,8 +249,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       return { outcome: run.outcome, cancel: () => cancel(run, 'cancelled') };
     },
     async ask(request) {
-      if (desk === undefined) throw fault('INTERNAL', {}, { cause: 'this process answers no questions' });
-      return desk.ask(request);
+      if (queryWorker === undefined) throw fault('INTERNAL', {}, { cause: 'this process has no query worker' });
+      return queryWorker.ask(request);
     },
     close,
   };

@@ -7,25 +7,28 @@ import type { ParentPipe } from './parent-pipe.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** Chunks of one run that follow each other. */
+/** Consecutive chunks of one run. */
 interface OpenChunks {
   readonly key: number;
   readonly chunks: Chunk[];
 }
 
-/** Sends what is put in during one turn of the event loop together: a message for each chunk would halve what a worker can stream. */
+/**
+ * Batches the messages of a worker: all messages of one turn of the event loop are written together, and consecutive chunks of a run share
+ * one message. One message per chunk would halve the throughput of a worker.
+ */
 export class Outbox {
   readonly #pipe: ParentPipe;
   #limits: FrameLimits = limitsOfWorker(0);
-  #waiting: (FromWorker | OpenChunks)[] = [];
-  /** The last of `#waiting`, where it is of chunks: those that follow of the same run go with it. */
+  #buffer: (FromWorker | OpenChunks)[] = [];
+  /** The last entry of `#buffer` if it holds chunks; further chunks of the same run are added to it. */
   #open: OpenChunks | undefined;
 
   constructor(pipe: ParentPipe) {
     this.#pipe = pipe;
   }
 
-  /** Of the front, for messages of this worker. */
+  /** Sets the limits that the front applies to messages of this worker. */
   set limits(limits: FrameLimits) {
     this.#limits = limits;
   }
@@ -44,15 +47,15 @@ export class Outbox {
     this.#add(this.#open);
   }
 
-  /** Sends it at once, behind what was put in. */
+  /** Adds a message and flushes at once. `sent` is called when the operating system has all bytes. */
   send(message: FromWorker, sent?: () => void): void {
     this.put(message);
     this.flush(sent);
   }
 
   flush(sent?: () => void): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
+    const waiting = this.#buffer;
+    this.#buffer = [];
     this.#open = undefined;
     if (waiting.length > 0)
       this.#pipe.write(
@@ -62,8 +65,8 @@ export class Outbox {
   }
 
   #add(message: FromWorker | OpenChunks): void {
-    if (this.#waiting.length === 0) setImmediate(() => this.flush());
-    this.#waiting.push(message);
+    if (this.#buffer.length === 0) setImmediate(() => this.flush());
+    this.#buffer.push(message);
   }
 
   #encode(waiting: FromWorker | OpenChunks): Uint8Array[] {
@@ -76,12 +79,12 @@ export class Outbox {
     const bytes = body.reduce((sum, part) => sum + part.byteLength, 0);
     const { headBytes, bodyBytes } = this.#limits;
     if (head.byteLength <= headBytes && bytes <= bodyBytes) return buffers;
-    return encodeMessage(inPlaceOf(waiting, { bytes: head.byteLength + bytes, limit: bodyBytes }));
+    return encodeMessage(replaceTooLarge(waiting, { bytes: head.byteLength + bytes, limit: bodyBytes }));
   }
 }
 
-/** What is sent where the message itself is larger than the front takes. */
-function inPlaceOf(message: FromWorker, sizes: ErrorParameters): FromWorker {
+/** Returns the message to send in place of one that exceeds the limits of the front. */
+function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorker {
   const refusal = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
   switch (message.kind) {
     case 'traced': {

@@ -4,20 +4,20 @@ import { requireJson, violation } from './frames.ts';
 import { eventOverheadBytes } from './send-window.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** Chunks that follow each other and have their names in common: the names, and how many chunks there are. */
+/** Consecutive chunks with the same mode, event and namespace, and their number. */
 export type Stretch = readonly [mode: string, event: string, namespace: string, chunks: number];
 
 /**
- * Chunks of one run on their way between two processes, in one piece: an object and a buffer for each would cost both sides more than
- * everything else that they do for it.
+ * Chunks of one run, packed into one buffer for the transfer between two processes. An object and a buffer per chunk would cost both sides
+ * more than all other work on the chunk.
  */
 export interface PackedChunks {
   readonly stretches: readonly Stretch[];
-  /** Size of the data of each chunk (u32, little endian), then the data of all. */
+  /** The data size of each chunk (u32, little endian), followed by the data of all chunks. */
   readonly bytes: Buffer;
 }
 
-/** Errors that take the place of events may have so many bytes, however small events have to be. */
+/** Minimum event size limit in bytes, so that error events always fit. */
 export const minEventLimitBytes = 4_096;
 
 const sizeBytes = 4;
@@ -39,7 +39,7 @@ export function packChunks(chunks: readonly Chunk[]): PackedChunks {
   return { stretches, bytes: Buffer.concat(data) };
 }
 
-/** What the chunks cost of the send window, without unpacking them. */
+/** Cost of the chunks in the send window, computed without unpacking them. */
 export function packedCost({ stretches, bytes }: PackedChunks): number {
   let cost = bytes.byteLength;
   for (const [mode, event, namespace, chunks] of stretches) {
@@ -49,7 +49,7 @@ export function packedCost({ stretches, bytes }: PackedChunks): number {
 }
 
 /**
- * Checks what a worker sent as chunks: each is JSON text on one line and not larger than `maxEventBytes`.
+ * Validates chunks from a worker: each is JSON text on one line, of at most `maxEventBytes`.
  *
  * @throws WORKER_PROTOCOL_VIOLATED
  */
@@ -76,7 +76,7 @@ export function requirePacked({ stretches, bytes }: PackedChunks, maxEventBytes:
   if (from !== bytes.byteLength) throw violation('data without an event');
 }
 
-/** The chunks share the memory of `bytes`, which {@link requirePacked} has let pass. */
+/** Unpacks chunks that {@link requirePacked} has validated. They share the memory of `bytes`. */
 export function unpackChunks({ stretches, bytes }: PackedChunks): Chunk[] {
   const chunks: Chunk[] = [];
   let from = stretches.reduce((sum, stretch) => sum + stretch[3], 0) * sizeBytes;

@@ -4,37 +4,37 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { inspect } from 'node:util';
 
 /**
- * What the packages of LangChain look for in the global scope of an agent server: a logger (`getLogger()` of
- * `@langchain/langgraph-sdk/logging`) and the way to the own server (`new Client()` without a URL). They exist before code of the project is
- * imported. Source: `@langchain/langgraph-sdk` 1.12, `logging/index.js`, `client/base.js`; reference server, `loopback.mts`, `logging.mts`.
+ * Installs the globals that LangChain packages expect in an agent server: a logger (`getLogger()` of `@langchain/langgraph-sdk/logging`), and
+ * URL and `fetch` for calls to this server (`new Client()` without a URL). Call it before project code is imported. Source:
+ * `@langchain/langgraph-sdk` 1.12, `logging/index.js`, `client/base.js`; reference server, `loopback.mts`, `logging.mts`.
  *
- * A call to the own server is a request like any other, with the credentials that the code gives it. In the custom app a call without any
- * has those of the request that the app is answering, and so never more rights than its sender.
+ * A call to this server is an ordinary request with the credentials that the code sets. In the custom app, a call without credentials uses
+ * those of the request that the app is handling, so it never has more rights than the sender of that request.
  */
 export function installProjectGlobals(serverUrl: string | undefined): void {
   const scope = globalThis as unknown as Record<symbol, unknown>;
   scope[Symbol.for('langgraph.api.sdk-logger')] = projectLogger((line) => process.stdout.write(line));
   if (serverUrl === undefined) return;
-  const own = globalThis.fetch;
+  const nativeFetch = globalThis.fetch;
   scope[Symbol.for('langgraph_api:url')] = new OwnUrl(serverUrl);
   scope[Symbol.for('langgraph_api:fetch')] = (input: unknown, init: RequestInit = {}) => {
     const { url, sender } = resolveOwn(input, serverUrl);
-    return own(url, { ...init, headers: withCredentials(new Headers(init.headers), sender) });
+    return nativeFetch(url, { ...init, headers: withCredentials(new Headers(init.headers), sender) });
   };
 }
 
-/** Headers that say who sends a request. */
+/** Headers that identify the sender of a request. */
 const credentials = ['x-api-key', 'authorization', 'cookie'];
-/** Those, and what they are to be used for. */
+/** The credentials, and the workspace and organisation that they apply to. */
 const forwarded = [...credentials, 'x-tenant-id', 'x-organization-id'];
 
 type Sender = Readonly<Record<string, string>>;
 
-/** Senders of requests that the app is answering, by handle. */
+/** Senders of the requests that the app is handling, by handle. */
 const senders = new Map<string, Sender>();
-const answering = new AsyncLocalStorage<string>();
+const currentHandle = new AsyncLocalStorage<string>();
 
-/** Runs `work`, whose calls to the own server have the credentials of `headers`, until `onEnd` reports the end of the request. */
+/** Runs `work`. Its calls to this server use the credentials of `headers` until `onEnd` reports the end of the request. */
 export function actingFor<Result>(
   headers: IncomingHttpHeaders,
   onEnd: (forget: () => void) => void,
@@ -44,25 +44,25 @@ export function actingFor<Result>(
   const sender = forwarded.flatMap((name) => (headers[name] === undefined ? [] : [[name, String(headers[name])]]));
   senders.set(handle, Object.fromEntries(sender) as Sender);
   onEnd(() => senders.delete(handle));
-  return answering.run(handle, work);
+  return currentHandle.run(handle, work);
 }
 
 /**
- * The URL of the own server. A client that several requests share queues its calls, and a call then runs in the asynchronous context of
- * the one before it. The client composes the URL of a call before it queues it: so the handle of the request that makes it is put there.
+ * URL of this server. A client that several requests share queues its calls, so a call may execute in the asynchronous context of another
+ * request. The client composes the URL before it queues the call, so the URL carries the handle of the calling request.
  */
 class OwnUrl extends String {
   override toString(): string {
     const url = super.toString();
-    const handle = answering.getStore();
+    const handle = currentHandle.getStore();
     return handle === undefined ? url : url.replace('://', `://${handle}@`);
   }
 }
 
-/** Every call goes to the own server, whatever host it names. */
+/** Directs a call to this server, regardless of the host in its URL, and finds its sender. */
 function resolveOwn(input: unknown, serverUrl: string): { readonly url: URL; readonly sender: Sender | undefined } {
   const url = new URL(input instanceof Request ? input.url : String(input), serverUrl);
-  const sender = senders.get(url.username || (answering.getStore() ?? ''));
+  const sender = senders.get(url.username || (currentHandle.getStore() ?? ''));
   const { protocol, host } = new URL(serverUrl);
   Object.assign(url, { protocol, host, username: '', password: '' });
   return { url, sender };
@@ -90,19 +90,19 @@ const levels = [
 
 export type ProjectLogger = Record<(typeof levels)[number], (message: unknown, ...meta: unknown[]) => ProjectLogger>;
 
-/** The logger of a project, as that of winston: each call writes one line of JSON, which the front adds to its log. */
+/** Creates a logger with the interface of winston. Each call writes one line of JSON, which the front adds to its log. */
 export function projectLogger(write: (line: string) => unknown): ProjectLogger {
   const logger = {} as ProjectLogger;
   for (const level of levels) {
     logger[level] = (message, ...meta) => {
-      write(`${lineOf(level, message, meta)}\n`);
+      write(`${formatLine(level, message, meta)}\n`);
       return logger;
     };
   }
   return logger;
 }
 
-function lineOf(level: string, message: unknown, meta: readonly unknown[]): string {
+function formatLine(level: string, message: unknown, meta: readonly unknown[]): string {
   const fields = [message, ...meta].filter((each) => typeof each === 'object' && each !== null);
   const line = {
     level,
@@ -115,7 +115,7 @@ function lineOf(level: string, message: unknown, meta: readonly unknown[]): stri
   try {
     return JSON.stringify(line);
   } catch {
-    // What JSON cannot say, such as a circle.
+    // Not serialisable as JSON, for example a cyclic value.
     return JSON.stringify({ level, message: inspect(message), meta: inspect(meta) });
   }
 }

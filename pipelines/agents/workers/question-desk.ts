@@ -2,12 +2,12 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { violation } from './frames.ts';
 import type { GraphWorkerOptions } from './graph-worker.ts';
-import { KeptWorker } from './kept-worker.ts';
-import { failureOf, faultOf } from './refusal.ts';
+import { SupervisedWorker } from './kept-worker.ts';
+import { toFailure, toFault } from './refusal.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
-interface Question {
+interface Query {
   readonly key: number;
   readonly request: GraphRequest;
   readonly resolve: (json: string) => void;
@@ -15,24 +15,27 @@ interface Question {
   timer: NodeJS.Timeout;
 }
 
-/** Questions in the worker at once; they mostly wait for the database. */
-const mostAtOnce = 16;
-const queueMs = 2_000;
-const answerWithinMs = 30_000;
+/** Maximum concurrent queries in the worker; they mostly wait for the database. */
+const maxConcurrent = 16;
+const queueTimeoutMs = 2_000;
+const answerTimeoutMs = 30_000;
 
 /**
- * Puts questions to a worker of their own, so that they never wait behind runs.
+ * Sends queries to a separate worker, the query worker, so that they never wait behind runs.
  *
- * Invariant: each question ends once: with its answer, its refusal, or one of the limits. 1. It queues, for two seconds at most.
- * 2. It goes to the worker when fewer than 16 are there; it has 30 s. 3. If the worker ends meanwhile, a question that was alone in it
- * is to blame; of several any may be sent again.
+ * Invariant: each query is settled once: with its answer, its error or a timeout.
+ *
+ *   1. A query waits in the queue for at most two seconds.
+ *   2. It is sent to the worker when fewer than 16 queries are in flight, and has 30 s to be answered.
+ *   3. If the worker ends, a query that was the only one in flight fails as the cause; several fail with GRAPH_WORKER_BUSY, which is
+ *      retryable.
  */
-export class QuestionDesk {
-  readonly #worker: KeptWorker;
-  readonly #queue = new Map<number, Question>();
-  readonly #asked = new Map<number, Question>();
-  /** Keys of questions that ran out of time in the worker, whose answers may still come. */
-  readonly #late = new Set<number>();
+export class QueryWorker {
+  readonly #worker: SupervisedWorker;
+  readonly #queue = new Map<number, Query>();
+  readonly #inFlight = new Map<number, Query>();
+  /** Keys of queries that timed out in the worker; their answers may still arrive. */
+  readonly #timedOut = new Set<number>();
   #lastKey = 0;
   #closed = false;
 
@@ -40,88 +43,88 @@ export class QuestionDesk {
     options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>,
     hooks: {
       readonly onReady: (faults: Readonly<Record<string, string>>, nodes: Readonly<Record<string, GraphNodes>>) => void;
-      readonly onGone: (verdict: Parameters<GraphWorkerOptions['onGone']>[0]) => void;
+      readonly onGone: (exit: Parameters<GraphWorkerOptions['onGone']>[0]) => void;
     },
   ) {
-    this.#worker = new KeptWorker(options, {
+    this.#worker = new SupervisedWorker(options, {
       onReady: (faults, _routes, nodes) => {
         hooks.onReady(faults, nodes);
-        this.#next();
+        this.#sendNext();
       },
-      onMessage: (message) => this.#hear(message),
-      onGone: (verdict) => {
-        const alone = this.#asked.size === 1;
-        this.#late.clear();
-        for (const question of [...this.#asked.values()]) {
-          this.#end(
-            question,
-            alone && verdict.blame === 'self'
-              ? faultOf(failureOf(question.request, `the process that asked it: ${verdict.reason}`))
+      onMessage: (message) => this.#receive(message),
+      onGone: (exit) => {
+        const alone = this.#inFlight.size === 1;
+        this.#timedOut.clear();
+        for (const query of [...this.#inFlight.values()]) {
+          this.#settle(
+            query,
+            alone && exit.blame === 'self'
+              ? toFault(toFailure(query.request, `the process that executed it ended: ${exit.reason}`))
               : fault('GRAPH_WORKER_BUSY'),
           );
         }
-        hooks.onGone(verdict);
+        hooks.onGone(exit);
       },
     });
   }
 
-  /** @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and what the worker refuses it with. */
+  /** Resolves with the answer as JSON text. @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and the error that the worker answers with. */
   ask(request: GraphRequest): Promise<string> {
     if (this.#closed) return Promise.reject(fault('GRAPH_WORKER_BUSY'));
     return new Promise((resolve, reject) => {
       this.#lastKey += 1;
-      const question: Question = {
+      const query: Query = {
         key: this.#lastKey,
         request,
         resolve,
         reject,
-        timer: setTimeout(() => this.#end(question, fault('GRAPH_WORKER_BUSY')), queueMs),
+        timer: setTimeout(() => this.#settle(query, fault('GRAPH_WORKER_BUSY')), queueTimeoutMs),
       };
-      this.#queue.set(question.key, question);
-      this.#next();
+      this.#queue.set(query.key, query);
+      this.#sendNext();
     });
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const question of [...this.#queue.values(), ...this.#asked.values()]) {
-      this.#end(question, fault('GRAPH_WORKER_BUSY'));
+    for (const query of [...this.#queue.values(), ...this.#inFlight.values()]) {
+      this.#settle(query, fault('GRAPH_WORKER_BUSY'));
     }
     await this.#worker.stop('the agent server stops');
   }
 
-  #next(): void {
-    for (const question of this.#queue.values()) {
-      if (!this.#worker.ready || this.#asked.size >= mostAtOnce) return;
-      this.#queue.delete(question.key);
-      this.#asked.set(question.key, question);
-      clearTimeout(question.timer);
-      question.timer = setTimeout(() => {
-        this.#late.add(question.key);
-        this.#end(question, fault('GRAPH_WORKER_BUSY'));
-      }, answerWithinMs);
-      this.#worker.tell({ kind: 'ask', key: question.key, request: question.request });
+  #sendNext(): void {
+    for (const query of this.#queue.values()) {
+      if (!this.#worker.ready || this.#inFlight.size >= maxConcurrent) return;
+      this.#queue.delete(query.key);
+      this.#inFlight.set(query.key, query);
+      clearTimeout(query.timer);
+      query.timer = setTimeout(() => {
+        this.#timedOut.add(query.key);
+        this.#settle(query, fault('GRAPH_WORKER_BUSY'));
+      }, answerTimeoutMs);
+      this.#worker.send({ kind: 'ask', key: query.key, request: query.request });
     }
   }
 
-  #hear(message: FromWorker): void {
+  #receive(message: FromWorker): void {
     if (message.kind !== 'answer' && message.kind !== 'refusal') {
-      throw violation(`a message '${message.kind}' of the worker for questions`);
+      throw violation(`a message '${message.kind}' of the query worker`);
     }
-    const question = this.#asked.get(message.key);
-    if (question === undefined) {
-      if (this.#late.delete(message.key)) return;
-      throw violation('an answer to no question');
+    const query = this.#inFlight.get(message.key);
+    if (query === undefined) {
+      if (this.#timedOut.delete(message.key)) return;
+      throw violation('an answer with an unknown key');
     }
-    this.#end(question, message.kind === 'answer' ? message.json : faultOf(message.refusal));
-    this.#next();
+    this.#settle(query, message.kind === 'answer' ? message.json : toFault(message.refusal));
+    this.#sendNext();
   }
 
-  #end(question: Question, end: string | Error): void {
-    clearTimeout(question.timer);
-    this.#queue.delete(question.key);
-    this.#asked.delete(question.key);
-    if (typeof end === 'string') question.resolve(end);
-    else question.reject(end);
+  #settle(query: Query, result: string | Error): void {
+    clearTimeout(query.timer);
+    this.#queue.delete(query.key);
+    this.#inFlight.delete(query.key);
+    if (typeof result === 'string') query.resolve(result);
+    else query.reject(result);
   }
 }

@@ -2,15 +2,15 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import type { WorkerSetup } from './worker-messages.ts';
 
-/** Whether a module that the langgraph.json names is TypeScript. */
+/** Whether any module of the langgraph.json is a TypeScript file. */
 export function needsTypescript({ graphs, auth, app }: WorkerSetup): boolean {
   return [...graphs, auth, app].some((module) => module && /\.[cm]?tsx?$/.test(module.path));
 }
 
-/** What makes a process import TypeScript, as a URL. */
+/** URL of the module loader that lets a process import TypeScript. */
 export const typescriptLoader = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 
-/** From here on this process imports TypeScript: whatever it imports goes through a loader. */
+/** Installs the TypeScript loader; all later imports of this process go through it. */
 export async function readTypescript(): Promise<void> {
   await import(typescriptLoader());
 }

@@ -1,8 +1,8 @@
 import { Command, Send } from '@langchain/langgraph';
 import type { CheckpointChoice, GraphConfig, RunCommand } from '../runs/run.ts';
 
-/** The config of a run, an assistant or a question, as LangChain takes it. */
-export function libraryConfig(
+/** Converts the config of a run, an assistant or a query to the form of LangChain. */
+export function toLibraryConfig(
   config: GraphConfig,
   added: { readonly threadId?: string; readonly checkpoint?: CheckpointChoice; readonly configurable?: object },
 ): Record<string, unknown> & { configurable: Record<string, unknown> } {
@@ -13,7 +13,7 @@ export function libraryConfig(
     ...(tags !== undefined && { tags: [...tags] }),
     ...(recursion_limit !== undefined && { recursionLimit: recursion_limit }),
     configurable: {
-      ...withoutMachinery(configurable),
+      ...withoutInternals(configurable),
       ...added.configurable,
       ...(added.threadId !== undefined && { thread_id: added.threadId }),
       ...(checkpoint_id !== undefined && { checkpoint_id }),
@@ -23,21 +23,21 @@ export function libraryConfig(
   };
 }
 
-/** Graph code that hands its own config on sends names under which the library keeps what no text can hold. */
-function withoutMachinery(configurable: object = {}): object {
+/** Graph code may pass its own config on. Names with this prefix are LangGraph internals whose values cannot be serialised. */
+function withoutInternals(configurable: object = {}): object {
   return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));
 }
 
-/** A command of a request; a `goto` of {node, input} sends that input to the node. The library itself writes {node, args, timeout}. */
-export function libraryCommand({ update, resume, goto }: RunCommand): Command {
+/** Converts a command of a request. A `goto` may be `{node, input}` of the API or `{node, args, timeout}` as LangGraph serialises it. */
+export function toLibraryCommand({ update, resume, goto }: RunCommand): Command {
   return new Command({
     ...(update !== undefined && update !== null && { update: update as Record<string, unknown> }),
     ...(resume !== undefined && { resume }),
-    ...(goto !== undefined && goto !== null && { goto: (Array.isArray(goto) ? goto : [goto]).map(destination) }),
+    ...(goto !== undefined && goto !== null && { goto: (Array.isArray(goto) ? goto : [goto]).map(toDestination) }),
   });
 }
 
-function destination(to: unknown): string | Send {
+function toDestination(to: unknown): string | Send {
   if (typeof to !== 'object' || to === null || !('node' in to)) return String(to);
   const {
     node,

@@ -2,21 +2,24 @@ import { eventCost } from './send-window.ts';
 import type { Chunk } from './worker-pool.ts';
 
 export interface RunFeedOptions {
-  /** What events that are not acknowledged may cost. */
+  /** Maximum cost of unacknowledged events. */
   readonly limitBytes: number;
-  /** Called with the cost of each hand-over when it is over. */
+  /** Called with the cost of each batch after `take` has settled. */
   readonly acknowledge: (bytes: number) => void;
-  /** Called once, when a hand-over was rejected: the rest is dropped. */
+  /** Called once, when `take` rejects. All later chunks are dropped. */
   readonly failed: () => void;
 }
 
-/** Hands the chunks of one run on, in order. While one hand-over goes on, chunks that come gather; the send window bounds them. */
+/**
+ * Passes the chunks of one run to `take`, in order and one batch at a time. Chunks that arrive meanwhile form the next batch; the send
+ * window bounds its size.
+ */
 export class RunFeed {
   readonly #take: (chunks: readonly Chunk[]) => Promise<void>;
   readonly #options: RunFeedOptions;
-  #gathered: (readonly Chunk[])[] = [];
-  #heldBytes = 0;
-  #handingOver: Promise<void> | undefined;
+  #pending: (readonly Chunk[])[] = [];
+  #unacknowledgedBytes = 0;
+  #draining: Promise<void> | undefined;
   #broken = false;
 
   constructor(take: (chunks: readonly Chunk[]) => Promise<void>, options: RunFeedOptions) {
@@ -24,34 +27,34 @@ export class RunFeed {
     this.#options = options;
   }
 
-  /** Whether a hand-over was rejected. */
+  /** Whether `take` has rejected. */
   get broken(): boolean {
     return this.#broken;
   }
 
-  /** Takes note of what comes next. @returns whether the worker may send it. */
+  /** Counts the cost of chunks that arrived. @returns whether the worker was allowed to send them. */
   admit(bytes: number): boolean {
-    this.#heldBytes += bytes;
-    return this.#heldBytes <= this.#options.limitBytes;
+    this.#unacknowledgedBytes += bytes;
+    return this.#unacknowledgedBytes <= this.#options.limitBytes;
   }
 
   put(chunks: readonly Chunk[]): void {
-    this.#gathered.push(chunks);
-    this.#handingOver ??= this.#handOver().finally(() => {
-      this.#handingOver = undefined;
+    this.#pending.push(chunks);
+    this.#draining ??= this.#drain().finally(() => {
+      this.#draining = undefined;
     });
   }
 
-  /** Resolves when all that was put in was taken, or cannot be. */
+  /** Resolves when `take` has consumed all chunks, or has rejected. */
   async settled(): Promise<void> {
-    while (this.#handingOver !== undefined) await this.#handingOver;
+    while (this.#draining !== undefined) await this.#draining;
   }
 
-  async #handOver(): Promise<void> {
-    while (this.#gathered.length > 0) {
-      const [first, ...more] = this.#gathered as [readonly Chunk[], ...(readonly Chunk[])[]];
-      const chunks = more.length === 0 ? first : this.#gathered.flat();
-      this.#gathered = [];
+  async #drain(): Promise<void> {
+    while (this.#pending.length > 0) {
+      const [first, ...more] = this.#pending as [readonly Chunk[], ...(readonly Chunk[])[]];
+      const chunks = more.length === 0 ? first : this.#pending.flat();
+      this.#pending = [];
       if (!this.#broken) {
         try {
           await this.#take(chunks);
@@ -61,7 +64,7 @@ export class RunFeed {
         }
       }
       const bytes = chunks.reduce((sum, chunk) => sum + eventCost(chunk), 0);
-      this.#heldBytes -= bytes;
+      this.#unacknowledgedBytes -= bytes;
       this.#options.acknowledge(bytes);
     }
   }

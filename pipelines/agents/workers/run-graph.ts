@@ -1,9 +1,9 @@
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 
-/** Takes one of several, at once: what it cannot send yet it buffers within a limit. */
+/** Consumes one value synchronously. The implementation buffers values that it cannot send yet, within a limit. */
 export type Take<Value> = (value: Value) => void;
 
-/** What `stream` takes beside the input. */
+/** Options of `stream` of a graph. */
 export interface GraphOptions {
   readonly signal?: AbortSignal;
   readonly [name: string]: unknown;
@@ -12,17 +12,18 @@ export interface GraphOptions {
 type Source = (input: unknown, config: object) => AsyncIterable<unknown>;
 
 /**
- * Runs a graph by its `stream` and hands each piece that it streams to `take`, in order.
+ * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order.
  *
- * `stream` leads what comes out of a graph through three streams of its own, which costs a small piece more than all that the graph
- * and its readers do with it. So pieces are taken where they begin, from the generator that each Runnable of LangChain brings; `stream`
- * still sets up its config and its context and races with its signal.
+ * `stream` pipes the output of a graph through three internal streams, which for a small chunk costs more than all other work on it. This
+ * function therefore consumes the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and
+ * context and handles the abort signal.
  *
- * Pieces are taken as they come: left in the library, they would wait in its queue, which has no limit and slows down as it grows.
- * `turn`, if it answers with a promise, gives the event loop to others.
+ * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it grows. If `turn` returns
+ * a promise, the function awaits it to yield the event loop.
  *
- * Resolves when the graph has ended, and rejects as soon as the signal of the options aborts: what the graph streams after that is not
- * taken. @throws what the graph throws, and what `take` throws, which aborts the graph.
+ * Resolves when the graph has ended. Rejects as soon as the signal aborts; later chunks are dropped.
+ *
+ * @throws errors of the graph, and errors of `take`, which abort the graph.
  */
 export async function runGraph(
   graph: CompiledGraph,
@@ -35,9 +36,9 @@ export async function runGraph(
   const abort = () => stop.abort(signal?.reason);
   signal?.addEventListener('abort', abort, { once: true });
   if (signal?.aborted) abort();
-  const takeOne = (piece: unknown) => {
+  const takeOne = (chunk: unknown) => {
     try {
-      take(piece);
+      take(chunk);
     } catch (error) {
       stop.abort(error);
       throw error;
@@ -45,15 +46,15 @@ export async function runGraph(
   };
   const { _streamIterator: source } = graph as CompiledGraph & { readonly _streamIterator: Source };
   const takeAll = async (...args: Parameters<Source>) => {
-    for await (const piece of source.apply(graph, args)) {
+    for await (const chunk of source.apply(graph, args)) {
       if (stop.signal.aborted) return;
-      takeOne(piece);
+      takeOne(chunk);
       const turning = turn();
       if (turning !== undefined) await turning;
     }
   };
-  // It ends without a piece once all are taken; it begins in the context of its caller.
-  const atItsSource: CompiledGraph = Object.create(graph, {
+  // This iterator consumes all chunks in its first `next`, in the async context of the caller, and then ends without a value.
+  const consumedAtSource: CompiledGraph = Object.create(graph, {
     _streamIterator: {
       value: (...args: Parameters<Source>) => ({
         next: () => takeAll(...args).then(() => ({ done: true, value: undefined })),
@@ -62,7 +63,7 @@ export async function runGraph(
     },
   });
   try {
-    for await (const piece of await atItsSource.stream(input, { ...options, signal: stop.signal })) takeOne(piece);
+    for await (const chunk of await consumedAtSource.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);
   } finally {
     signal?.removeEventListener('abort', abort);
   }

@@ -2,16 +2,16 @@ import type { TracedRuns } from '../traces/trace-order.ts';
 import { RunFeed } from './run-feed.ts';
 import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';
 
-/** One attempt in the pool: its chunks, its time, its end. */
+/** The front's record of one attempt: its feed of chunks, its timers and its outcome. */
 export class RunInPool {
   readonly key: number;
   readonly job: RunJob;
   readonly feed: RunFeed;
   readonly takeTraced: ((traced: TracedRuns) => void) | undefined;
   readonly outcome: Promise<RunOutcome>;
-  /** It was asked to stop, and so ends, however its process does. */
+  /** Set when the run was cancelled or timed out. It is then the outcome even if the process dies. */
   stopping: 'cancelled' | 'timeout' | undefined;
-  /** Its end was told already; something of it may still turn in the worker. */
+  /** The outcome was reported before the run ended in the worker; its code may still execute there. */
   abandoned = false;
   readonly #timers: NodeJS.Timeout[] = [];
   #resolve!: (outcome: RunOutcome) => void;
@@ -22,7 +22,7 @@ export class RunInPool {
     take: (chunks: readonly Chunk[]) => Promise<void>,
     takeTraced: ((traced: TracedRuns) => void) | undefined,
     on: {
-      /** What the worker may send unacknowledged. */
+      /** Maximum cost of the events that the worker may send before they are acknowledged. */
       readonly limitBytes: number;
       readonly acknowledge: (run: RunInPool, bytes: number) => void;
       readonly takeFailed: (run: RunInPool) => void;
@@ -42,15 +42,15 @@ export class RunInPool {
   }
 
   after(ms: number, then: () => void): void {
-    // The longest that a timer can wait, about 25 days.
+    // The maximum delay of a Node timer is 2^31 - 1 ms, about 25 days.
     this.#timers.push(setTimeout(then, Math.min(ms, 2 ** 31 - 1)));
   }
 
-  /** Tells the end, once all chunks were taken. Only the first counts. */
+  /** Resolves `outcome` when all chunks were consumed. Only the first call has an effect. */
   async end(outcome: RunOutcome): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     await this.feed.settled();
-    // What readers were to see of it is not whole.
+    // Events are missing from the log, so the run must not count as finished.
     this.#resolve(this.feed.broken && outcome.kind === 'finished' ? { kind: 'cancelled' } : outcome);
   }
 }

@@ -1,42 +1,45 @@
 import { violation } from './frames.ts';
-import type { Verdict } from './graph-worker.ts';
-import { KeptWorker } from './kept-worker.ts';
+import type { WorkerExit } from './graph-worker.ts';
+import { SupervisedWorker } from './kept-worker.ts';
 import { packedCost, unpackChunks } from './packed-chunks.ts';
 import type { RunInPool } from './run-in-pool.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
-/** How long a graph may take to hear that it is to stop. */
-const stopWithinMs = 5_000;
+/** Time that a graph has to end after an abort. */
+const stopTimeoutMs = 5_000;
 
 /**
- * A worker process with the runs in it.
+ * A supervised run worker and the runs that it executes.
  *
- * Invariant: a run is in one place, and its end is told once. 1. It is put in. 2. Its chunks come, then its outcome, and it is out. Or it
- * is stopped: 3. the worker is told; 4. five seconds later its end is told all the same. If nothing else is in the worker, that is killed;
- * else no further run comes in, and it is killed when those beside have ended, who are not harmed. Or the process goes: 5. each run in it
- * is lost. Blame is `shared` if there were several, or if a run ended there before its time: its nodes may still execute.
+ * Invariant: a run is assigned to one worker, and its outcome is reported once.
+ *
+ *   1. `put` sends the run to the worker. 2. The worker sends chunks, then the outcome, and the run is removed.
+ *   3. `stop` sends `cancel`. 4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The
+ *      worker then accepts no further run and is killed as soon as all its other runs have ended.
+ *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker is to blame, the blame is `shared` if
+ *      it had several runs, or if an earlier run was stopped or failed there, because nodes of that run may still execute.
  */
-export class RunPlace {
-  readonly worker: KeptWorker;
+export class RunWorker {
+  readonly process: SupervisedWorker;
   readonly #runs = new Map<number, RunInPool>();
   readonly #onChange: () => void;
-  /** Holds a run that nothing may be beside. */
-  #alone = false;
+  /** The worker has an exclusive run and accepts no other. */
+  #isExclusive = false;
   #retiring = false;
-  /** A run was stopped or failed in this process, and nodes of it may still execute. */
+  /** A run was stopped or failed in this process; its nodes may still execute. */
   #hasRemains = false;
 
   constructor(
-    options: ConstructorParameters<typeof KeptWorker>[0],
+    options: ConstructorParameters<typeof SupervisedWorker>[0],
     hooks: {
       readonly onReady: (faults: Readonly<Record<string, string>>) => void;
-      readonly onGone: (verdict: Verdict) => void;
-      /** There may be room now. */
+      readonly onGone: (exit: WorkerExit) => void;
+      /** Called when a slot may have become free. */
       readonly onChange: () => void;
     },
   ) {
     this.#onChange = hooks.onChange;
-    this.worker = new KeptWorker(options, {
+    this.process = new SupervisedWorker(options, {
       onReady: (faults) => {
         hooks.onReady(faults);
         hooks.onChange();
@@ -47,15 +50,15 @@ export class RunPlace {
         }
         const run = this.#runs.get(message.key);
         if (run === undefined) throw violation(`a message '${message.kind}' of a run that it does not have`);
-        if (message.kind === 'ended') this.#out(run, message.outcome);
+        if (message.kind === 'ended') this.#remove(run, message.outcome);
         else if (run.abandoned) return;
         else if (message.kind === 'traced') run.takeTraced?.(message.traced);
         else if (run.feed.admit(packedCost(message.packed))) run.feed.put(unpackChunks(message.packed));
         else throw violation('more events than the send window allows');
       },
-      onGone: (verdict) => {
-        this.#lose(verdict);
-        hooks.onGone(verdict);
+      onGone: (exit) => {
+        this.#loseRuns(exit);
+        hooks.onGone(exit);
         hooks.onChange();
       },
     });
@@ -65,12 +68,12 @@ export class RunPlace {
     return this.#runs.size;
   }
 
-  /** Runs that could be put in, of `most`. */
-  room(most: number): number {
-    return this.worker.ready && !this.#alone && !this.#retiring ? Math.max(0, most - this.#runs.size) : 0;
+  /** Number of runs that the worker can accept if it may hold `max` runs. */
+  room(max: number): number {
+    return this.process.ready && !this.#isExclusive && !this.#retiring ? Math.max(0, max - this.#runs.size) : 0;
   }
 
-  /** No run is in it, and nothing of an earlier one. */
+  /** The worker has no run, and no nodes of an earlier run can still execute. */
   get isClean(): boolean {
     return this.#runs.size === 0 && !this.#hasRemains;
   }
@@ -78,8 +81,8 @@ export class RunPlace {
   put(run: RunInPool): void {
     const { alone, timeoutMs, ...job } = run.job;
     this.#runs.set(run.key, run);
-    if (alone) this.#alone = true;
-    this.worker.tell({ kind: 'run', key: run.key, job });
+    if (alone) this.#isExclusive = true;
+    this.process.send({ kind: 'run', key: run.key, job });
     run.after(timeoutMs, () => this.stop(run, 'timeout'));
   }
 
@@ -88,14 +91,14 @@ export class RunPlace {
   }
 
   acknowledge(run: RunInPool, bytes: number): void {
-    this.worker.tell({ kind: 'ack', key: run.key, bytes });
+    this.process.send({ kind: 'ack', key: run.key, bytes });
   }
 
   stop(run: RunInPool, why: 'cancelled' | 'timeout'): void {
     if (!this.has(run) || run.stopping !== undefined) return;
     run.stopping = why;
-    this.worker.tell({ kind: 'cancel', key: run.key, why });
-    run.after(stopWithinMs, () => this.#abandon(run, why));
+    this.process.send({ kind: 'cancel', key: run.key, why });
+    run.after(stopTimeoutMs, () => this.#abandon(run, why));
   }
 
   #abandon(run: RunInPool, why: 'cancelled' | 'timeout'): void {
@@ -105,9 +108,9 @@ export class RunPlace {
     this.#killIfDone();
   }
 
-  #out(run: RunInPool, outcome: RunOutcome): void {
+  #remove(run: RunInPool, outcome: RunOutcome): void {
     this.#runs.delete(run.key);
-    this.#alone = false;
+    this.#isExclusive = false;
     if (outcome.kind !== 'finished') this.#hasRemains = true;
     if (!run.abandoned) void run.end(outcome);
     this.#killIfDone();
@@ -116,18 +119,18 @@ export class RunPlace {
 
   #killIfDone(): void {
     if (!this.#retiring || [...this.#runs.values()].some((run) => !run.abandoned)) return;
-    this.worker.kill('outside', 'a run that was stopped did not end');
+    this.process.kill('outside', 'a stopped run did not end');
   }
 
-  #lose({ blame, reason }: Verdict): void {
+  #loseRuns({ blame, reason }: WorkerExit): void {
     const runs = [...this.#runs.values()];
     this.#runs.clear();
-    this.#alone = false;
+    this.#isExclusive = false;
     this.#retiring = false;
     const shared = blame === 'self' && (runs.length > 1 || this.#hasRemains);
     this.#hasRemains = false;
     for (const run of runs) {
-      const message = `The process that executed the run is gone: ${reason}.`;
+      const message = `The worker process of the run ended: ${reason}.`;
       void run.end(
         run.stopping !== undefined
           ? { kind: run.stopping }

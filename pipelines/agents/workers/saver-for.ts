@@ -2,17 +2,17 @@ import { type BaseCheckpointSaver, MemorySaver } from '@langchain/langgraph-chec
 import type pg from 'pg';
 import { type EarlyAnswers, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
 
-/** Makes savers for runs and questions: under a lease they write, without one they only read. */
+/** Creates checkpoint savers for runs and queries. A saver with a lease may write; one without a lease only reads. */
 export type SaverFor = (lease?: Lease, early?: EarlyAnswers) => SettlingSaver;
 
 export interface SettlingSaver extends BaseCheckpointSaver {
-  /** Of those that answer early: resolves when all that was put is written. @throws what kept it from being written. */
+  /** Of savers that acknowledge early: resolves when all writes are stored. @throws the error of a write that failed. */
   settled?(): Promise<void>;
-  /** Of those that outlive this process: whether a task of a thread has taken an answer that the run gave. */
+  /** Of persistent savers: whether a task of the thread has used a resume value of the run. */
   tookAnswer?(key: string): Promise<boolean>;
 }
 
-/** Without connections all state lives in this process. */
+/** Without connections, all state is kept in the memory of this process. */
 export function openSavers(connections: pg.Pool | undefined): SaverFor {
   if (connections === undefined) {
     const memory = new MemorySaver();

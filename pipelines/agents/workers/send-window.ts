@@ -1,25 +1,25 @@
 /**
- * Events of the runs of one worker on their way to the front.
+ * Flow control for the events that a worker sends to the front: one send window per run.
  *
- * Invariant: the events of a run that the front has not acknowledged cost at most the window, or are one single event; those that wait
- * for it cost at most `maxBufferedBytes` for all runs of the process. Both count a fixed cost for each event, since small events cost
- * objects and not bytes.
+ * Invariant: a worker sends an event only while the unacknowledged events of its run cost less than the window, so the last event sent may
+ * exceed it. Buffered events of all runs of the process cost at most `maxBufferedBytes`. Both add a fixed cost per event, because the main
+ * cost of small events is objects, not bytes.
  *
- *   1. An event is sent if none waits and the window has room, else it waits.
- *   2. The front acknowledges events that the log has taken; the next ones that wait are sent.
- *   3. Where too much waits, the run with the most of it fails with STREAM_BUFFER_FULL.
+ *   1. An event is sent if no event is buffered and the window has room; otherwise it is buffered.
+ *   2. The front acknowledges events after the log has stored them; then the next buffered events are sent.
+ *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** What an event costs beside its data and its names: the record of the log, and objects on both sides. */
+/** Fixed cost of an event besides its data and names: its log record, and objects on both sides. */
 export const eventOverheadBytes = 256;
 
 export function eventCost({ mode, event, namespace, data }: Chunk): number {
   return data.byteLength + mode.length + event.length + namespace.length + eventOverheadBytes;
 }
 
-/** What waits in all send windows of a process. */
+/** The buffers of all send windows of a process. */
 export class SendBuffers {
   readonly #maxBytes: number;
   readonly #windows = new Set<SendWindow>();
@@ -48,15 +48,15 @@ export class SendBuffers {
 export interface SendWindowOptions {
   readonly windowBytes: number;
   readonly send: (chunk: Chunk) => void;
-  /** Called once, when too much waits; everything that waits has been dropped. */
+  /** Called once, when the buffers exceed the limit and this window is the largest; its buffered events are dropped. */
   readonly onFull: (error: Error) => void;
 }
 
 export class SendWindow {
   readonly #options: SendWindowOptions;
   readonly #onBuffered: (bytes: number) => void;
-  #waiting: (Chunk | undefined)[] = [];
-  /** The first of `#waiting` that has not been sent. */
+  #buffer: (Chunk | undefined)[] = [];
+  /** Index of the first event in `#buffer` that has not been sent. */
   #next = 0;
   #bufferedBytes = 0;
   #unacknowledgedBytes = 0;
@@ -73,7 +73,7 @@ export class SendWindow {
     return this.#bufferedBytes;
   }
 
-  /** @throws STREAM_BUFFER_FULL from then on when too much has waited. */
+  /** @throws STREAM_BUFFER_FULL after this window has overflowed. */
   put(chunk: Chunk): void {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#closed) return;
@@ -81,31 +81,31 @@ export class SendWindow {
       this.#send(chunk);
       return;
     }
-    this.#waiting.push(chunk);
-    this.#buffered(eventCost(chunk));
+    this.#buffer.push(chunk);
+    this.#addBuffered(eventCost(chunk));
     if (this.#failure !== undefined) throw this.#failure;
   }
 
   acknowledge(bytes: number): void {
     this.#unacknowledgedBytes -= bytes;
-    while (this.#next < this.#waiting.length && this.#unacknowledgedBytes < this.#options.windowBytes) {
-      const chunk = this.#waiting[this.#next] as Chunk;
-      this.#waiting[this.#next] = undefined;
+    while (this.#next < this.#buffer.length && this.#unacknowledgedBytes < this.#options.windowBytes) {
+      const chunk = this.#buffer[this.#next] as Chunk;
+      this.#buffer[this.#next] = undefined;
       this.#next += 1;
       this.#send(chunk);
-      this.#buffered(-eventCost(chunk));
+      this.#addBuffered(-eventCost(chunk));
     }
-    if (this.#next < this.#waiting.length) return;
+    if (this.#next < this.#buffer.length) return;
     this.#drop();
   }
 
-  /** Resolves when nothing waits. @throws STREAM_BUFFER_FULL */
+  /** Resolves when no event is buffered. @throws STREAM_BUFFER_FULL */
   async empty(): Promise<void> {
     if (this.#bufferedBytes > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** Drops what waits: the run is to end. */
+  /** Drops buffered and future events, because the run ends. */
   close(): void {
     this.#closed = true;
     this.#drop();
@@ -122,15 +122,15 @@ export class SendWindow {
     this.#options.send(chunk);
   }
 
-  #buffered(bytes: number): void {
+  #addBuffered(bytes: number): void {
     this.#bufferedBytes += bytes;
     this.#onBuffered(bytes);
   }
 
   #drop(): void {
-    this.#waiting = [];
+    this.#buffer = [];
     this.#next = 0;
-    if (this.#bufferedBytes > 0) this.#buffered(-this.#bufferedBytes);
+    if (this.#bufferedBytes > 0) this.#addBuffered(-this.#bufferedBytes);
     for (const resolve of this.#onEmpty.splice(0)) resolve();
   }
 }

@@ -9,22 +9,25 @@ export interface StateOfRun {
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
-/** The head of the thread as it is kept. @throws what the saver throws. */
-export async function keptState(graph: CompiledGraph, threadId: string): Promise<StateOfRun> {
+/** Reads the state at the head of the thread from the checkpointer. @throws errors of the saver. */
+export async function readStoredState(graph: CompiledGraph, threadId: string): Promise<StateOfRun> {
   const { values, next, tasks } = await readSnapshot(graph, { configurable: { thread_id: threadId } });
-  return { values: graphJson(values ?? {}), next: [...next], interrupts: interruptsOf({ tasks, next }) };
+  return { values: graphJson(values ?? {}), next: [...next], interrupts: collectInterrupts({ tasks, next }) };
 }
 
-/** The last state that the graph streamed, for one that keeps none. Nothing can be resumed then. */
-export function streamedState(values: unknown): StateOfRun {
+/** The final state of a graph without a checkpointer: the last state that it streamed. Such a run cannot be resumed. */
+export function toStreamedState(values: unknown): StateOfRun {
   return { values: graphJson(values ?? {}), next: [], interrupts: {} };
 }
 
 /**
- * By the id of the task that waits. The library also shows questions of tasks that have got their answer, while others of the step wait.
- * Plain data, for it leaves this process as it is.
+ * Open interrupts by task id, as plain JSON data. LangGraph also lists interrupts of tasks that were resumed while other tasks of the step
+ * wait; they are excluded.
  */
-export function interruptsOf({ tasks, next }: Pick<Snapshot, 'tasks' | 'next'>): Record<string, readonly Interrupt[]> {
+export function collectInterrupts({
+  tasks,
+  next,
+}: Pick<Snapshot, 'tasks' | 'next'>): Record<string, readonly Interrupt[]> {
   const waiting = tasks.filter(
     ({ name, interrupts }) => interrupts !== undefined && interrupts.length > 0 && next.includes(name),
   );

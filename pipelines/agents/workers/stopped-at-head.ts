@@ -1,12 +1,12 @@
 /**
- * Whether the state that an earlier attempt left is one where the run was to stop, before or after a node. The library takes an attempt
- * that goes on from there for the answer to that stop, and would pass it; so it is decided here as the library decides it: something
- * has changed since the last stop, and one of the nodes comes next or came last.
+ * Detects whether an earlier attempt of a run left it at a breakpoint (`interrupt_before`, `interrupt_after`). LangGraph treats an attempt
+ * that continues from such a state as the resume and would skip the breakpoint. This module applies LangGraph's own rule: a channel changed
+ * since the last interrupt, and one of the named nodes is next (before) or executed last (after).
  */
 import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchain/langgraph-checkpoint';
-import type { CompiledGraph, GraphPlace } from '../graphs/compiled-graph.ts';
+import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';
 
-/** Nodes, or `*` for all. */
+/** Node names, or `*` for all nodes. */
 type Nodes = '*' | readonly string[];
 
 interface Stops {
@@ -15,30 +15,30 @@ interface Stops {
 }
 
 /**
- * Of the graph itself; its head is the run's own.
+ * Whether the root graph is at a breakpoint. The head of the thread must belong to the run.
  *
- * @throws what the saver throws.
+ * @throws errors of the saver.
  */
 export async function stoppedAtHead(
   graph: CompiledGraph,
   saver: BaseCheckpointSaver,
   threadId: string,
-  asked: Stops,
+  requested: Stops,
 ): Promise<boolean> {
-  const before = asked.before ?? graph.interruptBefore;
-  const after = asked.after ?? graph.interruptAfter;
-  const place = { configurable: { thread_id: threadId, checkpoint_ns: '' } };
-  const head = areAny({ before, after }) ? await saver.getTuple(place) : undefined;
-  return head !== undefined && isStop(graph, head, place, { before, after });
+  const before = requested.before ?? graph.interruptBefore;
+  const after = requested.after ?? graph.interruptAfter;
+  const config = { configurable: { thread_id: threadId, checkpoint_ns: '' } };
+  const head = hasAny({ before, after }) ? await saver.getTuple(config) : undefined;
+  return head !== undefined && isStop(graph, head, config, { before, after });
 }
 
 /**
- * Of graphs that are nodes of it, by the stops that they were compiled with: namespaces whose head an earlier attempt of the run left
- * where it was to stop. A head that an earlier run left has got its answer by this one. Graphs that a node calls without being declared
- * as its subgraphs are not seen, as the library sees no state of theirs either.
+ * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at a breakpoint they were compiled with. Heads that
+ * an earlier run left are excluded, because this run resumes them. Undeclared subgraphs, which a node calls from its own code, are excluded,
+ * because LangGraph does not expose their state.
  *
- * @param from Where the attempt begins.
- * @throws what the saver throws.
+ * @param from The thread, and the checkpoint if any, that the attempt starts from.
+ * @throws errors of the saver.
  */
 export async function stoppedWithin(
   graph: CompiledGraph,
@@ -48,53 +48,53 @@ export async function stoppedWithin(
 ): Promise<ReadonlySet<string>> {
   const found = new Set<string>();
 
-  async function look(level: CompiledGraph, place: GraphPlace): Promise<void> {
+  async function visit(level: CompiledGraph, config: CheckpointConfig): Promise<void> {
     const graphs = new Map<string, CompiledGraph>();
-    for await (const [name, within] of level.getSubgraphsAsync()) graphs.set(name, within);
+    for await (const [name, subgraph] of level.getSubgraphsAsync()) graphs.set(name, subgraph);
     if (graphs.size === 0) return;
-    for (const { name, state } of (await graph.getState(place)).tasks) {
-      const within = graphs.get(name);
-      const namespace = placeOf(state)?.checkpoint_ns;
-      if (within === undefined || namespace === undefined) continue;
-      await lookWithin(within, within.checkpointer === true ? withoutTasks(namespace) : namespace);
+    for (const { name, state } of (await graph.getState(config)).tasks) {
+      const subgraph = graphs.get(name);
+      const namespace = configurableOf(state)?.checkpoint_ns;
+      if (subgraph === undefined || namespace === undefined) continue;
+      await visitSubgraph(subgraph, subgraph.checkpointer === true ? withoutTasks(namespace) : namespace);
     }
   }
 
-  async function lookWithin(level: CompiledGraph, namespace: string): Promise<void> {
-    const place = { configurable: { thread_id: from.configurable.thread_id, checkpoint_ns: namespace } };
-    const head = await saver.getTuple(place);
+  async function visitSubgraph(level: CompiledGraph, namespace: string): Promise<void> {
+    const config = { configurable: { thread_id: from.configurable.thread_id, checkpoint_ns: namespace } };
+    const head = await saver.getTuple(config);
     if (head === undefined) return;
     const stops = { before: level.interruptBefore, after: level.interruptAfter };
     const { run_id } = head.metadata as { readonly run_id?: string };
-    if (run_id === runId && areAny(stops) && (await isStop(graph, head, place, stops))) found.add(namespace);
-    else await look(level, place);
+    if (run_id === runId && hasAny(stops) && (await isStop(graph, head, config, stops))) found.add(namespace);
+    else await visit(level, config);
   }
 
-  await look(graph, from);
+  await visit(graph, from);
   return found;
 }
 
-/** `graph` is the outermost one, which finds those within by their namespaces. */
+/** `graph` is the root graph, which finds subgraphs by their namespaces. */
 async function isStop(
   graph: CompiledGraph,
   head: CheckpointTuple,
-  place: GraphPlace,
+  config: CheckpointConfig,
   { before = [], after = [] }: Stops,
 ): Promise<boolean> {
   if (!changedSinceStop(head.checkpoint)) return false;
-  const { next, metadata, parentConfig } = await graph.getState(place);
-  if (isAmong(before, next)) return true;
-  // The outermost one has come to its end; one within still stops after its last node.
-  if (next.length === 0 && place.configurable?.checkpoint_ns === '') return false;
+  const { next, metadata, parentConfig } = await graph.getState(config);
+  if (includesAny(before, next)) return true;
+  // A finished root graph does not stop; a subgraph still stops after its last node.
+  if (next.length === 0 && config.configurable?.checkpoint_ns === '') return false;
   if (metadata?.source !== 'loop' || parentConfig === undefined || after.length === 0) return false;
   const { tasks } = await graph.getState(parentConfig);
-  return isAmong(
+  return includesAny(
     after,
     tasks.map(({ name }) => name),
   );
 }
 
-function areAny({ before, after }: Stops): boolean {
+function hasAny({ before, after }: Stops): boolean {
   return (before?.length ?? 0) + (after?.length ?? 0) > 0;
 }
 
@@ -106,16 +106,16 @@ function changedSinceStop({ channel_versions, versions_seen }: Checkpoint): bool
   });
 }
 
-/** The node that only puts the input in is hidden: `*` does not mean it. */
-function isAmong(nodes: Nodes, names: readonly string[]): boolean {
+/** `*` excludes `__start__`, the hidden node that writes the input. */
+function includesAny(nodes: Nodes, names: readonly string[]): boolean {
   return names.some((name) => (nodes === '*' ? name !== '__start__' : nodes.includes(name)));
 }
 
-function placeOf(state: object | undefined): GraphPlace['configurable'] {
-  return state !== undefined && 'configurable' in state ? (state as GraphPlace).configurable : undefined;
+function configurableOf(state: object | undefined): CheckpointConfig['configurable'] {
+  return state !== undefined && 'configurable' in state ? (state as CheckpointConfig).configurable : undefined;
 }
 
-/** Where a graph keeps its state that goes on with it from one call to the next. */
+/** The namespace of a subgraph with `checkpointer: true`, which keeps its state across calls: the namespace without task ids. */
 function withoutTasks(namespace: string): string {
   return namespace
     .split('|')

@@ -3,10 +3,10 @@ import type pg from 'pg';
 import { AgentStore } from '../store/agent-store.ts';
 import type { StoreRules } from '../store/store-item.ts';
 
-/** The store of a deployment, for graphs that have none of their own. */
+/** Returns the store of a deployment, for graphs without a store of their own. */
 export type StoreFor = (deploymentId: string) => BaseStore;
 
-/** Without connections what is remembered lives in this process. */
+/** Without connections, items are kept in the memory of this process. */
 export function openStores(connections: pg.Pool | undefined, rules: StoreRules): StoreFor {
   const stores = new Map<string, BaseStore>();
   return (deploymentId) => {

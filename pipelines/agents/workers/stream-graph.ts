@@ -4,7 +4,7 @@ import { OldMessages } from './old-messages.ts';
 import { type GraphOptions, runGraph, type Take } from './run-graph.ts';
 import { streamProtocol } from './stream-protocol.ts';
 
-/** What a graph streamed, in the modes that were asked for, not yet as text. */
+/** One event of a graph in a requested stream mode, not serialised yet. */
 export interface Streamed {
   readonly mode: string;
   readonly event: string;
@@ -16,25 +16,25 @@ export interface StreamRequest {
   readonly modes: readonly string[];
   readonly subgraphs: boolean;
   readonly runId: string;
-  /** Config of the run, with its signal, and what else `stream` takes. */
+  /** Config and abort signal of the run, and further options of `stream`. */
   readonly options: GraphOptions;
-  /** Lets others have the event loop, now and then. */
+  /** Yields the event loop if the returned promise is awaited; returns undefined if that is not due. */
   readonly turn?: (() => Promise<void> | undefined) | undefined;
-  /** Hears of all that runs inside. */
+  /** LangChain callback handler for all child runs. */
   readonly handler?: object | undefined;
 }
 
-/** Modes of a request that are modes of the library, by the same name and with the same events. */
+/** Stream modes that LangGraph supports with the same name and the same events. */
 const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
 
 /**
- * Runs a graph and hands on its events by the modes of the API: `messages-tuple` is what the library calls `messages`, `messages` is
- * made of that and the states, and `events` is everything that runs inside, for which alone the slower `streamEvents` is used.
- * Also hands on the root's states when the graph has no checkpointer, under mode `''`, for the outcome.
+ * Runs a graph and passes its events to `take` in the stream modes of the API. Mode `messages-tuple` is LangGraph's `messages`. Mode
+ * `messages` is derived from it and from the states. Mode `events` covers all child runs and is the only one that needs the slower
+ * `streamEvents`. If the graph has no checkpointer, the states of the root graph are passed under mode `''`, for the outcome.
  *
- * Many small events: what is done for each of them counts, so they are handed to a function, which never waits.
+ * Graphs stream many small events, so `take` is synchronous to keep the cost per event low.
  *
- * @throws what the graph throws, and what `take` throws, which stops the graph.
+ * @throws errors of the graph, and errors of `take`, which abort the graph.
  */
 export async function streamGraph(
   graph: CompiledGraph,
@@ -51,7 +51,7 @@ export async function streamGraph(
   if (wanted.has('messages') || wanted.has('messages-tuple')) library.add('messages');
   const withStates = !graph.checkpointer;
   if (wanted.has('messages') || withStates || library.size === 0) library.add('values');
-  const oldMessages = new OldMessages();
+  const legacyMessages = new OldMessages();
   const more = { subgraphs, streamMode: [...library], runId };
 
   const translate = function* (piece: unknown): Generator<Streamed> {
@@ -61,12 +61,12 @@ export async function streamGraph(
     if (mode === 'messages') {
       if (wanted.has('messages-tuple')) yield { mode: 'messages-tuple', event: 'messages', namespace, data };
       if (wanted.has('messages')) {
-        for (const [event, value] of oldMessages.piece(data)) yield { mode, event, namespace, data: value };
+        for (const [event, value] of legacyMessages.chunk(data)) yield { mode, event, namespace, data: value };
       }
     }
     if (mode === 'values' && namespace === '') {
       if (wanted.has('messages')) {
-        for (const [event, value] of oldMessages.values(data)) {
+        for (const [event, value] of legacyMessages.values(data)) {
           yield { mode: 'messages', event, namespace, data: value };
         }
       }
@@ -85,7 +85,7 @@ export async function streamGraph(
   }
   const callbacks = handler && { callbacks: [handler] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
-    // Other modes have what the root streams; like the reference server, mode `events` leaves it out.
+    // Chunks of the root graph belong to the other modes. Like the reference server, mode `events` omits them.
     if (event.event === 'on_chain_stream' && event.run_id === runId) {
       if (Array.isArray(event.data.chunk)) takeEach(translate(event.data.chunk));
     } else take({ mode: 'events', event: 'events', namespace: '', data: event });
@@ -95,8 +95,8 @@ export async function streamGraph(
 }
 
 /**
- * The options of a call in which the handler hears of all that runs. A handler of the call the library sets up anew for each event that
- * is read; one of the graph, which it adds to those of the call, once. So it becomes the graph's, where that has none of its own.
+ * Returns options under which the handler receives all child runs. LangGraph sets up a handler in the options again for each event, but a
+ * handler in the config of the graph only once. So the handler is put into the config of the graph if that has no callbacks.
  */
 function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;

@@ -6,19 +6,19 @@ import type { Streamed, StreamRequest } from './stream-graph.ts';
 
 type ProtocolEvent = ReturnType<typeof convertToProtocolEvent>[number];
 
-/** Of the protocol alone; the others are streamed as the older modes of the same name, and become its events where they are read. */
-const ofProtocol = new Set(['messages', 'checkpoints']);
+/** Modes that only the protocol uses. The other modes are streamed under their own names; readers convert them to protocol events. */
+const protocolOnlyModes = new Set(['messages', 'checkpoints']);
 
-interface Interruption {
+interface StreamedInterrupt {
   readonly id?: string;
   readonly value?: unknown;
 }
 
 /**
- * Runs a graph and hands on what the event-stream protocol tells of it: values, updates, custom, tasks and tools as the modes of that
- * name; messages as content blocks, checkpoints, beginnings and ends of subgraphs and questions under the mode of the protocol, each
- * `{node?, data}`. The states of the root go by mode `''` where the graph keeps none. Beginning and end of the run itself are told by
- * whoever executes it.
+ * Runs a graph and passes the events of the event-stream protocol to `take`. Values, updates, custom, tasks and tools keep their stream modes.
+ * Messages (as content blocks), checkpoints, lifecycle events of subgraphs and interrupts use the mode of the protocol, each with data
+ * `{node?, data}`. If the graph has no checkpointer, the states of the root graph are passed under mode `''`. The executor emits the
+ * lifecycle events of the run itself.
  */
 export async function streamProtocol(
   graph: CompiledGraph,
@@ -27,32 +27,32 @@ export async function streamProtocol(
   take: Take<Streamed>,
 ): Promise<void> {
   const withStates = !graph.checkpointer;
-  const made: ProtocolEvent[] = [];
+  const lifecycleEvents: ProtocolEvent[] = [];
   const lifecycle = createLifecycleTransformer({ emitRootOnRegister: false });
   lifecycle.init();
-  lifecycle.onRegister?.({ push: (_namespace, event) => void made.push(event) });
-  const told = function* (): Generator<Streamed> {
-    for (const { method, params } of made.splice(0)) yield ofMethod(method, params);
+  lifecycle.onRegister?.({ push: (_namespace, event) => void lifecycleEvents.push(event) });
+  const takeLifecycleEvents = function* (): Generator<Streamed> {
+    for (const { method, params } of lifecycleEvents.splice(0)) yield protocolEvent(method, params);
   };
-  const asked = new Set<string>();
+  const reported = new Set<string>();
 
-  const translate = function* (piece: unknown): Generator<Streamed> {
-    const [namespace, mode, payload] = piece as [string[], string, unknown];
+  const translate = function* (chunk: unknown): Generator<Streamed> {
+    const [namespace, mode, payload] = chunk as [string[], string, unknown];
     for (const event of convertToProtocolEvent({ namespace, mode: mode as 'values', payload, seq: 0 })) {
       lifecycle.process(event);
-      yield* told();
-      if (!ofProtocol.has(mode)) yield { mode, event: mode, namespace: namespace.join('|'), data: payload };
-      // Another version of the library may stream the pieces of messages themselves.
+      yield* takeLifecycleEvents();
+      if (!protocolOnlyModes.has(mode)) yield { mode, event: mode, namespace: namespace.join('|'), data: payload };
+      // Skip message chunks of LangGraph versions that stream them without conversion to protocol events.
       else if (mode !== 'messages' || 'event' in (event.params.data as object))
-        yield ofMethod(event.method, event.params);
+        yield protocolEvent(event.method, event.params);
     }
-    for (const question of questionsOf(mode, payload, asked)) {
+    for (const question of newInterrupts(mode, payload, reported)) {
       const data = { event: 'requested', id: question.interrupt_id };
       lifecycle.process({
         ...{ type: 'event', seq: 0, method: 'input' },
         params: { namespace, timestamp: 0, data },
       } as ProtocolEvent);
-      yield ofMethod(questionEvent, { namespace, data: question });
+      yield protocolEvent(questionEvent, { namespace, data: question });
     }
     if (withStates && mode === 'values' && namespace.length === 0) {
       yield { mode: '', event: '', namespace: '', data: payload };
@@ -68,17 +68,17 @@ export async function streamProtocol(
     streamMode: [...STREAM_EVENTS_V3_MODES],
   };
   try {
-    await runGraph(graph, input, streamOptions, (piece) => takeEach(translate(piece)), turn);
+    await runGraph(graph, input, streamOptions, (chunk) => takeEach(translate(chunk)), turn);
   } catch (error) {
     lifecycle.fail?.(error);
-    takeEach(told());
+    takeEach(takeLifecycleEvents());
     throw error;
   }
   await lifecycle.finalize?.();
-  takeEach(told());
+  takeEach(takeLifecycleEvents());
 }
 
-function ofMethod(
+function protocolEvent(
   event: string,
   params: { readonly namespace: readonly string[]; readonly node?: string | undefined; readonly data: unknown },
 ): Streamed {
@@ -86,16 +86,16 @@ function ofMethod(
   return { mode: protocolMode, event, namespace: namespace.join('|'), data: { ...(node && { node }), data } };
 }
 
-/** What the graph asks that it has not asked before: a subgraph and its parents all stream it. */
-function* questionsOf(mode: string, payload: unknown, asked: Set<string>) {
+/** Returns interrupts that were not reported before: a subgraph and all its parents stream the same interrupt. */
+function* newInterrupts(mode: string, payload: unknown, reported: Set<string>) {
   if (mode !== 'values' && mode !== 'updates') return;
   if (typeof payload !== 'object' || payload === null || !('__interrupt__' in payload)) return;
-  const { __interrupt__: interruptions } = payload as { readonly __interrupt__: unknown };
-  if (!Array.isArray(interruptions)) return;
-  for (const { id, value } of interruptions as readonly Interruption[]) {
-    if (id === undefined || asked.has(id)) continue;
-    asked.add(id);
-    // `payload` by the protocol; the Python client reads `value`.
+  const { __interrupt__: interrupts } = payload as { readonly __interrupt__: unknown };
+  if (!Array.isArray(interrupts)) return;
+  for (const { id, value } of interrupts as readonly StreamedInterrupt[]) {
+    if (id === undefined || reported.has(id)) continue;
+    reported.add(id);
+    // The protocol defines `payload`; the Python client reads `value`.
     yield { interrupt_id: id, payload: value, value };
   }
 }

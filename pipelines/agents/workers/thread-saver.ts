@@ -13,13 +13,13 @@ import {
 import { splitThreadKey, threadKey } from '../checkpoints/thread-key.ts';
 import type { SettlingSaver } from './saver-for.ts';
 
-/** Under which the library keeps what is said to no task, such as an answer that says not to which question. */
+/** The task id under which LangGraph stores writes without a task, such as a resume value that names no interrupt. */
 const noTask = '00000000-0000-0000-0000-000000000000';
 
-/** What a graph within throws where it waits, by which the library knows; it is no error. */
-const waitsHere = () => new GraphInterrupt();
+/** A subgraph throws this to signal an interrupt to LangGraph; it is not an error. */
+const createInterrupt = () => new GraphInterrupt();
 
-/** The library waits for writes only at the end, so that the failure of one may be taken for nobody's. */
+/** Errors of failed writes. LangGraph awaits writes only at the end, so such an error may surface as an unhandled rejection before. */
 const failedWrites = new WeakSet<object>();
 
 export function isFailedWrite(error: unknown): boolean {
@@ -27,20 +27,20 @@ export function isFailedWrite(error: unknown): boolean {
 }
 
 /**
- * The saver of one run or question, as graph code has it: it knows the threads of one deployment, by the ids that clients know.
- * The saver behind it names them by deployment and thread.
+ * The checkpoint saver that graph code uses in one run or query. It addresses the threads of one deployment by the ids that clients know; the
+ * underlying saver uses keys of deployment and thread.
  */
 export class ThreadSaver extends BaseCheckpointSaver {
   readonly #saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver;
   readonly #deploymentId: string;
   readonly #onFailure: (error: unknown) => void;
   #blank: boolean;
-  #held: ReadonlySet<string> = new Set();
+  #interrupted: ReadonlySet<string> = new Set();
   #isAnswered = false;
 
   /**
-   * `blank`: until something is written, threads have no state. `onFailure` hears of what could not be written when that is known, which
-   * may be long before the library says so.
+   * `blank`: threads appear to have no state until the first write. `onFailure` is called as soon as a write fails, which may be long before
+   * LangGraph reports the error.
    */
   constructor(
     saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver,
@@ -55,19 +55,19 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   /**
-   * Graphs of these namespaces, within the one that runs, do not go on from their heads: they are where they are to stop, and whoever
-   * asks for their state is told so as the library itself would tell it.
+   * Marks subgraphs that are at a breakpoint, by namespace. They do not continue from their heads: reading the head of such a namespace
+   * throws the interrupt that LangGraph would throw there.
    */
-  hold(namespaces: ReadonlySet<string>): void {
-    this.#held = namespaces;
+  markInterrupted(namespaces: ReadonlySet<string>): void {
+    this.#interrupted = namespaces;
   }
 
   /**
-   * Where an earlier attempt of the run has got its answer to its question, that is not there to be taken again from here on.
+   * If an earlier attempt of the run used its resume value, hides the stored value, so that LangGraph does not use it again.
    *
-   * @returns whether it has.
+   * @returns whether an earlier attempt used it.
    */
-  async leaveOutAnswer(threadId: string): Promise<boolean> {
+  async hideUsedAnswer(threadId: string): Promise<boolean> {
     this.#isAnswered = (await this.#saver.tookAnswer?.(this.#key(threadId))) ?? false;
     return this.#isAnswered;
   }
@@ -79,12 +79,12 @@ export class ThreadSaver extends BaseCheckpointSaver {
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     if (this.#blank) return undefined;
     const { checkpoint_ns, checkpoint_id } = config.configurable ?? {};
-    if (this.#held.has(checkpoint_ns) && checkpoint_id === undefined) throw waitsHere();
-    const tuple = await this.#saver.getTuple(this.#inside(config));
+    if (this.#interrupted.has(checkpoint_ns) && checkpoint_id === undefined) throw createInterrupt();
+    const tuple = await this.#saver.getTuple(this.#toStored(config));
     if (tuple === undefined) return undefined;
     const { pendingWrites } = tuple;
     const isAnswer = ([task, channel]: CheckpointPendingWrite) => task === noTask && channel === '__resume__';
-    return this.#tupleOutside(
+    return this.#tupleToClient(
       this.#isAnswered && pendingWrites
         ? { ...tuple, pendingWrites: pendingWrites.filter((each) => !isAnswer(each)) }
         : tuple,
@@ -93,7 +93,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
 
   override async *list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple> {
     if (this.#blank) return;
-    for await (const tuple of this.#saver.list(this.#inside(config), options)) yield this.#tupleOutside(tuple);
+    for await (const tuple of this.#saver.list(this.#toStored(config), options)) yield this.#tupleToClient(tuple);
   }
 
   override async put(
@@ -103,18 +103,20 @@ export class ThreadSaver extends BaseCheckpointSaver {
     newVersions: ChannelVersions,
   ): Promise<RunnableConfig> {
     this.#blank = false;
-    return this.#outside(await this.#noting(this.#saver.put(this.#inside(config), checkpoint, metadata, newVersions)));
+    return this.#toClient(
+      await this.#reportFailure(this.#saver.put(this.#toStored(config), checkpoint, metadata, newVersions)),
+    );
   }
 
   override putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string): Promise<void> {
-    return this.#noting(this.#saver.putWrites(this.#inside(config), writes, taskId));
+    return this.#reportFailure(this.#saver.putWrites(this.#toStored(config), writes, taskId));
   }
 
   override deleteThread(threadId: string): Promise<void> {
     return this.#saver.deleteThread(this.#key(threadId));
   }
 
-  async #noting<Result>(write: Promise<Result>): Promise<Result> {
+  async #reportFailure<Result>(write: Promise<Result>): Promise<Result> {
     try {
       return await write;
     } catch (error) {
@@ -128,21 +130,21 @@ export class ThreadSaver extends BaseCheckpointSaver {
     return threadKey(this.#deploymentId, String(threadId));
   }
 
-  #inside(config: RunnableConfig): RunnableConfig {
+  #toStored(config: RunnableConfig): RunnableConfig {
     const threadId: unknown = config.configurable?.thread_id;
     return { ...config, configurable: { ...config.configurable, thread_id: this.#key(threadId) } };
   }
 
-  #outside(config: RunnableConfig): RunnableConfig {
+  #toClient(config: RunnableConfig): RunnableConfig {
     const { threadId } = splitThreadKey(config.configurable?.thread_id) ?? {};
     return { ...config, configurable: { ...config.configurable, thread_id: threadId } };
   }
 
-  #tupleOutside(tuple: CheckpointTuple): CheckpointTuple {
+  #tupleToClient(tuple: CheckpointTuple): CheckpointTuple {
     return {
       ...tuple,
-      config: this.#outside(tuple.config),
-      ...(tuple.parentConfig && { parentConfig: this.#outside(tuple.parentConfig) }),
+      config: this.#toClient(tuple.config),
+      ...(tuple.parentConfig && { parentConfig: this.#toClient(tuple.parentConfig) }),
     };
   }
 }

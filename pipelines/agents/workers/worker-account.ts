@@ -3,26 +3,26 @@ import { openLimitedAccount } from '../../../infra/postgres/limited-account.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 
 export interface WorkerAccount {
-  /** Postgres as the processes that run graph code reach it. */
+  /** Connection URL of Postgres for worker processes. */
   readonly url: string;
-  /** Whether it reaches rows of the deployment alone. */
+  /** Whether the account can access only rows of the deployment. */
   readonly isBound: boolean;
   close(): Promise<void>;
 }
 
-/** What savers and the store of graphs need. Whether a lease holds they ask a function that reads the rows of runs for them. */
+/** Tables that savers and stores need. They check leases through a database function, without access to the rows of runs. */
 const tables = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store_items', 'store_vectors'];
 
 /**
- * The account in Postgres of processes that run graph code: the one that was set, else one made for this process that sees state
- * and store alone, and of these the rows of one deployment. Where none can be made it is Runlake's own, with a warning. The tables must be there already.
+ * Opens the Postgres account of worker processes: the configured account, else a new one that can access only checkpoints and store of one
+ * deployment. If Runlake cannot create accounts, workers use the account of Runlake, and a warning is logged. The tables must exist.
  */
 export async function openWorkerAccount(options: {
   readonly database: Database;
   readonly deploymentId: string;
-  /** The address of `database`. */
+  /** Connection URL of `database`. */
   readonly databaseUrl: string;
-  /** RUNLAKE_AGENTS_DATABASE_URL. */
+  /** Value of RUNLAKE_AGENTS_DATABASE_URL. */
   readonly givenUrl?: string | undefined;
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
@@ -44,12 +44,12 @@ export async function openWorkerAccount(options: {
   });
   if (account !== undefined) return { ...account, isBound: true };
   logger.warn(
-    'graph code reaches Postgres with the account of Runlake: let that account create roles, or set RUNLAKE_AGENTS_DATABASE_URL',
+    'graph code uses the Postgres account of Runlake: allow that account to create roles, or set RUNLAKE_AGENTS_DATABASE_URL',
   );
   return { url, isBound: false, close: nothing };
 }
 
-/** Rows of accounts that were dropped go. */
+/** Binds the account to the deployment, and deletes bindings of accounts that no longer exist. */
 async function bindAccount(sql: Sql, deploymentId: string, name: string): Promise<void> {
   await sql.execute('DELETE FROM agents.graph_accounts WHERE account NOT IN (SELECT rolname FROM pg_roles)');
   await sql.execute(

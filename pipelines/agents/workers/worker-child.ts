@@ -1,15 +1,15 @@
 /**
- * A child process that runs code of a project, and the front's end of the pipe to it.
+ * A child process that runs project code, and the front's end of the pipe to it.
  *
- * Trust boundary: the child has no IPC channel of Node, whose messages the parent would parse outside of any `try`. It has a pipe of its
- * own (`frames.ts`). Whatever it writes there, the front goes on: what it cannot take is a violation, which ends this child alone.
+ * Trust boundary: the child has no Node IPC channel, because the parent would parse its messages outside of any `try`. It has a separate
+ * pipe (`frames.ts`). No bytes on this pipe can make the front throw: invalid ones are a violation, which ends only this child.
  *
- *   1. The child is spawned as the leader of its own process group, with the pipe as file descriptor 3. If there are accounts for such
- *      processes, it gets one of its own, whose folder is its HOME and TMPDIR.
- *   2. Each frame goes to `onFrame`. What that throws, and frames that are none, end the child; nothing of it is heard afterwards.
- *   3. A child that closes the pipe and goes on is ended.
- *   4. `onGone` is called once: after the child has exited and what it had sent was read. A process of its own that holds the pipe open
- *      delays that by a second at most; what runs under an account of its own is killed then.
+ *   1. The front spawns the child as the leader of its own process group, with the pipe as file descriptor 3. If `accounts` is set, the
+ *      child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
+ *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered afterwards.
+ *   3. If the child closes the pipe without exiting, the front kills it.
+ *   4. `onGone` is called once, after the child has exited and its frames were read. A grandchild that holds the pipe open delays the call
+ *      by at most one second. Releasing the account kills all processes that still run under it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
@@ -19,26 +19,26 @@ import { encodeFrame, type Frame, type FrameLimits, FrameReader, pipeDescriptor 
 export interface WorkerChildOptions {
   /** Path of the program. */
   readonly program: string;
-  /** Arguments of Node. */
+  /** Command-line options of Node. */
   readonly execArgv: readonly string[];
   readonly folder?: string;
-  /** All that the child sees. */
+  /** The complete environment of the child. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Absent: it runs under the account of this process. */
+  /** Absent: the child runs under the account of this process. */
   readonly accounts?: AccountSource | undefined;
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
   readonly onGone: (end: ChildEnd) => void;
-  /** What it writes to its standard output and error, line by line, at most 1,000 a second. Absent: that goes nowhere. */
+  /** Receives each line of standard output and standard error, at most 1,000 a second. Absent: output is discarded. */
   readonly onLine?: (line: string) => void;
 }
 
 export interface ChildEnd {
   readonly code: number | null;
   readonly signal: string | null;
-  /** It did not start. */
+  /** The error that prevented the start. */
   readonly error?: Error;
-  /** What it sent, or did to its pipe, that no worker does. */
+  /** How the child violated the protocol. */
   readonly violation?: string;
 }
 
@@ -63,12 +63,12 @@ export class WorkerChild {
         cwd: folder,
         env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
         ...(account && { uid: account.uid, gid: account.gid }),
-        // A signal to the group of the front, as Ctrl+C in a terminal, is the front's to act on.
+        // A signal to the front's process group, such as Ctrl+C, must not reach the child; the front decides when the child ends.
         detached: true,
         stdio: ['ignore', output, output, 'pipe'],
       });
     } catch (error) {
-      // What the operating system refuses is thrown here or emitted below, depending on its code.
+      // Depending on the error code, Node throws a failed spawn here or emits it as 'error' below.
       this.#gone = true;
       account?.release();
       setImmediate(() => onGone({ code: null, signal: null, error: error as Error }));
@@ -103,7 +103,7 @@ export class WorkerChild {
         this.#violate(error instanceof Error ? error.message : String(error));
       }
     });
-    // A pipe whose child has gone: its end is on its way.
+    // The child has exited; 'exit' and 'close' follow.
     this.#pipe.on('error', () => undefined);
     this.#pipe.once('close', () => {
       setTimeout(() => {
@@ -115,7 +115,7 @@ export class WorkerChild {
     child.once('exit', (code, signal) => {
       if (this.#pipe?.closed) return gone(code, signal);
       this.#pipe?.once('close', () => gone(code, signal));
-      // What was sent is read once more after the timer.
+      // Read buffered frames once more after the timer.
       lingering = setTimeout(() => setImmediate(() => gone(code, signal)), lingerMs);
     });
   }
@@ -124,7 +124,7 @@ export class WorkerChild {
     return this.#child?.pid;
   }
 
-  /** Sent together with what else is sent in this turn of the event loop. */
+  /** Sends a message. Messages of one turn of the event loop are written together. */
   send(message: object): void {
     const pipe = this.#pipe;
     if (pipe === undefined || !pipe.writable) return;
@@ -149,7 +149,7 @@ export class WorkerChild {
   }
 }
 
-/** Code that prints in a loop must not fill the log: what it prints beyond the limit of a second is dropped. */
+/** Splits output into lines. Drops lines beyond the limit per second, so that code that prints in a loop cannot fill the log. */
 function readLines(streams: readonly (NodeJS.ReadableStream | null)[], onLine: (line: string) => void): void {
   let second = 0;
   let lines = 0;

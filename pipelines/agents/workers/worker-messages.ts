@@ -1,4 +1,4 @@
-/** Messages between the front and its worker processes. How they are written: `message-codec.ts`. */
+/** Messages between the front and its worker processes. `message-codec.ts` defines their encoding. */
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import type { AuthQuestion, AuthRequest } from '../auth/agent-user.ts';
@@ -10,23 +10,23 @@ import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
-  /** Why the others of the file cannot be used, by graph: found by processes before this one. */
+  /** Reasons why graphs are unusable, by graph id, as earlier processes found them. These graphs are not imported. */
   readonly faults?: Readonly<Record<string, string>>;
-  /** Of the one process that answers for custom authentication; its fault is called `auth`. */
+  /** Set only for the auth process. A load error is reported in `faults` as `auth`. */
   readonly auth?: ExportReference;
-  /** Of the one process that serves the custom app; its fault is called `app`. A relative path starts from TMPDIR. */
+  /** Set only for the process of the custom app. A load error is reported in `faults` as `app`. A relative socket path starts at TMPDIR. */
   readonly app?: ExportReference & { readonly socketPath: string };
-  /** With the folder from which the path in it starts. Absent: no index, and nothing runs out. */
+  /** Store settings; `folder` is the base of relative paths. Absent: no index, no expiry. */
   readonly store?: GraphsFile['store'] & { readonly folder: string };
-  /** Postgres; absent: state lives in this process alone. */
+  /** Postgres. Absent: the process keeps state in its own memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
-  /** Where this agent server answers. Absent: code of the project does not reach it without a URL of its own. */
+  /** URL of this agent server. Absent: project code must configure a URL to call it. */
   readonly serverUrl?: string;
   readonly maxConnections: number;
   readonly maxEventBytes: number;
-  /** Send window of a run: what its unacknowledged events may cost. */
+  /** Send window of a run: maximum cost of its unacknowledged events. */
   readonly windowBytes: number;
-  /** What events of all runs here that wait for their send windows may cost. */
+  /** Maximum cost of the buffered events of all runs of the process. */
   readonly maxBufferedBytes: number;
   readonly beatMs: number;
 }
@@ -35,7 +35,7 @@ export type ToWorker =
   | { readonly kind: 'setup'; readonly setup: WorkerSetup }
   | { readonly kind: 'run'; readonly key: number; readonly job: Omit<RunJob, 'alone' | 'timeoutMs'> }
   | { readonly kind: 'cancel'; readonly key: number; readonly why: 'cancelled' | 'timeout' }
-  /** The log has taken events of the run that cost this much. */
+  /** The log has stored events of the run with this total cost. */
   | { readonly kind: 'ack'; readonly key: number; readonly bytes: number }
   | { readonly kind: 'ask'; readonly key: number; readonly request: GraphRequest }
   | {
@@ -45,14 +45,14 @@ export type ToWorker =
     };
 
 export type FromWorker =
-  /** The module of this graph is imported next: if nothing follows, it is what ended the process. */
+  /** The worker imports the module of this graph next. If no message follows, that module ended the process. */
   | { readonly kind: 'loading'; readonly graphId: string }
-  /** `routes`: those that the custom app names. */
+  /** `routes`: the routes that the custom app declares. */
   | {
       readonly kind: 'ready';
       readonly faults: Readonly<Record<string, string>>;
       readonly routes: readonly AppRoute[];
-      /** Of the graphs whose nodes are known before they run, by id. */
+      /** Node names by graph id, for graphs whose nodes are known before they run. */
       readonly nodes: Readonly<Record<string, GraphNodes>>;
     }
   | { readonly kind: 'beat' }
@@ -61,12 +61,12 @@ export type FromWorker =
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
   | { readonly kind: 'answer'; readonly key: number; readonly json: string }
   | { readonly kind: 'refusal'; readonly key: number; readonly refusal: Refusal }
-  /** Something was thrown outside of any run: the process ends. */
+  /** An error was thrown outside of any run; the process exits. */
   | { readonly kind: 'dying'; readonly reason: string }
-  /** What the langgraph.json names for all graphs cannot be used: the process ends. */
+  /** A part of the langgraph.json that all graphs need is unusable; the process exits. */
   | { readonly kind: 'unfit'; readonly refusal: Refusal };
 
-/** An error of the catalogue, as its parts. */
+/** An error of the catalogue in serialisable form. */
 export interface Refusal {
   readonly code: ErrorCode;
   readonly params: Readonly<Record<string, string | number>>;

@@ -1,66 +1,67 @@
-/** The port of the processes that run graph code, as the process that answers HTTP sees it. */
+/** The interface between the front, which answers HTTP, and the worker processes, which run graph code. */
 import type { CheckpointChoice } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { TracedRuns, TraceOrder } from '../traces/trace-order.ts';
 
-/** One attempt of a run. Its saver writes under the lease; whoever has lost that writes nothing. */
+/** One attempt of a run. Its saver writes under the lease; after the lease is lost, every write is refused. */
 export interface RunJob
   extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpointId' | 'metadata' | 'sender' | 'startedAt'> {
   /**
-   * `input`: input or command of the request, on the checkpoint given (absent: on the head; `'none'`: as if the thread had none).
-   * `continue`: nothing is put in, the head is this run's own and is gone on from.
+   * `input`: pass the input or command of the request to the graph, at `checkpoint` (absent: at the head; `'none'`: ignore existing state).
+   * `continue`: pass no input; the head of the thread belongs to this run, and the graph continues from it.
    */
   readonly start:
     | { readonly kind: 'input'; readonly checkpoint?: CheckpointChoice | 'none' }
     | { readonly kind: 'continue' };
   readonly timeoutMs: number;
-  /** Absent: what runs inside of it is not traced. */
+  /** Absent: child runs are not traced. */
   readonly trace?: TraceOrder;
 }
 
 /** One event that a graph streamed. */
 export interface Chunk {
-  /** The stream mode that it belongs to. */
+  /** Stream mode. */
   readonly mode: string;
-  /** Name on the wire, without the namespace. */
+  /** Event name on the wire, without the namespace. */
   readonly event: string;
-  /** Of a subgraph: parts joined with a bar; else empty. */
+  /** Namespace of the subgraph, its parts joined with `|`; empty for the root graph. */
   readonly namespace: string;
   /** JSON text in UTF-8. */
   readonly data: Uint8Array;
 }
 
-/** How the graph's code ended. `values` is JSON text. */
+/** How an attempt ended. `values` is JSON text. */
 export type RunOutcome =
   | {
       readonly kind: 'finished';
-      /** The state at the end, as JSON text; what `wait` and `join` answer. */
+      /** The final state as JSON text; the body of `wait` and `join` responses. */
       readonly values: string;
-      /** Nodes that would come next: not empty where it waits for a person. */
+      /** Nodes that would execute next; not empty if the graph is interrupted. */
       readonly next: readonly string[];
       readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
     }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'timeout' }
-  /** The graph threw. `error` is the name of its class. `values` where the state could be read. */
+  /** The graph threw. `error` is the class name of the error. `values` is present if the state could be read. */
   | { readonly kind: 'failed'; readonly error: string; readonly message: string; readonly values?: string }
-  /** The lease was lost: another process has the run. */
+  /** The lease was lost: another process owns the run. */
   | { readonly kind: 'fenced' }
   /**
-   * The worker ended. `self`: by itself, with this run alone in it, so that this run is to blame; `shared`: by itself, with
-   * others beside it; `outside`: killed by somebody else, or this process is stopping.
+   * The attempt ended without a result. `self`: the worker failed (crash, blocked event loop, protocol violation) while it executed only this
+   * run; `shared`: it failed while it executed several runs, or code of an earlier one; `outside`: an external signal killed the worker, the
+   * front is shutting down, or the database was unavailable.
    */
   | { readonly kind: 'lost'; readonly blame: 'self' | 'shared' | 'outside'; readonly message: string };
 
 export interface RunHandle {
-  /** Never rejects. Comes after the last chunk was taken. */
+  /** Never rejects. Resolves after the last chunk was consumed. */
   readonly outcome: Promise<RunOutcome>;
-  /** Asks the graph to stop; the outcome then is `cancelled` within a few seconds, whatever the graph does. */
+  /** Aborts the graph. The outcome is `cancelled` within a few seconds, even if the graph ignores the abort. */
   cancel(): void;
 }
 
-/** A question to graph code. Answers are JSON text. */
+/** A query that graph code must answer. Answers are JSON text. */
 export type GraphRequest =
   | {
       readonly kind: 'state';
@@ -77,7 +78,7 @@ export type GraphRequest =
       readonly checkpoint?: CheckpointChoice;
       readonly metadata?: Readonly<Record<string, unknown>>;
       readonly select?: readonly string[];
-      /** Default: as many as there are. */
+      /** Default: no limit. */
       readonly limitBytes?: number;
     }
   | {
@@ -101,36 +102,41 @@ export type GraphRequest =
       readonly recurse: boolean;
     }
   | { readonly kind: 'drawing'; readonly graphId: string; readonly config: object; readonly xray: boolean | number }
-  /** Vectors of texts, by the embedder of the store. */
+  /** Embeds texts with the embedder of the store. */
   | { readonly kind: 'embed'; readonly texts: readonly string[] };
 
 export interface ThreadOfGraph {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly graphId: string;
-  /** Of the thread's assistant; `configurable` without thread_id. */
+  /** Config of the thread's assistant; `configurable` has no thread_id. */
   readonly config: object;
 }
 
 export interface WorkerPool {
-  /** Runs that can be started now. */
+  /** Number of runs that can start now. */
   readonly freeSlots: number;
-  /** Runs that can be started beyond those. Only for callers that hold less than their share. */
+  /** Number of further runs that can start. Reserved for callers that use less than their fair share. */
   readonly extraSlots: number;
-  /** Called when a slot becomes free. */
+  /** Registers a listener that is called when slots are free after a change. */
   onFree(listener: () => void): void;
   /**
-   * Starts one attempt. `take` gets its chunks in order, those of one turn of the graph's event loop together; the next come
-   * when it has resolved, within a bound in bytes, so that a graph cannot outrun the log. If it rejects the run is cancelled.
-   * `takeTraced` gets the runs inside of it, where `job.trace` asks for them; the last before the outcome.
+   * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has resolved. The send window
+   * bounds the bytes in between, so a graph cannot outrun the log. If `take` rejects, the run is cancelled.
+   * `takeTraced` receives the child runs if `job.trace` is set; the last ones arrive before the outcome.
    */
   start(
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
     takeTraced?: (traced: TracedRuns) => void,
   ): RunHandle;
-  /** @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE, and what the request itself is refused with. */
+  /**
+   * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.
+   *
+   * @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE, and errors of the
+   * request itself, such as CHECKPOINT_NOT_FOUND.
+   */
   ask(request: GraphRequest): Promise<string>;
-  /** Cancels nothing: runs under way end as `lost`, `outside`, after `drainMs`. */
+  /** Waits up to `drainMs` for active runs. The remaining ones end as `lost` with blame `outside`; none is cancelled. */
   close(drainMs: number): Promise<void>;
 }

@@ -4,22 +4,23 @@ import { destinationFault, type ObjectStep } from '../../../infra/objects/destin
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
 
-/** Somebody waits for the answer: a store that hangs is told after the first of these. */
+/** Timeouts for a check: the caller is waiting on this request. */
 export const checkLimits: S3Limits = { attempts: 2, connectMs: 3_000, silenceMs: 5_000, callMs: 6_000 };
 
-const purpose = 'Runlake wrote this to see whether exports can be written here. It may be deleted.';
+const purpose = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 
 export interface DestinationCheck {
   readonly step: ObjectStep;
-  /** `forbidden`: a right that exports do without. */
+  /** `forbidden`: the permission is missing, but exports do not need it. */
   readonly outcome: 'passed' | 'forbidden';
 }
 
 /**
- * Sees whether exports can be written: reach the place, write a small object below `tmp/`, read it back, delete it. Rights to
- * read and to delete need not be there; without the latter the object stays.
+ * Checks whether exports can be written: reaches the store, writes a small object below `tmp/`, reads it back and deletes it. Permissions
+ * to read and to delete are optional; without permission to delete, the object stays.
  *
- * @returns what each step found. @throws the fault of the step that fails, which names it.
+ * @returns the outcome of each step.
+ * @throws the error of the step that failed; the error names the step.
  */
 export async function checkDestination(store: ObjectStore): Promise<DestinationCheck[]> {
   const id = randomUUID();
@@ -30,7 +31,7 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
   const read = await unlessForbidden(async () => {
     const found = await store.get(key, { maxBytes: body.length + 1 }).catch(asMissing);
     if (found === undefined || !found.equals(body)) {
-      const reason = found === undefined ? 'it is not there' : 'it reads otherwise';
+      const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
       throw destinationFault('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.pathOf(key) }, reason);
     }
   });

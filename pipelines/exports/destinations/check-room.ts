@@ -1,25 +1,25 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
-/** A store that hangs holds its check up for seconds, with a connection and a client of its own. */
-const mostAtOnce = 16;
+/** Maximum checks per workspace in this process. A check of a store that hangs holds a connection and a client for seconds. */
+const maxConcurrentChecks = 16;
 
-/** How many checks of destinations go on in this process, by workspace: none of them can take the room of another. */
-export class CheckRoom {
-  readonly #underWay = new Map<string, number>();
+/** Limits concurrent destination checks in this process, separately for each workspace. */
+export class CheckLimiter {
+  readonly #inFlight = new Map<string, number>();
 
-  /** @throws OVERLOADED where the workspace has as many as it may; what `check` throws. */
+  /** @throws OVERLOADED if the workspace is at its limit; errors of `check`. */
   async during(workspaceId: string, check: () => Promise<void>): Promise<void> {
-    const underWay = this.#underWay.get(workspaceId) ?? 0;
-    if (underWay >= mostAtOnce) {
+    const inFlight = this.#inFlight.get(workspaceId) ?? 0;
+    if (inFlight >= maxConcurrentChecks) {
       throw fault('OVERLOADED', { what: 'checks of destinations of this workspace' }, { retryAfterSeconds: 5 });
     }
-    this.#underWay.set(workspaceId, underWay + 1);
+    this.#inFlight.set(workspaceId, inFlight + 1);
     try {
       await check();
     } finally {
-      const left = (this.#underWay.get(workspaceId) as number) - 1;
-      if (left > 0) this.#underWay.set(workspaceId, left);
-      else this.#underWay.delete(workspaceId);
+      const left = (this.#inFlight.get(workspaceId) as number) - 1;
+      if (left > 0) this.#inFlight.set(workspaceId, left);
+      else this.#inFlight.delete(workspaceId);
     }
   }
 }

@@ -6,19 +6,19 @@ import type { S3Limits } from '../../../infra/objects/s3/s3-options.ts';
 import type { DestinationConfig, DestinationCredentials, DestinationType } from './destination-config.ts';
 import type { DestinationPorts } from './destination-ports.ts';
 
-export interface DestinationPlace {
+export interface DestinationSettings {
   readonly destination_type: DestinationType;
   readonly config: DestinationConfig;
 }
 
 /**
- * The store of a destination, as far as the operator allows it now. Connects at the first call.
+ * The object store of a destination, subject to the operator's current settings. Connects at the first call.
  *
  * @throws DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED.
  */
 export function connectDestination(
   ports: Pick<DestinationPorts, 'config' | 'authorities' | 'limits'>,
-  { destination_type: type, config }: DestinationPlace,
+  { destination_type: type, config }: DestinationSettings,
   credentials: DestinationCredentials | undefined,
   limits: S3Limits | undefined = ports.limits,
 ): ObjectStore {

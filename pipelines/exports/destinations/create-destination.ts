@@ -9,24 +9,24 @@ import {
   sealCredentials,
 } from './destination-config.ts';
 import type { DestinationPorts } from './destination-ports.ts';
-import { type GivenConfig, settleConfig } from './settle-config.ts';
+import { type GivenConfig, normaliseConfig } from './settle-config.ts';
 import { tryDestination } from './try-destination.ts';
 
 export interface NewDestination {
   readonly type: DestinationType;
   readonly displayName: string;
   readonly config: GivenConfig;
-  /** Absent: those that the S3 client finds itself, where the operator allows it. */
+  /** If absent, the S3 client uses its default credential chain, if the operator allows it. */
   readonly credentials?: DestinationCredentials | null | undefined;
 }
 
-const destinationsThere = `SELECT count(*) AS there FROM bulk_export_destinations AS d JOIN workspaces AS w ON w.id = d.workspace_id
+const countDestinations = `SELECT count(*) AS there FROM bulk_export_destinations AS d JOIN workspaces AS w ON w.id = d.workspace_id
   WHERE w.organization_id = $1 AND d.deleted_at IS NULL AND w.deleted_at IS NULL`;
 
 /**
- * Makes a destination once a test object could be written there. Its credentials are stored sealed.
+ * Creates a destination after writing a test object to it. Credentials are stored sealed.
  *
- * @throws what {@link settleConfig} and {@link tryDestination} throw, BAD_REQUEST, LIMIT_REACHED.
+ * @throws errors of {@link normaliseConfig} and {@link tryDestination}, BAD_REQUEST, LIMIT_REACHED.
  */
 export async function createDestination(
   ports: DestinationPorts,
@@ -37,7 +37,7 @@ export async function createDestination(
   if (type === 'local' && credentials !== undefined) {
     throw fault('BAD_REQUEST', { reason: 'A destination of type local has no credentials.' });
   }
-  const config = settleConfig(type, given);
+  const config = normaliseConfig(type, given);
   await tryDestination(ports, workspaceId, { destination_type: type, config }, credentials);
   const id = randomUUID();
   const stored = credentials && sealCredentials(ports.sealer, id, credentials);
@@ -48,10 +48,10 @@ export async function createDestination(
        VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING ${destinationColumns}`,
       [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
     );
-    const most = ports.config.exportMaxDestinations;
-    await stayWithin(tx, { workspaceId }, { most, count: destinationsThere }, () =>
+    const limit = ports.config.exportMaxDestinations;
+    await stayWithin(tx, { workspaceId }, { most: limit, count: countDestinations }, () =>
       fault('LIMIT_REACHED', {
-        limit: most,
+        limit,
         what: 'destinations of bulk exports',
         setting: 'RUNLAKE_EXPORT_MAX_DESTINATIONS',
         instead: 'Delete those that are not needed',

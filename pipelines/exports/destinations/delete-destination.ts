@@ -3,10 +3,10 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { noDestination } from './read-destination.ts';
 
 /**
- * Deletes a destination and its credentials; what lies in the bucket stays. Its row is locked first, which whoever makes an
- * export does too, so that no export is left without its destination.
+ * Deletes a destination and its credentials; objects in the bucket stay. It locks the row first, as the creation of an export does, so that
+ * no export is left without its destination.
  *
- * @throws NOT_FOUND; DESTINATION_IN_USE while an export or a schedule that is not finished goes there.
+ * @throws NOT_FOUND; DESTINATION_IN_USE while an unfinished export or schedule uses it.
  */
 export async function deleteDestination(database: Database, workspaceId: string, id: string): Promise<void> {
   await database.transaction(async (tx) => {

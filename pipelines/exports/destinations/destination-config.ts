@@ -1,6 +1,6 @@
 import type { Sealer } from '../../../infra/sealing/sealer.ts';
 
-/** How a destination is stored and answered; `null` is what was not given. Source of the fields: main API, bulk export. */
+/** Configuration of a destination as stored and as returned; `null` means not given. Field names: main API, bulk export. */
 export interface DestinationConfig {
   readonly bucket_name: string | null;
   readonly prefix: string;
@@ -13,14 +13,14 @@ export interface DestinationConfig {
 export type DestinationType = 's3' | 'local';
 export type AddressingStyle = 'virtual' | 'path' | 'auto';
 
-/** As they travel and are sealed. */
+/** As sent in requests and as sealed. */
 export interface DestinationCredentials {
   readonly access_key_id: string;
   readonly secret_access_key: string;
   readonly session_token?: string | null | undefined;
 }
 
-/** A destination as it is answered: everything but its credentials, of which only the names are told. */
+/** A destination as the API returns it: only the names of its credentials, not their values. */
 export interface DestinationRecord {
   readonly id: string;
   readonly tenant_id: string;
@@ -36,9 +36,9 @@ export interface DestinationRecord {
 export const destinationColumns =
   'id, workspace_id AS tenant_id, destination_type, display_name, config, credentials_keys, created_at, updated_at';
 
-/** What is stored of credentials: the values that are used, sealed for the row `id`, and their names. */
+/** Seals the given credentials for the row `id`. Returns the sealed text and the names of the fields. */
 export function sealCredentials(sealer: Sealer, id: string, given: DestinationCredentials) {
   const { access_key_id, secret_access_key, session_token } = given;
-  const kept = { access_key_id, secret_access_key, ...(session_token == null ? {} : { session_token }) };
-  return { sealed: sealer.seal(JSON.stringify(kept), id), keys: Object.keys(kept) };
+  const values = { access_key_id, secret_access_key, ...(session_token == null ? {} : { session_token }) };
+  return { sealed: sealer.seal(JSON.stringify(values), id), keys: Object.keys(values) };
 }

@@ -1,7 +1,7 @@
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { type DestinationRecord, destinationColumns } from './destination-config.ts';
 
-/** The destinations of a workspace, oldest first; the id decides between equals, so that pages join. */
+/** The destinations of a workspace, oldest first. The id breaks ties, so that consecutive pages neither repeat nor skip a destination. */
 export function listDestinations(
   database: Database,
   workspaceId: string,

@@ -11,10 +11,9 @@ interface Row {
 }
 
 /**
- * The object store of a destination, for one user: who opens it closes it. Connects at the first call.
+ * Opens the object store of a destination; the caller closes it. Connects at the first call.
  *
- * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and what the
- * database throws.
+ * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors of the database.
  */
 export async function openDestination(
   ports: DestinationPorts,

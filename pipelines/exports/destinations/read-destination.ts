@@ -2,7 +2,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { type DestinationRecord, destinationColumns } from './destination-config.ts';
 
-/** @throws NOT_FOUND where the workspace has none of that id. */
+/** @throws NOT_FOUND if the workspace has no destination with this id. */
 export async function readDestination(sql: Sql, workspaceId: string, id: string): Promise<DestinationRecord> {
   const [found] = await sql.query<DestinationRecord>(
     `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,

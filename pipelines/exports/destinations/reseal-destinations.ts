@@ -2,8 +2,10 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { DestinationPorts } from './destination-ports.ts';
 
 /**
- * Seals credentials that are still under a former key again, under the current one, so that the former one can be retired.
- * Those that do not open stay as they are and are logged. @returns how many were sealed again.
+ * Seals credentials that are sealed under a former key again under the current key, so that the former key can be retired. Credentials that
+ * cannot be opened stay unchanged and are logged.
+ *
+ * @returns the number of credentials sealed again.
  */
 export async function resealDestinations(
   { database, sealer }: Pick<DestinationPorts, 'database' | 'sealer'>,
@@ -17,13 +19,13 @@ export async function resealDestinations(
     try {
       const { text, isUnderFormerKey } = sealer.open(sealed, id);
       if (!isUnderFormerKey) continue;
-      // Somebody may have replaced them meanwhile.
+      // A concurrent request may have replaced them meanwhile.
       resealed += await database.execute(
         'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
         [id, sealer.seal(text, id), sealed],
       );
     } catch (err) {
-      logger.warn({ err, destination: id }, 'credentials of a destination could not be sealed again');
+      logger.warn({ err, destination: id }, 'cannot seal the credentials of a destination again');
     }
   }
   return resealed;

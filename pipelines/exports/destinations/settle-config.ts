@@ -2,7 +2,7 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { destinationFault } from '../../../infra/objects/destination-fault.ts';
 import type { AddressingStyle, DestinationConfig, DestinationType } from './destination-config.ts';
 
-/** What a caller says of a place. `null` says nothing. */
+/** Configuration as a caller gives it. `null` counts as absent. */
 export interface GivenConfig {
   readonly bucket_name?: string | null | undefined;
   readonly prefix?: string | null | undefined;
@@ -14,19 +14,19 @@ export interface GivenConfig {
   readonly aws_role_arn?: string | null | undefined;
 }
 
-/** A key has 1,024 bytes at most (S3 API); what an export adds to the prefix has fewer than 320. */
+/** The S3 API limits a key to 1,024 bytes; an export adds fewer than 320 bytes to the prefix. */
 const maxPrefixBytes = 700;
-// AWS gives out none that begin with xn--, which would make their hosts names in other alphabets.
+// AWS reserves names that begin with xn--, the prefix of internationalised host names.
 const bucketForm = /^(?!xn--)[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/;
 const regionForm = /^[A-Za-z0-9-]{1,63}$/;
 
 /**
- * The configuration to store, complete.
+ * Validates the given configuration and adds defaults.
  *
- * @throws PARAMETER_NOT_SUPPORTED that names a field which is not built; BAD_REQUEST, DESTINATION_BUCKET_NOT_VALID,
+ * @throws PARAMETER_NOT_SUPPORTED for a field that is not implemented; BAD_REQUEST, DESTINATION_BUCKET_NOT_VALID,
  * DESTINATION_ENDPOINT_INVALID.
  */
-export function settleConfig(type: DestinationType, given: GivenConfig): DestinationConfig {
+export function normaliseConfig(type: DestinationType, given: GivenConfig): DestinationConfig {
   refuseUnsupported(given);
   const prefix = given.prefix ?? '';
   checkPrefix(prefix);
@@ -39,12 +39,12 @@ function s3Config(given: GivenConfig, prefix: string): DestinationConfig {
   const region = given.region ?? null;
   const includesBucket = given.include_bucket_in_prefix ?? true;
   if (endpoint !== null) checkEndpoint(endpoint);
-  if (region !== null && !regionForm.test(region)) throw badBucket('region', 'region is not the name of one');
-  // Only an address can hold the name instead.
+  if (region !== null && !regionForm.test(region)) throw badBucket('region', 'region is not a valid name');
+  // Without `bucket_name`, the endpoint URL must contain the bucket.
   if (bucket === null && (includesBucket || endpoint === null))
     throw badBucket('bucket_name', 'bucket_name is missing');
   if (bucket !== null && (!bucketForm.test(bucket) || bucket.includes('..'))) {
-    throw badBucket('bucket_name', 'bucket_name is not the name of one');
+    throw badBucket('bucket_name', 'bucket_name is not a valid name');
   }
   const style = (given.config_kwargs_s3?.addressing_style ?? null) as AddressingStyle | null;
   return {
@@ -57,7 +57,7 @@ function s3Config(given: GivenConfig, prefix: string): DestinationConfig {
   };
 }
 
-/** Below the root that the operator named, by the prefix alone. */
+/** A local destination is a folder below the operator's root, chosen by the prefix alone. */
 function localConfig(given: GivenConfig, prefix: string): DestinationConfig {
   for (const field of ['bucket_name', 'region', 'endpoint_url', 'config_kwargs_s3'] as const) {
     if (given[field] == null) continue;
@@ -66,10 +66,10 @@ function localConfig(given: GivenConfig, prefix: string): DestinationConfig {
   if (prefix.startsWith('/')) {
     throw fault('BAD_REQUEST', { reason: 'config.prefix of a destination of type local is relative to its root.' });
   }
-  // In a bucket it is part of a name; no folder has an empty one.
+  // Valid in an S3 key, but no folder has an empty name.
   if (prefix.includes('//')) {
     throw fault('BAD_REQUEST', {
-      reason: "config.prefix of a destination of type local has a part without a name: '//'.",
+      reason: "config.prefix of a destination of type local contains an empty folder name: '//'.",
     });
   }
   return {
@@ -90,7 +90,7 @@ function refuseUnsupported(given: GivenConfig): void {
   }
   for (const [name, value] of Object.entries(given.config_kwargs_s3 ?? {})) {
     if (name === 'addressing_style' || isEmpty(value)) continue;
-    // A name of the caller's own, and as long as they like.
+    // The name comes from the caller and may be of any length.
     const known = /^\w{1,64}$/.test(name) ? `.${name}` : '';
     throw fault('PARAMETER_NOT_SUPPORTED', { parameter: `config.config_kwargs_s3${known}` });
   }
@@ -99,21 +99,23 @@ function refuseUnsupported(given: GivenConfig): void {
 function checkPrefix(prefix: string): void {
   const refuse = (reason: string) => fault('BAD_REQUEST', { reason: `config.prefix ${reason}.` });
   if (Buffer.byteLength(prefix) > maxPrefixBytes) throw refuse(`is longer than ${maxPrefixBytes} bytes`);
-  // Stores answer with XML, which cannot hold these.
-  if (/[\p{Cc}\p{Surrogate}\u{fffe}\u{ffff}]/u.test(prefix)) throw refuse('holds a character that no name can have');
-  if (prefix.split('/').some((part) => part === '.' || part === '..')) throw refuse("has a part '.' or '..'");
+  // Stores list keys as XML, which cannot represent these characters.
+  if (/[\p{Cc}\p{Surrogate}\u{fffe}\u{ffff}]/u.test(prefix))
+    throw refuse('contains a character that object keys cannot have');
+  if (prefix.split('/').some((part) => part === '.' || part === '..'))
+    throw refuse("contains '.' or '..' as a folder name");
 }
 
-/** What is wrong with it is said without it: it may hold a password. */
+/** The error does not quote the URL, which may contain a password. */
 function checkEndpoint(text: string): void {
   const refuse = (reason: string) =>
     destinationFault('DESTINATION_ENDPOINT_INVALID', { step: 'reach', where: 'config.endpoint_url' }, reason);
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:\/\//i.test(text))
-    throw refuse('it is no address that begins with https:// or http://');
+    throw refuse('it is not a URL that begins with https:// or http://');
   if (url.username !== '' || url.password !== '')
-    throw refuse('it holds a user or a password, which belong into credentials');
-  if (text.includes('?') || text.includes('#')) throw refuse('it goes on behind its path');
+    throw refuse('it contains a user or a password, which belong in credentials');
+  if (text.includes('?') || text.includes('#')) throw refuse('it has a query or a fragment');
 }
 
 const badBucket = (field: string, reason: string) =>

@@ -1,20 +1,21 @@
 import { checkDestination, checkLimits } from './check-destination.ts';
-import { connectDestination, type DestinationPlace } from './connect-destination.ts';
+import { connectDestination, type DestinationSettings } from './connect-destination.ts';
 import type { DestinationCredentials } from './destination-config.ts';
 import type { DestinationPorts } from './destination-ports.ts';
 
 /**
- * Checks a place with credentials that are not stored yet.
- * @throws OVERLOADED where too many checks of the workspace go on; as {@link connectDestination}, {@link checkDestination}.
+ * Checks a destination with credentials that are not stored yet.
+ *
+ * @throws OVERLOADED if too many checks of the workspace are in flight; errors of {@link connectDestination} and {@link checkDestination}.
  */
 export async function tryDestination(
   ports: DestinationPorts,
   workspaceId: string,
-  place: DestinationPlace,
+  settings: DestinationSettings,
   credentials: DestinationCredentials | undefined,
 ): Promise<void> {
   await ports.checks.during(workspaceId, async () => {
-    const store = connectDestination(ports, place, credentials, ports.limits ?? checkLimits);
+    const store = connectDestination(ports, settings, credentials, ports.limits ?? checkLimits);
     try {
       await checkDestination(store);
     } finally {

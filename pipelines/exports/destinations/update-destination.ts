@@ -15,10 +15,10 @@ export interface DestinationChange {
 }
 
 /**
- * Renames a destination, and replaces its credentials once a test object could be written with the new ones. What is absent or
- * null stays as it is. Exports that are under way use new credentials from their next attempt on.
+ * Renames a destination, and replaces its credentials after writing a test object with the new ones. Absent and null fields stay unchanged.
+ * Running exports use the new credentials from their next attempt on.
  *
- * @throws NOT_FOUND, BAD_REQUEST, what {@link tryDestination} throws.
+ * @throws NOT_FOUND, BAD_REQUEST, errors of {@link tryDestination}.
  */
 export async function updateDestination(
   ports: DestinationPorts,
@@ -34,7 +34,7 @@ export async function updateDestination(
     }
     await tryDestination(ports, workspaceId, destination, credentials);
   }
-  // Sealed for the id as it is stored: a caller may write it in capitals.
+  // Sealed for the id as stored; the caller may have written it in capitals.
   const stored = credentials && sealCredentials(ports.sealer, destination.id, credentials);
   const [changed] = await ports.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),

@@ -1,26 +1,26 @@
 import type { ExportFormat } from '../export-scope.ts';
 
-export interface PartPlace {
+export interface PartLocation {
   readonly exportId: string;
   readonly tenantId: string;
   readonly projectId: string;
   readonly version: ExportFormat['version'];
-  /** Any moment of the UTC day that the run of the export is about. */
+  /** Any time in the UTC day of the export run, in microseconds since 1970. */
   readonly dayMicros: number;
-  /** The run of the export. */
+  /** Id of the export run. */
   readonly runId: string;
-  /** From 1 on. */
+  /** Starts at 1. */
   readonly part: number;
 }
 
-/** Above, names still differ and only their order by text is lost. */
+/** With more digits keys stay unique but no longer sort by part. */
 const partDigits = 6;
 
 /**
- * Where one file of an export lies, relative to the prefix of its destination. Names sort by part, and a part that is written
- * again has the same. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, as Hive reads them.
+ * Object key of a file of an export, relative to the prefix of its destination. Keys sort by part, and writing a part again uses the same
+ * key. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, the Hive layout.
  */
-export function partKey({ exportId, tenantId, projectId, version, dayMicros, runId, part }: PartPlace): string {
+export function partKey({ exportId, tenantId, projectId, version, dayMicros, runId, part }: PartLocation): string {
   const [year, month, day] = new Date(Math.floor(dayMicros / 1_000)).toISOString().slice(0, 10).split('-');
   const resource = version === 'v1' ? 'runs' : 'resource=runs';
   const file = `${runId}-${String(part).padStart(partDigits, '0')}.parquet`;
@@ -34,11 +34,11 @@ export function partKey({ exportId, tenantId, projectId, version, dayMicros, run
   ].join('/');
 }
 
-/** The folder that holds all files of an export. */
+/** The folder of all files of an export. */
 export function exportFolder({
   exportId,
   tenantId,
   projectId,
-}: Pick<PartPlace, 'exportId' | 'tenantId' | 'projectId'>): string {
+}: Pick<PartLocation, 'exportId' | 'tenantId' | 'projectId'>): string {
   return `export_id=${exportId}/tenant_id=${tenantId}/session_id=${projectId}`;
 }

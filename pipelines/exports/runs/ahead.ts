@@ -1,20 +1,20 @@
 /**
- * Makes the next item of `source` while the last one is being used; never more than one.
- * Ending early waits for the item under way, so that afterwards nothing of the source goes on: abort what it does first.
+ * Prefetches one item of `source` while the consumer uses the previous one. Ending early waits for the item in flight, so that nothing of
+ * the source runs afterwards: abort its work first.
  */
-export async function* ahead<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
-  const ask = () => {
-    const asked = source.next();
-    // Its failure is told when its turn comes.
-    asked.catch(() => undefined);
-    return asked;
+export async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
+  const fetchNext = () => {
+    const fetched = source.next();
+    // The failure surfaces when the consumer awaits this item.
+    fetched.catch(() => undefined);
+    return fetched;
   };
-  let next = ask();
+  let next = fetchNext();
   try {
     for (;;) {
       const { done, value } = await next;
       if (done) return;
-      next = ask();
+      next = fetchNext();
       yield value;
     }
   } finally {

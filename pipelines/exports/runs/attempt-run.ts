@@ -1,12 +1,12 @@
 /**
- * One attempt at a run of an export, from its row to its row.
+ * One attempt at an export run, from claiming its row to ending the attempt.
  *
- *   1. The run is taken up (`take-run.ts`), or left alone where it is not to be worked on now.
- *   2. Under a signal that ends with lease, time or process (`live-attempts.ts`), in a folder of its own, its files are made
- *      (`export-run.ts`).
- *   3. Not completed: what that means is written down (`end-attempt.ts`).
- *   4. Folder and store are given back; what lies unrecorded in the bucket of a run that is over is removed (`tidy-run.ts`).
- *   5. Its export is brought on: further runs, or its end (`advance-export.ts`).
+ *   1. Claim the run (`take-run.ts`), or return if it is not due.
+ *   2. Make its files (`export-run.ts`) in a folder of its own, under a signal that aborts on loss of the lease, on timeout and on shutdown
+ *      (`live-attempts.ts`).
+ *   3. If the run is not completed, record the outcome and what follows (`end-attempt.ts`).
+ *   4. Remove the folder and close the store; if the run has ended, remove its unrecorded objects from the bucket (`tidy-run.ts`).
+ *   5. Advance its export: further export runs, or its end (`advance-export.ts`).
  */
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { advanceExport } from '../advance-export.ts';
@@ -18,7 +18,7 @@ import { Checkpoint } from './checkpoint.ts';
 import { type AttemptEnd, endAttempt } from './end-attempt.ts';
 import { exportRun } from './export-run.ts';
 import type { LiveAttempts } from './live-attempts.ts';
-import { type TakenRun, takeRun } from './take-run.ts';
+import { type ClaimedRun, claimRun } from './take-run.ts';
 import { tidyRun } from './tidy-run.ts';
 
 export interface AttemptPorts extends WorkPorts {
@@ -26,30 +26,27 @@ export interface AttemptPorts extends WorkPorts {
   readonly folders: WorkFolders;
 }
 
-/**
- * @returns false where the run is not to be worked on now.
- * @throws what the database throws; the run is then taken up again by the next look at it.
- */
+/** @returns false if the run is not due. @throws errors of the database; a later job then claims the run again. */
 export async function attemptRun(ports: AttemptPorts, runId: string): Promise<boolean> {
   if (ports.attempts.stopping) return false;
-  const taken = await takeRun(ports.database, runId, ports.limits, ports.now());
-  if (taken === undefined) return false;
-  const end = await ports.attempts.during(taken.run, async (signal): Promise<AttemptEnd | 'completed'> => {
+  const claimed = await claimRun(ports.database, runId, ports.limits, ports.now());
+  if (claimed === undefined) return false;
+  const end = await ports.attempts.during(claimed.run, async (signal): Promise<AttemptEnd | 'completed'> => {
     try {
-      await makeFiles(ports, taken, signal);
+      await makeFiles(ports, claimed, signal);
       return 'completed';
     } catch (error) {
-      // Whatever an aborted step fails with, why it was aborted is what counts, also where a step did not pass it on.
-      return await endAttempt(ports, taken.run, signal.aborted && !isOver(error) ? signal.reason : error);
+      // After an abort, the reason of the abort counts, whatever error the aborted step threw.
+      return await endAttempt(ports, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
     }
   });
   attemptsEnded.inc({ end });
-  if (end === 'over' || end === 'failed') await tidyRun(ports, taken.run);
-  if (end === 'completed') await advanceExport(ports, taken.of.id);
+  if (end === 'over' || end === 'failed') await tidyRun(ports, claimed.run);
+  if (end === 'completed') await advanceExport(ports, claimed.of.id);
   return true;
 }
 
-async function makeFiles(ports: AttemptPorts, { run, of, nextPart }: TakenRun, signal: AbortSignal): Promise<void> {
+async function makeFiles(ports: AttemptPorts, { run, of, nextPart }: ClaimedRun, signal: AbortSignal): Promise<void> {
   const { database, now, folders } = ports;
   if (await isProjectDeleted(database, of)) throw fault('EXPORT_PROJECT_DELETED');
   const store = await ports.openStore(of);

@@ -1,9 +1,9 @@
 /**
- * What a worker writes about the run that it took up.
+ * Writes of a worker to the row of its export run.
  *
- * Invariant: nothing is written but by the bearer of the run's last fence, and not after the run is over, so that a worker that
- * lost its lease, or whose export was cancelled, leaves the row as it is. A file is recorded together with the cursor that
- * stands behind it, or not at all: the files of a run always hold exactly the members up to its cursor.
+ * Invariant: a write succeeds only with the latest fencing token and before the run has ended, so that a worker that lost its lease, or
+ * whose export was cancelled, cannot change the row. A file and the cursor after it are recorded in one transaction: the recorded files
+ * always contain exactly the members up to the cursor.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
@@ -17,7 +17,7 @@ export interface WrittenPart {
   readonly rows: number;
   readonly bytes: number;
   readonly sha256: string;
-  /** Null if the store does not say. */
+  /** Null if the store returns none. */
   readonly etag: string | null;
 }
 
@@ -36,29 +36,31 @@ export class Checkpoint {
     this.#now = now;
   }
 
-  /** Resolves while this attempt is the last one. */
+  /**
+   * Resolves while this attempt owns the run. Like all methods here it throws EXPORT_ATTEMPT_OVER otherwise, and errors of the database.
+   */
   async confirm(): Promise<void> {
     await this.#write(this.#database, 'fence = fence', []);
   }
 
-  /** Notes how many runs belong to it. @throws EXPORT_ATTEMPT_OVER, as all of them, and what the database throws. */
-  async noteTotal(rows: number): Promise<void> {
+  /** Records the number of members. */
+  async recordTotal(rows: number): Promise<void> {
     await this.#write(this.#database, 'rows_total = $4', [rows]);
   }
 
-  /** Notes what is about to be written, before anything of it can be in the bucket. */
-  async notePending(pending: PendingUpload): Promise<void> {
+  /** Records the part that is about to be written, before any byte of it can be in the bucket. */
+  async recordPending(pending: PendingUpload): Promise<void> {
     await this.#write(this.#database, 'pending_upload = $4', [pending]);
   }
 
-  /** Notes the id of the upload in parts, by which another worker can take it back. */
-  async noteUpload(uploadId: string): Promise<void> {
+  /** Records the id of the multipart upload, so that another worker can abort it. */
+  async recordUpload(uploadId: string): Promise<void> {
     await this.#write(this.#database, "pending_upload = jsonb_set(pending_upload, '{uploadId}', to_jsonb($4::text))", [
       uploadId,
     ]);
   }
 
-  /** Records a file that is whole in the bucket, and the cursor behind it. */
+  /** Records a file that is complete in the bucket, and the cursor after it. */
   async recordFile({ part, path, rows, bytes, sha256, etag }: WrittenPart, cursor: ExportCursor): Promise<void> {
     await this.#database.transaction(async (tx) => {
       await this.#write(
@@ -74,7 +76,7 @@ export class Checkpoint {
     });
   }
 
-  /** Moves the cursor behind runs of which none is left. */
+  /** Moves the cursor past a slice whose runs were all deleted. */
   async skipTo(cursor: ExportCursor): Promise<void> {
     await this.#write(this.#database, 'latest_cursor = $4, pending_upload = NULL', [cursor]);
   }

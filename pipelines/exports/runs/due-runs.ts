@@ -7,10 +7,10 @@ export interface DueRun {
 }
 
 /**
- * Runs that a worker could take up now: of each RUNNING export the first ones that are not over, as many as may be worked on at
- * once, less those that a worker has or that wait for their next attempt.
+ * Export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit of concurrent runs, except
+ * those that have a lease or wait for a retry.
  *
- * @param choice.newest only so many of the last of those first ones, the newcomers when others are over.
+ * @param choice.newest If given, only the last `newest` of these first runs: those that became due because others ended.
  */
 export function dueRuns(
   sql: Sql,
@@ -21,10 +21,10 @@ export function dueRuns(
   return sql.query<DueRun>(
     `SELECT r.id, r.bulk_export_id AS "exportId", r.fence
      FROM bulk_exports AS e CROSS JOIN LATERAL (
-       SELECT *, row_number() OVER (ORDER BY start_time) AS place FROM bulk_export_runs
+       SELECT *, row_number() OVER (ORDER BY start_time) AS ordinal FROM bulk_export_runs
        WHERE bulk_export_id = e.id AND finished_at IS NULL ORDER BY start_time LIMIT $1
      ) AS r
-     WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL AND ($2::uuid IS NULL OR e.id = $2) AND r.place > $1 - $3::int
+     WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL AND ($2::uuid IS NULL OR e.id = $2) AND r.ordinal > $1 - $3::int
        AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
        AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $4)
      ORDER BY e.created_at, r.start_time`,
@@ -35,11 +35,11 @@ export function dueRuns(
 export interface NextRun {
   readonly id: string;
   readonly organizationId: string;
-  /** Runs of the organisation that are being worked on, over all processes. */
+  /** Export runs of the organisation that have a lease, over all processes. */
   readonly leases: number;
 }
 
-/** Of each organisation the run that it would have worked on first, of those that {@link dueRuns} finds. */
+/** For each organisation the first of the export runs that {@link dueRuns} finds. */
 export async function nextRuns(
   sql: Sql,
   { exportRunsAtOnce }: { readonly exportRunsAtOnce: number },

@@ -1,42 +1,42 @@
 /**
- * The loop of one attempt at a run of an export: from the members of a day to files in the bucket.
+ * The loop of one attempt at an export run: from the members of a day to files in the bucket.
  *
- * Invariant: the files that are recorded hold exactly the members up to the recorded cursor, each once. What is in the bucket
- * and not recorded is one part at most, and the checkpoint says which: its number, both ends of its slice, its path.
+ * Invariant: the recorded files contain exactly the members up to the recorded cursor, each once. At most one part can be in the bucket
+ * without being recorded; the checkpoint holds its number, both ends of its slice, and its path.
  *
- *   1. How many runs belong to it is counted once, when it is first taken up.
- *   2. A part that was noted and not recorded comes first: uploads of it are taken back, and exactly its slice is read again under
- *      its number, so that it lies over whatever is in the bucket.
- *   3. The reader finds the slice behind the last one and reads it into a folder of its own.
- *   4. The encoder makes a Parquet file of it, which is checked against what was read.
- *   5. Part and slice go into the checkpoint; then the file goes up, its upload's id noted before its first byte; then one
- *      transaction adds the file and moves the cursor. The folder goes.
- *   6. No slice is left: what came too late to belong to it is counted, and the run is COMPLETED.
+ *   1. When the run is claimed for the first time, its members are counted.
+ *   2. A part that is pending but not recorded comes first: its uploads are aborted, and exactly its slice is read again under its number,
+ *      so that it overwrites whatever is in the bucket.
+ *   3. The reader finds the slice after the last one and reads it into a folder of its own.
+ *   4. The encoder makes a Parquet file of the slice, which is verified against what was read.
+ *   5. The checkpoint records the part and its slice as pending. Then the file is uploaded; the id of a multipart upload is recorded before
+ *      its first byte. Then one transaction records the file and moves the cursor. The folder is removed.
+ *   6. When no slice is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
  *
- * 3, 4 and 5 go on at the same time for three slices in a row, each one slice ahead of the next step and no further; so at most
- * two lie on the disk beside the one that goes up. Died or aborted anywhere: what was not recorded is done again by whoever
- * takes the run up. Every write of 1, 5 and 6 demands the fence of this attempt (`checkpoint.ts`).
+ * Steps 3, 4 and 5 run concurrently for three consecutive slices, each at most one slice ahead of the next step, so that at most two slices
+ * are on disk beside the one being uploaded. After a crash or an abort at any point, the next worker that claims the run repeats what was
+ * not recorded. Every write in steps 1, 5 and 6 checks the fencing token of this attempt (`checkpoint.ts`).
  */
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { exportedBytes, exportedRows, stageSeconds } from '../export-metrics.ts';
 import type { ExportCursor, ExportSlice } from '../export-scope.ts';
-import { ahead } from './ahead.ts';
+import { prefetch } from './ahead.ts';
 import type { Checkpoint } from './checkpoint.ts';
 import type { PendingUpload } from './run-record.ts';
 
-/** The members of a run, and how files are made of them. */
+/** Reads the members of an export run and makes files of them. */
 export interface SliceSource<Read> {
-  /** Members, and runs of the window that came later. */
+  /** Counts the members, and the runs of the window that were received too late. */
   count(signal: AbortSignal): Promise<{ readonly members: number; readonly late: number }>;
-  /** The slice behind `after`, or behind the beginning of the window; undefined where no member is left. */
+  /** The slice after `after`, or the first of the window; undefined if no member is left. */
   find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportSlice | undefined>;
-  /** Reads a slice into `folder`, which is its own. */
+  /** Reads a slice into `folder`, which no other slice uses. */
   read(slice: ExportSlice, folder: string, signal: AbortSignal): Promise<Read>;
-  /** Makes the file that goes up, in the same folder; undefined where no run of the slice is left. */
+  /** Makes the file to upload, in the same folder; undefined if no run of the slice is left. */
   encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart | undefined>;
-  /** Gives back what it works with. */
+  /** Releases its resources. */
   close(): void;
 }
 
@@ -50,11 +50,11 @@ export interface RunToExport<Read> {
   readonly source: SliceSource<Read>;
   readonly store: Pick<ObjectStore, 'pathOf' | 'upload' | 'abortUploads' | 'delete'>;
   readonly checkpoint: Checkpoint;
-  /** Of this attempt alone; removed by whoever made it. */
+  /** Used by this attempt only; the caller removes it. */
   readonly folder: string;
-  /** Where a part goes in the store. */
+  /** Object key of a part. */
   readonly keyOf: (part: number) => string;
-  /** As the row said when the run was taken up. */
+  /** State of the row when the run was claimed. */
   readonly at: {
     readonly nextPart: number;
     readonly rowsTotal: number | null;
@@ -67,43 +67,43 @@ export interface RunToExport<Read> {
 interface PartToMake {
   readonly part: number;
   readonly slice: ExportSlice;
-  /** Something may lie at its key. */
+  /** Whether an earlier attempt may have written an object under its key. */
   readonly repeated: boolean;
 }
 
 type PartOnDisk<Made> = PartToMake & { readonly folder: string; readonly made: Made };
 
 /**
- * @throws what source, store and database throw; EXPORT_ATTEMPT_OVER where the attempt is no longer the last one; the reason of
- * `signal` where it was aborted. Nothing of it goes on then.
+ * @throws errors of the source, the store and the database; EXPORT_ATTEMPT_OVER if another attempt has replaced this one; the reason of
+ * `signal` after an abort. No work of the attempt continues afterwards.
  */
 export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSignal): Promise<void> {
   const { source, checkpoint, at } = run;
   if (at.rowsTotal === null) {
     const { members } = await source.count(signal);
-    await checkpoint.noteTotal(members);
+    await checkpoint.recordTotal(members);
   }
   let rowsWritten = at.rowsWritten;
-  // Whichever step fails, the others stop at once: nobody waits for a slice that nobody wants any more.
-  const over = new AbortController();
-  const steps = AbortSignal.any([signal, over.signal]);
-  for await (const part of ahead(encoded(run, ahead(read(run, steps)), steps))) {
+  // If one step fails, the others stop at once: their slices will not be used.
+  const failed = new AbortController();
+  const steps = AbortSignal.any([signal, failed.signal]);
+  for await (const part of prefetch(encodeSlices(run, prefetch(read(run, steps)), steps))) {
     try {
       steps.throwIfAborted();
       rowsWritten += await writePart(run, part, steps);
     } catch (error) {
-      over.abort(error);
+      failed.abort(error);
       throw error;
     }
   }
   const { members, late } = await source.count(signal);
-  // Whatever is in the window and in no file is told, also what became a member behind the cursor.
+  // Counts each run of the window that is in no file, including runs that became members behind the cursor.
   await checkpoint.complete({ lateRuns: Math.max(late, members + late - rowsWritten) });
 }
 
 /** Steps 2 and 3. */
 async function* read<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartOnDisk<Read>> {
-  for await (const next of partsToMake(run, signal)) {
+  for await (const next of listParts(run, signal)) {
     const folder = join(run.folder, `part-${next.part}`);
     await mkdir(folder, { recursive: true });
     const made = await timed('read', () => run.source.read(next.slice, folder, signal));
@@ -111,7 +111,7 @@ async function* read<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGe
   }
 }
 
-async function* partsToMake<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartToMake> {
+async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartToMake> {
   const { latestCursor, pendingUpload, nextPart } = run.at;
   let part = nextPart;
   let after = latestCursor ?? undefined;
@@ -133,7 +133,7 @@ async function* partsToMake<Read>(run: RunToExport<Read>, signal: AbortSignal): 
 }
 
 /** Step 4. */
-async function* encoded<Read>(
+async function* encodeSlices<Read>(
   run: RunToExport<Read>,
   slices: AsyncGenerator<PartOnDisk<Read>>,
   signal: AbortSignal,
@@ -143,7 +143,7 @@ async function* encoded<Read>(
   }
 }
 
-/** Step 5. @returns the rows that it added. */
+/** Step 5. @returns the number of rows added. */
 async function writePart<Read>(
   { store, checkpoint, keyOf }: RunToExport<Read>,
   { part, slice, repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
@@ -152,18 +152,19 @@ async function writePart<Read>(
   const { after, last, rows: found, bytes: sliceBytes } = slice;
   const key = keyOf(part);
   if (made === undefined) {
-    // Deleted since they were found. What an earlier attempt may have written of them is not listed, and goes as far as rights allow.
+    // All runs of the slice were deleted since it was found. An earlier attempt may have left an unrecorded object, which is deleted if
+    // permitted.
     if (repeated) await store.delete(key, { signal }).catch(() => undefined);
     await checkpoint.skipTo(last);
   } else {
     const path = store.pathOf(key);
     const pending = { part, after: after ?? null, last, rows: found, bytes: sliceBytes, path, uploadId: null };
-    await checkpoint.notePending(pending);
-    const noteUpload = (uploadId: string) => checkpoint.noteUpload(uploadId);
+    await checkpoint.recordPending(pending);
+    const noteUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
     const mayReplace = () => checkpoint.confirm();
     const options = { signal, noteUpload, mayReplace };
     const { bytes, sha256, etag = null } = await timed('upload', () => store.upload(key, made.path, options));
-    // Of an earlier attempt; what was on its way then may have come to the store after it was taken back.
+    // Aborts uploads of an earlier attempt that reached the store after step 2 had aborted the known ones.
     if (repeated) await store.abortUploads(key, [], { signal });
     await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
     exportedRows.inc(made.rows);

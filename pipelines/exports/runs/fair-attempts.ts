@@ -1,68 +1,68 @@
 /**
- * Which run of a bulk export this process works on next, so that organisations share the workers fairly.
+ * Chooses the next export run of this process, so that organisations share the workers fairly.
  *
- * Invariant: at most `concurrency` attempts go on here, and one more for an organisation that has none here; among organisations with
- * runs that are due, the one that has the fewest leases, over all processes, is next.
+ * Invariant: at most `concurrency` attempts run here, plus one for an organisation that has none running here. Among the organisations with
+ * due runs, the one with the fewest leases over all processes is next.
  *
- *   1. A job only says that some run is due. Which one is read from the rows: the first of each organisation.
- *   2. The further attempt keeps long runs of one organisation, which are not interrupted, from holding up the first run of another.
- *   3. Where all attempts are taken the job waits until one ends; it looks again each second, since the jobs of others that become
- *      due are behind it in the queue.
+ *   1. A job only signals that some run is due. The run is chosen from the rows: the first due run of each organisation.
+ *   2. The additional attempt keeps long runs of one organisation, which are not interrupted, from delaying the first run of another.
+ *   3. If all slots are in use, the job waits until an attempt ends. It also checks again each second, because jobs of other organisations
+ *      that become due are behind it in the queue.
  */
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { type AttemptPorts, attemptRun } from './attempt-run.ts';
 import { type NextRun, nextRuns } from './due-runs.ts';
 
-const lookEveryMs = 1_000;
-/** Looks that find a run which another process takes first; beyond, the sweep queues what is due. */
-const maxLost = 5;
+const pollIntervalMs = 1_000;
+/** Lost races for a run before a job gives up; the sweep queues what is due. */
+const maxLostRaces = 5;
 
 export class FairAttempts {
   readonly #ports: AttemptPorts;
   readonly #concurrency: number;
-  /** By organisation. */
+  /** Attempts in this process, by organisation. */
   readonly #running = new Map<string, number>();
-  /** Number of the last start, by organisation. */
+  /** Sequence number of the last start, by organisation. */
   readonly #lastStart = new Map<string, number>();
   #starts = 0;
   #total = 0;
-  readonly #looks = new Set<() => void>();
+  readonly #wakers = new Set<() => void>();
 
   constructor(ports: AttemptPorts, concurrency: number) {
     this.#ports = ports;
     this.#concurrency = concurrency;
   }
 
-  /** Jobs that have to be taken at once. */
+  /** Required concurrency of the job queue. */
   get maxJobs(): number {
     return this.#concurrency + 1;
   }
 
-  /** Works on one run, if one is due. @throws what the database throws. */
+  /** Attempts one run, if one is due. @throws errors of the database. */
   async attemptNext(): Promise<void> {
     const { database, limits, now, attempts } = this.#ports;
-    let lost = 0;
-    while (!attempts.stopping && lost < maxLost) {
+    let lostRaces = 0;
+    while (!attempts.stopping && lostRaces < maxLostRaces) {
       const due = await nextRuns(database, limits, now());
       if (due.length === 0) return;
       const chosen = this.#choose(due);
       if (chosen === undefined) {
         await this.#untilEnd();
       } else if (await this.#attempt(chosen)) return;
-      else lost += 1;
+      else lostRaces += 1;
     }
   }
 
-  /** Resolves when an attempt here ends, or when it is time for another look. */
+  /** Resolves when an attempt in this process ends, or after the poll interval. */
   async #untilEnd(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(() => look(), lookEveryMs);
-      const look = () => {
+      const timer = setTimeout(() => wake(), pollIntervalMs);
+      const wake = () => {
         clearTimeout(timer);
-        this.#looks.delete(look);
+        this.#wakers.delete(wake);
         resolve();
       };
-      this.#looks.add(look);
+      this.#wakers.add(wake);
     });
   }
 
@@ -94,10 +94,10 @@ export class FairAttempts {
       const left = (this.#running.get(organizationId) ?? 1) - 1;
       if (left === 0) this.#running.delete(organizationId);
       else this.#running.set(organizationId, left);
-      for (const look of this.#looks) look();
+      for (const wake of this.#wakers) wake();
     }
   }
 }
 
-/** Organisations whose last start is remembered. */
+/** Maximum number of organisations whose last start is remembered. */
 const maxRemembered = 10_000;

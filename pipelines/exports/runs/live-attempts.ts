@@ -1,15 +1,15 @@
 /**
- * The attempts that this process works on, and the signal that ends each.
+ * The attempts of this process, and the signal that aborts each of them.
  *
- * Invariant: while an attempt goes on, its lease is moved on well before it runs out; where that does not succeed in time, or the
- * attempt is no longer the last one of a run that is to be worked on, its signal is aborted.
+ * Invariant: while an attempt runs, its lease is renewed well before it expires. If renewal does not succeed in time, or the attempt no
+ * longer owns a run that is to be exported, its signal is aborted.
  *
- *   1. Every second one statement moves on the leases of all attempts here, as far as fence and status still allow it, and says
- *      of which it could. The others were cancelled, given up or taken up elsewhere: aborted. So a cancellation in any process
- *      reaches a worker in any other within a second and a bit.
- *   2. The database does not answer: the next second tries again. An attempt whose lease must have run out meanwhile is aborted.
- *   3. An attempt that takes longer than it may is aborted.
- *   4. Stopping aborts all.
+ *   1. Every second one statement renews the leases of all attempts in this process, as far as fence and status still allow it, and returns
+ *      the renewed ones. The others were cancelled, timed out or claimed by another worker, and are aborted. A cancellation in any process
+ *      therefore reaches every worker in little more than a second.
+ *   2. If the database does not answer, the next second tries again. An attempt whose lease must have expired meanwhile is aborted.
+ *   3. An attempt that exceeds its timeout is aborted.
+ *   4. Stopping aborts all attempts.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
@@ -42,12 +42,12 @@ export class LiveAttempts {
     return this.#attempts.size;
   }
 
-  /** Whether this process takes nothing more up. */
+  /** Whether this process no longer claims runs. */
   get stopping(): boolean {
     return this.#stopping;
   }
 
-  /** Does `work` as the attempt that has this fence, under a signal whose reason says why it has to end. */
+  /** Runs `work` as the attempt with this fence, under a signal whose reason is the error that ends the attempt. */
   async during<Result>(
     run: { readonly id: string; readonly fence: number },
     work: (signal: AbortSignal) => Promise<Result>,
@@ -74,28 +74,27 @@ export class LiveAttempts {
   }
 
   async #renew(): Promise<void> {
-    const asked = [...this.#attempts];
+    const current = [...this.#attempts];
     try {
       const renewedAtMs = performance.now();
-      const renewed = await this.#moveOn(asked);
-      for (const [id, attempt] of asked) {
+      const renewed = await this.#renewLeases(current);
+      for (const [id, attempt] of current) {
         const found = renewed.get(id);
         if (found === undefined) attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
         else if (found.projectDeleted) attempt.controller.abort(fault('EXPORT_PROJECT_DELETED'));
         else attempt.renewedAtMs = renewedAtMs;
       }
     } catch (err) {
-      this.#logger.warn({ err, attempts: asked.length }, 'leases of runs of exports could not be moved on');
-      const patienceMs = this.#limits.exportLeaseMs - renewEveryMs;
-      for (const [, attempt] of asked) {
-        if (performance.now() - attempt.renewedAtMs > patienceMs)
-          attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
+      this.#logger.warn({ err, attempts: current.length }, 'cannot renew the leases of export runs');
+      const maxAgeMs = this.#limits.exportLeaseMs - renewEveryMs;
+      for (const [, attempt] of current) {
+        if (performance.now() - attempt.renewedAtMs > maxAgeMs) attempt.controller.abort(fault('EXPORT_ATTEMPT_OVER'));
       }
     }
     this.#timer = this.#attempts.size === 0 ? undefined : setTimeout(() => void this.#renew(), renewEveryMs);
   }
 
-  async #moveOn(attempts: readonly (readonly [string, Attempt])[]) {
+  async #renewLeases(attempts: readonly (readonly [string, Attempt])[]) {
     if (attempts.length === 0) return new Map<string, { readonly projectDeleted: boolean }>();
     const rows = await this.#database.query<{ id: string; projectDeleted: boolean }>(
       `UPDATE bulk_export_runs AS r SET lease_until = clock_timestamp() + make_interval(secs => $3)

@@ -1,7 +1,7 @@
 import type { ExportCursor } from '../export-scope.ts';
 import type { ExportStatus } from '../export-states.ts';
 
-/** A run of a bulk export as it is read from its table. Times are ISO 8601 with microseconds. */
+/** A row of `bulk_export_runs`. Times are ISO 8601 with microseconds. */
 export interface ExportRunRecord {
   readonly id: string;
   readonly exportId: string;
@@ -11,7 +11,7 @@ export interface ExportRunRecord {
   readonly status: ExportStatus;
   readonly fence: number;
   readonly retryNumber: number;
-  /** `retry_0`, `retry_1`, …: what each attempt ended with. */
+  /** `retry_0`, `retry_1`, …: the error of each failed attempt. */
   readonly errors: Readonly<Record<string, string>> | null;
   readonly rowsTotal: number | null;
   readonly rowsWritten: number;
@@ -26,21 +26,21 @@ export interface ExportRunRecord {
   readonly finishedAt: string | null;
 }
 
-/** A part that is about to be written, or was written and not recorded. */
+/** A part that is about to be written, or was written but not recorded. */
 export interface PendingUpload {
   readonly part: number;
-  /** Null at the beginning of the window. */
+  /** Null: from the start of the window. */
   readonly after: ExportCursor | null;
   readonly last: ExportCursor;
   readonly rows: number;
   readonly bytes: number;
-  /** As the owner of the bucket sees it. */
+  /** Including the bucket. */
   readonly path: string;
-  /** Of an upload in parts. */
+  /** Id of the multipart upload, if one was started. */
   readonly uploadId: string | null;
 }
 
-/** Of `bulk_export_runs AS r`. */
+/** Select list of an {@link ExportRunRecord} from `bulk_export_runs AS r`. */
 export const runColumns = `r.id, r.bulk_export_id AS "exportId", r.workspace_id AS "workspaceId",
   r.start_time AS "startTime", r.end_time AS "endTime", r.status, r.fence, r.retry_number AS "retryNumber", r.errors,
   r.rows_total AS "rowsTotal", r.rows_written AS "rowsWritten", r.bytes_written AS "bytesWritten",

@@ -2,31 +2,33 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { type ExportRecord, exportColumns } from '../export-record.ts';
 import { type ExportRunRecord, runColumns } from './run-record.ts';
 
-/** A run as the worker has it that took it up, with the export it belongs to. */
-export interface TakenRun {
+/** A claimed export run, with the export it belongs to. */
+export interface ClaimedRun {
   readonly run: ExportRunRecord;
   readonly of: ExportRecord;
-  /** Number of the part that comes after those that are recorded. */
+  /** Number of the part after those that are recorded. */
   readonly nextPart: number;
 }
 
 /**
- * Takes a run up: raises its fence, so that whoever had it before can write nothing more, and begins its lease.
+ * Claims a run: raises its fencing token, so that a previous worker can no longer write to the row, and starts its lease.
  *
- * Steps, in one transaction that holds the row of the export, by which workers of one export decide one after the other:
- *   1. Nobody works on it: the export is not RUNNING, the run is over, another worker has it, or it waits for its next attempt.
- *   2. Nobody more may: as many runs of the export as may are being worked on.
- *   3. Fence and lease. An attempt that a crash ended is gone on with, and costs no retry.
+ * Steps, in one transaction that locks the row of the export, so that claims for one export are serialised:
+ *   1. Return undefined if the run is not due: the export is not RUNNING, the run has ended, another worker has a lease, or the run waits
+ *      for a retry.
+ *   2. Return undefined if as many runs of the export have a lease as `exportRunsAtOnce` allows.
+ *   3. Set the fence and the lease. A claim after a crashed attempt costs no retry.
  *
- * Leases are told by the clock of the database alone.
- * @returns undefined where it is not to be worked on now.
+ * Leases use only the clock of the database.
+ *
+ * @returns undefined if the run cannot be claimed now.
  */
-export async function takeRun(
+export async function claimRun(
   database: Database,
   runId: string,
   limits: { readonly exportRunsAtOnce: number; readonly exportLeaseMs: number },
   now: Date,
-): Promise<TakenRun | undefined> {
+): Promise<ClaimedRun | undefined> {
   const at = now.toISOString();
   return database.transaction(async (tx) => {
     const [of] = await tx.query<ExportRecord>(

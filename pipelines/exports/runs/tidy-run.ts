@@ -4,16 +4,16 @@ import type { WorkPorts } from '../export-ports.ts';
 import { type ExportRecord, exportColumns } from '../export-record.ts';
 import { type ExportRunRecord, runColumns } from './run-record.ts';
 
-/** A bucket that hangs holds up who tidies no longer than this; the next sweep tries again. */
-const tidyWithinMs = 5_000;
+/** Timeout for a bucket that hangs; the next sweep tries again. */
+const tidyTimeoutMs = 5_000;
 
 /**
- * Removes from the bucket what a run that ended before its time had begun and not recorded: an upload in parts, or a file that no
- * list names. As far as rights allow; the run is tidy then, whatever the bucket said. Nothing where a worker may still be at it.
- * What fails only for now, or takes long, is left to a later call.
+ * Removes from the bucket what a run that did not complete has written but not recorded: a multipart upload, or an object that no file list
+ * contains. Missing permissions are ignored: the run then counts as tidy. Does nothing while a worker may still be writing. After a
+ * transient error or a timeout, a later call tries again.
  *
- * @param run where its own last worker calls, whose lease ends with this.
- * @throws what the database throws.
+ * @param run With `fence` when the run's last worker calls; this call then ends its lease.
+ * @throws errors of the database.
  */
 export async function tidyRun(
   ports: Pick<WorkPorts, 'database' | 'openStore' | 'logger'>,
@@ -38,7 +38,7 @@ export async function tidyRun(
     left.exportId,
   ]);
   if (of === undefined) return;
-  const signal = AbortSignal.timeout(tidyWithinMs);
+  const signal = AbortSignal.timeout(tidyTimeoutMs);
   try {
     const store = await ports.openStore(of);
     try {
@@ -49,7 +49,7 @@ export async function tidyRun(
       await store.close();
     }
   } catch (err) {
-    logger.warn({ err, runId: left.id }, 'what a run of an export left in the bucket could not be removed');
+    logger.warn({ err, runId: left.id }, 'cannot remove unrecorded objects of an export run from the bucket');
     if (signal.aborted || (isRunlakeError(err) && err.class === 'transient')) return;
   }
   await database.execute(

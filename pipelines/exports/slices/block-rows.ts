@@ -1,19 +1,19 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { runBytes } from '../../runs/run-columns.ts';
-import { type MemberPlace, memberOrder } from './members.ts';
+import { type MembersCondition, memberOrder } from './members.ts';
 
 const nearRows = 256;
 const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
 
 /**
- * How many rows ClickHouse may handle as one block when it writes the runs of `place`. Rows of a block come into one row group
- * of the file, and a group is what DuckDB holds at once: where large runs lie close together, blocks have to be small. Else
- * they need not be, and small ones are slow. Rows that are not merged yet only make it smaller.
+ * Number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a block go into one row group of
+ * the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if large runs are close together; otherwise small
+ * blocks only cost time. Unmerged rows only make the result smaller.
  */
 export async function blockRows(
   warehouse: Warehouse,
-  { sql, params }: MemberPlace,
+  { sql, params }: MembersCondition,
   signal: AbortSignal,
 ): Promise<number> {
   const [row] = await warehouse.query<{ bytes: number }>({

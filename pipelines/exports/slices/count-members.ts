@@ -1,11 +1,11 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { ExportScope } from '../export-scope.ts';
-import { isMember, placeOfMembers } from './members.ts';
+import { isMember, membersCondition } from './members.ts';
 
 export interface MemberCount {
-  /** Runs that belong to the scope. */
+  /** Members of the scope. */
   readonly members: number;
-  /** Runs of its window that came after the export was made. */
+  /** Runs of its window that were received too late to be members. */
   readonly late: number;
 }
 
@@ -13,15 +13,16 @@ export interface MemberCount {
 const timeoutMs = 900_000;
 
 /**
- * Counts the runs of a scope's window; deleted ones are in neither figure.
- * @throws what the warehouse throws, or the reason of `signal`.
+ * Counts the runs in the window of a scope, without deleted runs.
+ *
+ * @throws errors of ClickHouse, or the reason of `signal`.
  */
 export async function countMembers(
   warehouse: Warehouse,
   scope: ExportScope,
   signal?: AbortSignal,
 ): Promise<MemberCount> {
-  const { sql, params } = placeOfMembers(scope, {});
+  const { sql, params } = membersCondition(scope, {});
   const [row] = await warehouse.query<MemberCount>({
     name: 'count-members',
     sql: `SELECT countIf(${isMember}) AS members, countIf(NOT (${isMember})) AS late

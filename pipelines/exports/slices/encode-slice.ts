@@ -10,26 +10,26 @@ import type { ExportFormat } from '../export-scope.ts';
 import type { SliceFiles, SliceRequest } from './read-slice.ts';
 import { formOf, sliceColumns, sourceName } from './slice-columns.ts';
 
-/** A file that is ready to go to the bucket. */
+/** A file that is ready for upload. */
 export interface Part {
-  /** `<folder>/part.parquet`; the caller's to remove. */
+  /** `<folder>/part.parquet`; the caller removes it. */
   readonly path: string;
   /** At least 1. */
   readonly rows: number;
-  /** Of the file. */
+  /** Size of the file. */
   readonly bytes: number;
 }
 
 const target = 'part.parquet';
-/** Source: SPEC of the format of exports: 120,000 rows or 32 MB a row group. */
+/** Source: SPEC, format of exports: 120,000 rows or 32 MB per row group. */
 const maxGroupRows = 120_000;
 const maxGroupBytes = 32 * 1024 * 1024;
 
 /**
- * Makes the Parquet file of a slice that was read, in its order, and holds its footer against what was read and against the
- * table of columns. Row groups have 120,000 rows or about 32 MB, whichever is less. What was read is removed from the folder, also where this fails.
+ * Makes the Parquet file of a slice, in the order of the slice, and verifies its footer against what was read and against the column table.
+ * Row groups have 120,000 rows or about 32 MB, whichever is less. Removes the files that were read, also after an error.
  *
- * @returns undefined where no run was left in the slice: then there is no file.
+ * @returns undefined if the slice has no rows; then there is no file.
  * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
  */
 export async function encodeSlice(
@@ -41,8 +41,8 @@ export async function encodeSlice(
   const path = join(folder, target);
   try {
     if (files.rows === 0) return undefined;
-    const facts = await encoder.encode(requestOf(files, folder, format), signal);
-    const reason = mismatch(facts, files, format);
+    const facts = await encoder.encode(buildRequest(files, folder, format), signal);
+    const reason = findMismatch(facts, files, format);
     if (reason !== undefined) throw fault('EXPORT_FILE_INVALID', { reason });
     return { path, rows: facts.rows, bytes: (await stat(path)).size };
   } catch (error) {
@@ -58,7 +58,11 @@ async function discardSlice({ source, beside }: SliceFiles, folder: string): Pro
   if (beside !== undefined) await rm(join(folder, beside.file), { force: true });
 }
 
-function requestOf(files: SliceFiles, folder: string, { version, compression, fields }: ExportFormat): EncodeRequest {
+function buildRequest(
+  files: SliceFiles,
+  folder: string,
+  { version, compression, fields }: ExportFormat,
+): EncodeRequest {
   const { source, beside } = files;
   return {
     folder,
@@ -69,19 +73,19 @@ function requestOf(files: SliceFiles, folder: string, { version, compression, fi
       name: field,
       form: formOf(field, version),
       from: sliceColumns[field].sql === undefined ? undefined : sourceName(field),
-      beside: sliceColumns[field].beside === undefined ? undefined : sourceName(field),
+      beside: sliceColumns[field].derived === undefined ? undefined : sourceName(field),
     })),
     compression,
-    rowGroupRows: groupRows(files.groups),
+    rowGroupRows: chooseGroupRows(files.groups),
   };
 }
 
 /**
- * Rows of a group: as many as make 32 MB on the average of the slice. Where large runs lie close together that many could be
- * far more; then as many as make hardly more than that anywhere.
+ * Rows per group: as many as make 32 MB at the average row size of the slice. If large runs are close together, that could be far more in
+ * one place; the number is then reduced so that no group gets much larger than 32 MB.
  */
-function groupRows(source: ParquetFacts['groups']): number {
-  let most = maxGroupRows;
+function chooseGroupRows(source: ParquetFacts['groups']): number {
+  let maxRows = maxGroupRows;
   let first = 0;
   let rows = 0;
   let bytes = 0;
@@ -93,16 +97,16 @@ function groupRows(source: ParquetFacts['groups']): number {
     rows += group.rows;
     bytes += group.plainBytes;
     for (; bytes >= maxGroupBytes; first++) {
-      most = Math.min(most, rows);
+      maxRows = Math.min(maxRows, rows);
       rows -= source[first]?.rows ?? 0;
       bytes -= source[first]?.plainBytes ?? 0;
     }
   }
-  return Math.max(1, Math.min(most, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
+  return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
 }
 
-/** In what a footer differs from what it has to say. */
-function mismatch(facts: ParquetFacts, files: SliceFiles, format: ExportFormat): string | undefined {
+/** How a footer differs from what was expected; undefined if it matches. */
+function findMismatch(facts: ParquetFacts, files: SliceFiles, format: ExportFormat): string | undefined {
   if (facts.rows !== files.rows) return `it has ${facts.rows} rows, and ${files.rows} were read`;
   const types = new Map(runParquetColumns.map(({ name, type }) => [name as string, type[format.version]]));
   const expected = format.fields.map((field) => `${field} ${types.get(field)}`).join(', ');

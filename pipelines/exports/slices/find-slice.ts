@@ -1,35 +1,35 @@
 /**
- * Where the next slice of an export ends.
+ * Finds the end of the next slice of an export.
  *
- * `FINAL` reads a window whole, and a day may hold a hundred million runs. So, until the slice is full:
+ * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the slice is full:
  *
- *   1. A probe without `FINAL` reads times behind the last key in key order, as many as runs are missing, and stops: the stretch
- *      up to the last of them holds at most so many runs and all ties of its last moment.
- *   2. Keys and sizes of that stretch are read with `FINAL`; the slice ends at the last that fits.
- *   3. Rows that merged, or that are no members, leave the slice short of its limit: on behind the stretch.
+ *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and stops. The time range up
+ *      to the last of them contains at most that many runs, plus all ties of its last timestamp.
+ *   2. Keys and sizes in that range are read with `FINAL`; the slice ends at the last run that fits.
+ *   3. If rows merged or are not members, the slice is still below its limit, and the search continues after the range.
  */
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { runBytes } from '../../runs/run-columns.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../export-scope.ts';
-import { isMember, memberOrder, placeOfMembers } from './members.ts';
+import { isMember, memberOrder, membersCondition } from './members.ts';
 
-/** Runs above this size, however few beside many small ones, may not add up to more in one slice: the encoder meets them at once. */
+/** Limits the total size of large runs in a slice: the encoder may hold all of them at once, even if they are few among many small ones. */
 const heavyRunBytes = 256 * 1024;
 const maxHeavyBytes = 48 * 1024 * 1024;
 
 export interface SliceLimits {
   /** At least 1. */
   readonly rows: number;
-  /** Of JSON. One run always fits. */
+  /** Total size of the JSON columns. One run always fits. */
   readonly bytes: number;
 }
 
 /**
- * The members of `scope` that follow `after`, as many as the limits allow; without `after` from the beginning of the window.
- * Only keys are read.
+ * The members of `scope` after `after`, as many as the limits allow; without `after`, from the start of the window. Reads keys and sizes
+ * only.
  *
- * @returns undefined where none is left.
- * @throws what the warehouse throws, or the reason of `signal`.
+ * @returns undefined if no member is left.
+ * @throws errors of ClickHouse, or the reason of `signal`.
  */
 export async function findSlice(
   warehouse: Warehouse,
@@ -48,23 +48,23 @@ export async function findSlice(
       bytes: limits.bytes - (slice?.bytes ?? 0),
       heavyBytes: maxHeavyBytes - heavyBytes,
     };
-    const behind = slice?.last ?? after;
-    const reach = await probe(warehouse, scope, behind, from, missing.rows, signal);
-    if (reach === undefined) break;
-    const found = await fill(warehouse, scope, behind, from, reach, missing, signal);
+    const position = slice?.last ?? after;
+    const rangeEnd = await probe(warehouse, scope, position, from, missing.rows, signal);
+    if (rangeEnd === undefined) break;
+    const found = await findEnd(warehouse, scope, position, from, rangeEnd, missing, signal);
     if (found.end !== undefined) {
-      const { place, total, heavy, ...last } = found.end;
+      const { ordinal, total, heavy, ...last } = found.end;
       if (slice !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
       heavyBytes += heavy;
-      slice = { after, last, rows: (slice?.rows ?? 0) + place, bytes: (slice?.bytes ?? 0) + total };
+      slice = { after, last, rows: (slice?.rows ?? 0) + ordinal, bytes: (slice?.bytes ?? 0) + total };
       if (found.isFull || slice.rows >= limits.rows) break;
     }
-    from = reach;
+    from = rangeEnd;
   }
   return slice;
 }
 
-/** The end of the stretch that holds the next `rows` stored rows, exclusive; undefined where there are none. */
+/** Exclusive end of the time range that contains the next `rows` stored rows; undefined if there are none. */
 async function probe(
   warehouse: Warehouse,
   scope: ExportScope,
@@ -74,7 +74,7 @@ async function probe(
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
   const { untilMicrosExclusive } = scope.window;
-  const { sql, params } = placeOfMembers(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
   const [row] = await warehouse.query<{ rows: number; newest: number }>({
     name: 'probe-export',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(max(t)) AS newest FROM (
@@ -90,20 +90,22 @@ interface EndRow {
   readonly micros: number;
   readonly trace_id: string;
   readonly id: string;
-  readonly place: number;
+  readonly ordinal: number;
   readonly total: number;
   readonly heavy: number;
   readonly found: number;
 }
 
 interface Filled {
-  /** The last run that fits, the how manieth it is, and the bytes up to it. Where none fits, the first. */
-  readonly end: (ExportCursor & { readonly place: number; readonly total: number; readonly heavy: number }) | undefined;
-  /** Whether there was one more. */
+  /** The last run that fits, its position in the range, and the bytes up to it. If none fits, the first run. */
+  readonly end:
+    | (ExportCursor & { readonly ordinal: number; readonly total: number; readonly heavy: number })
+    | undefined;
+  /** Whether at least one more run follows in the range. */
   readonly isFull: boolean;
 }
 
-async function fill(
+async function findEnd(
   warehouse: Warehouse,
   scope: ExportScope,
   after: ExportCursor | undefined,
@@ -112,20 +114,20 @@ async function fill(
   limits: SliceLimits & { readonly heavyBytes: number },
   signal: AbortSignal | undefined,
 ): Promise<Filled> {
-  const { sql, params } = placeOfMembers(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const { sql, params } = membersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
   const [row] = await warehouse.query<EndRow>({
     name: 'find-slice',
-    sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, place, total, heavy, found FROM (
-            SELECT start_time, trace_id, id, row_number() OVER w AS place, sum(bytes) OVER w AS total,
+    sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, ordinal, total, heavy, found FROM (
+            SELECT start_time, trace_id, id, row_number() OVER w AS ordinal, sum(bytes) OVER w AS total,
               sumIf(bytes, bytes > ${heavyRunBytes}) OVER w AS heavy, count() OVER () AS found
             FROM (
               SELECT start_time, trace_id, id, ${runBytes} AS bytes
               FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) AND ${isMember}
               ORDER BY ${memberOrder} LIMIT {wanted:UInt64})
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
-          WHERE place = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND place < {wanted:UInt64})
-          ORDER BY place DESC LIMIT 1`,
-    // One more than fits tells whether the stretch is used up.
+          WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {wanted:UInt64})
+          ORDER BY ordinal DESC LIMIT 1`,
+    // One row more than fits shows whether the range is exhausted.
     params: {
       ...params,
       wanted: limits.rows + 1,
@@ -135,6 +137,9 @@ async function fill(
     ...(signal && { signal }),
   });
   if (row === undefined) return { end: undefined, isFull: false };
-  const { micros, trace_id, id, place, total, heavy, found } = row;
-  return { end: { startTimeMicros: micros, traceId: trace_id, runId: id, place, total, heavy }, isFull: found > place };
+  const { micros, trace_id, id, ordinal, total, heavy, found } = row;
+  return {
+    end: { startTimeMicros: micros, traceId: trace_id, runId: id, ordinal, total, heavy },
+    isFull: found > ordinal,
+  };
 }

@@ -3,12 +3,12 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { workFileFault } from '../../../infra/errors/work-file-fault.ts';
 
-/** Fields as RFC 4180 writes them, all quoted; an absent one is nothing. */
+/** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */
 export function csvLine(values: readonly (string | undefined)[]): string {
   return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
 }
 
-/** A file that lines are appended to. Every call throws WORK_FILE_UNUSABLE where the disk does not take them. */
+/** A file to append lines to. Every method throws WORK_FILE_UNUSABLE if writing fails. */
 export class LineFile {
   longestLineBytes = 0;
   readonly #path: string;
@@ -18,7 +18,7 @@ export class LineFile {
     this.#path = path;
   }
 
-  /** Each line with its end. */
+  /** Each line includes its line end. */
   async write(lines: readonly string[]): Promise<void> {
     for (const line of lines) this.longestLineBytes = Math.max(this.longestLineBytes, Buffer.byteLength(line));
     try {
@@ -42,7 +42,7 @@ export class LineFile {
   }
 }
 
-/** The lines of a file, one by one. @throws WORK_FILE_UNUSABLE. */
+/** Reads a file line by line. @throws WORK_FILE_UNUSABLE. */
 export async function* readLines(path: string): AsyncGenerator<string> {
   const stream = createReadStream(path);
   try {

@@ -1,42 +1,48 @@
 /**
- * Which runs belong to an export, as SQL: those whose key lies in its window, that are not deleted, and whose first event came
- * in time.
+ * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first event was received in
+ * time.
  *
- * The first event's time is asked of the merged row only: a merge keeps the least of it, so that a run that is patched later
- * stays a member. ClickHouse must not ask it of single rows before it merges them; a setting of every query sees to that.
+ * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched later stays a
+ * member. A setting of every query keeps ClickHouse from applying the condition to single rows before it merges them.
  */
 import type { QueryParameter } from '../../../infra/clickhouse/warehouse.ts';
 import type { TimeWindow } from '../../runs/run-key.ts';
-import { placeOfScope } from '../../runs/run-scope.ts';
+import { scopeCondition } from '../../runs/run-scope.ts';
 import type { ExportCursor, ExportScope } from '../export-scope.ts';
 
-/** Order of an export; within one project it is that of the table's key. */
+/** Order of an export; within one project it equals the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
 
 export const isMember = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
-export interface MemberPlace {
-  /** Conditions on the key, joined by AND. They hold or fail alike for each stored row of a run. */
+export interface MembersCondition {
+  /** Conditions on the key, joined by AND. They have the same value for all stored rows of a run. */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 export interface MemberRange {
   readonly after?: ExportCursor | undefined;
-  /** Belongs to the range. */
+  /** Inclusive. */
   readonly last?: ExportCursor | undefined;
-  /** Narrower than the scope's. */
+  /** Must lie in the window of the scope. */
   readonly window?: TimeWindow;
 }
 
-/** Keys of a scope behind `after` up to `last`: plain bounds on time, which prune, beside the tuples, which do not. */
-export function placeOfMembers(scope: ExportScope, { after, last, window = scope.window }: MemberRange): MemberPlace {
+/**
+ * Condition for the keys of a scope after `after` up to `last`. The plain bounds on time let ClickHouse prune parts; the tuple comparisons
+ * do not.
+ */
+export function membersCondition(
+  scope: ExportScope,
+  { after, last, window = scope.window }: MemberRange,
+): MembersCondition {
   const fromMicros = Math.max(window.fromMicros, after?.startTimeMicros ?? window.fromMicros);
   const untilMicrosExclusive = Math.min(
     window.untilMicrosExclusive,
     last === undefined ? window.untilMicrosExclusive : last.startTimeMicros + 1,
   );
-  const { sql, params } = placeOfScope(
+  const { sql, params } = scopeCondition(
     { tenantId: scope.tenantId, projectIds: [scope.projectId] },
     { fromMicros, untilMicrosExclusive },
   );

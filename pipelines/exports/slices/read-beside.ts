@@ -1,10 +1,10 @@
 /**
- * What the rows of a slice do not hold: tokens and costs of runs with model calls below them, places of runs that came without
- * dotted_order, and statistics of feedback.
+ * Reads the values of a slice that its rows do not contain: tokens and costs of runs with model calls below them, dotted orders of runs
+ * that were sent without one, and feedback statistics.
  *
- * It goes into a CSV file of as many lines as the slice has rows, in their order, so that the encoder can read both side by
- * side. Mostly there is nothing and no file. The lines are made batch by batch: memory does not grow with the slice, save for
- * the ids of runs with feedback, and the figures of runs with model calls below them.
+ * The values go into a CSV file with one line for each row of the slice, in the same order, so that the encoder can read both files in
+ * parallel. Usually there are no such values and no file. Lines are written in batches, so that memory does not grow with the slice, except
+ * for the ids of runs with feedback and the figures of runs with model calls below them.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,16 +18,16 @@ import { ancestorIds, dottedOrderOf, type Unplaced } from '../../runs/dotted-ord
 import { readMembersOfTraces } from '../../runs/trace-members.ts';
 import type { ExportScope, ExportSlice } from '../export-scope.ts';
 import { csvLine, LineFile, readLines } from './line-file.ts';
-import { placeOfMembers } from './members.ts';
-import { besidesOf, idColumn, readUnplaced, sliceColumns, sourceName, unplacedColumn } from './slice-columns.ts';
+import { membersCondition } from './members.ts';
+import { idColumn, listDerivedKinds, readUnplaced, sliceColumns, sourceName, unplacedColumn } from './slice-columns.ts';
 
-export interface BesideRequest {
+export interface DerivedRequest {
   readonly scope: ExportScope;
   readonly slice: ExportSlice;
   readonly fields: readonly ExportField[];
   readonly folder: string;
   readonly source: string;
-  /** Of the source. */
+  /** Footer of the source file. */
   readonly facts: ParquetFacts;
 }
 
@@ -38,40 +38,42 @@ interface Ports {
 
 const listing = 'rows.csv';
 const file = 'beside.csv';
-/** In front of each line: one of a single empty value would be no line. */
+/** First column of each line: a line with a single empty value would be blank. */
 const there = '1';
 const figuresTimeoutMs = 900_000;
-/** Rows whose surroundings are read at once. */
+/** Rows per batch. */
 const batchRows = 1_000;
 
-/** One row of the slice that may want something: its run, and its place where that has to be put together. */
+/** One row of the slice: its run, and the data to derive its dotted order if it has none. */
 interface SliceRow {
   readonly runId: string;
   readonly unplaced: Unplaced | undefined;
 }
 
-/** @returns the file, or undefined where no row needs anything. @throws as `readSlice`; then it leaves no file. */
-export async function readBeside(
+/** @returns the file, or undefined if no row needs one. @throws as `readSlice`; then it leaves no file. */
+export async function readDerivedValues(
   ports: Ports,
-  request: BesideRequest,
+  request: DerivedRequest,
   signal: AbortSignal,
 ): Promise<BesideFile | undefined> {
   const { fields, folder, source, facts } = request;
-  const wanted = fields.filter((field) => sliceColumns[field].beside !== undefined);
-  const besides = besidesOf(fields);
-  const hasUnplaced = besides.has('place') && facts.nulls[unplacedColumn] !== facts.rows;
-  const withFeedback = besides.has('feedback') ? await runsWithFeedback(ports.warehouse, request, signal) : none;
-  const figures = besides.has('figures')
-    ? await figuresOfSlice(ports.warehouse, request, signal)
+  const wanted = fields.filter((field) => sliceColumns[field].derived !== undefined);
+  const derivedKinds = listDerivedKinds(fields);
+  const hasUnplaced = derivedKinds.has('ancestry') && facts.nulls[unplacedColumn] !== facts.rows;
+  const withFeedback = derivedKinds.has('feedback')
+    ? await findRunsWithFeedback(ports.warehouse, request, signal)
+    : none;
+  const figures = derivedKinds.has('figures')
+    ? await sumSliceFigures(ports.warehouse, request, signal)
     : new Map<string, Figures>();
   if (!hasUnplaced && withFeedback.size === 0 && figures.size === 0) return undefined;
   const lines = new LineFile(join(folder, file));
   try {
-    const columns = besides.has('place') ? [idColumn, unplacedColumn] : [idColumn];
+    const columns = derivedKinds.has('ancestry') ? [idColumn, unplacedColumn] : [idColumn];
     await ports.encoder.list({ folder, source, target: listing, columns }, signal);
-    for await (const batch of batches(join(folder, listing))) {
+    for await (const batch of readBatches(join(folder, listing))) {
       signal.throwIfAborted();
-      const places = await placesOf(ports.warehouse, request.scope, batch);
+      const ancestries = await deriveAncestries(ports.warehouse, request.scope, batch);
       const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
       const stats = await feedbackStats(ports.warehouse, request.scope.tenantId, ids);
       await lines.write(
@@ -79,7 +81,11 @@ export async function readBeside(
           csvLine([
             there,
             ...wanted.map((field) =>
-              besideValue(field, { place: places.get(runId), stats: stats.get(runId), figures: figures.get(runId) }),
+              formatDerivedValue(field, {
+                ancestry: ancestries.get(runId),
+                stats: stats.get(runId),
+                figures: figures.get(runId),
+              }),
             ),
           ]),
         ),
@@ -97,15 +103,15 @@ export async function readBeside(
 
 const none: ReadonlySet<string> = new Set();
 
-/** Which runs of the slice have feedback. Where a workspace has none at all, no run is looked at. */
-async function runsWithFeedback(
+/** Runs of the slice that have feedback. If the workspace has no feedback, the runs are not queried. */
+async function findRunsWithFeedback(
   warehouse: Warehouse,
-  { scope, slice }: BesideRequest,
+  { scope, slice }: DerivedRequest,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const name = 'feedback-of-slice';
   const tenant = 'tenant_id = {tenant:UUID}';
-  const { sql, params } = placeOfMembers(scope, slice);
+  const { sql, params } = membersCondition(scope, slice);
   const any = await warehouse.query({ name, sql: `SELECT 1 FROM feedback WHERE ${tenant} LIMIT 1`, params, signal });
   if (any.length === 0) return none;
   const rows = await warehouse.query<{ run_id: string }>({
@@ -117,10 +123,10 @@ async function runsWithFeedback(
   return new Set(rows.map(({ run_id }) => run_id));
 }
 
-async function* batches(path: string): AsyncGenerator<SliceRow[]> {
+async function* readBatches(path: string): AsyncGenerator<SliceRow[]> {
   let batch: SliceRow[] = [];
   for await (const line of readLines(path)) {
-    // Neither ids nor what tells of unplaced runs holds a comma or a quote.
+    // Neither column contains commas or quotes.
     const [runId = '', unplaced] = line.split(',');
     batch.push({ runId, unplaced: unplaced ? readUnplaced(unplaced) : undefined });
     if (batch.length < batchRows) continue;
@@ -130,16 +136,16 @@ async function* batches(path: string): AsyncGenerator<SliceRow[]> {
   if (batch.length > 0) yield batch;
 }
 
-interface Place {
+interface Ancestry {
   readonly dottedOrder: string;
   readonly parentRunId: string | undefined;
 }
 
-async function placesOf(
+async function deriveAncestries(
   warehouse: Warehouse,
   { tenantId, projectId }: ExportScope,
   batch: readonly SliceRow[],
-): Promise<ReadonlyMap<string, Place>> {
+): Promise<ReadonlyMap<string, Ancestry>> {
   const runs = batch.flatMap(({ unplaced }) => unplaced ?? []);
   const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
   const members = await readMembersOfTraces(warehouse, { tenantId, projectIds: [projectId] }, traceIds);
@@ -153,12 +159,12 @@ async function placesOf(
 }
 
 /** Tokens and costs of the runs of the slice that have model calls below them. */
-function figuresOfSlice(
+function sumSliceFigures(
   warehouse: Warehouse,
-  { scope: { tenantId, projectId, ...scope }, slice }: BesideRequest,
+  { scope: { tenantId, projectId, ...scope }, slice }: DerivedRequest,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, Figures>> {
-  const { sql, params } = placeOfMembers({ tenantId, projectId, ...scope }, slice);
+  const { sql, params } = membersCondition({ tenantId, projectId, ...scope }, slice);
   return sumDescendants(warehouse, {
     scope: { tenantId, projectIds: [projectId] },
     traces: `(SELECT trace_id FROM runs WHERE ${sql})`,
@@ -169,24 +175,24 @@ function figuresOfSlice(
   });
 }
 
-interface Beside {
-  readonly place: Place | undefined;
+interface DerivedValues {
+  readonly ancestry: Ancestry | undefined;
   readonly stats: string | undefined;
   readonly figures: Figures | undefined;
 }
 
-function besideValue(field: ExportField, { place, stats, figures }: Beside): string | undefined {
-  switch (sliceColumns[field].beside) {
+function formatDerivedValue(field: ExportField, { ancestry, stats, figures }: DerivedValues): string | undefined {
+  switch (sliceColumns[field].derived) {
     case 'feedback':
       return stats;
     case 'figures':
       return figures?.get(field);
     default:
-      return place === undefined ? undefined : placeValue(field, place);
+      return ancestry === undefined ? undefined : formatAncestry(field, ancestry);
   }
 }
 
-function placeValue(field: ExportField, { dottedOrder, parentRunId }: Place): string | undefined {
+function formatAncestry(field: ExportField, { dottedOrder, parentRunId }: Ancestry): string | undefined {
   const ancestors = ancestorIds(dottedOrder);
   if (field === 'parent_run_ids') return JSON.stringify(ancestors);
   return field === 'parent_run_id' ? (parentRunId ?? ancestors.at(-1)) : dottedOrder;

@@ -6,8 +6,8 @@ import type { Encoder } from '../../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import type { ExportFormat, ExportScope, ExportSlice } from '../export-scope.ts';
 import { blockRows } from './block-rows.ts';
-import { isMember, memberOrder, placeOfMembers } from './members.ts';
-import { readBeside } from './read-beside.ts';
+import { isMember, memberOrder, membersCondition } from './members.ts';
+import { readDerivedValues } from './read-beside.ts';
 import { selectOf } from './slice-columns.ts';
 
 export interface SlicePorts {
@@ -19,11 +19,11 @@ export interface SliceRequest {
   readonly scope: ExportScope;
   readonly slice: ExportSlice;
   readonly format: ExportFormat;
-  /** Absolute, there, and of this slice alone: a part of an earlier one in it would be written over. */
+  /** Absolute path of an existing folder that only this slice uses: files of an earlier slice in it would be overwritten. */
   readonly folder: string;
 }
 
-/** A slice on its way, as files in its folder. */
+/** A slice as files in its folder. */
 export interface SliceFiles {
   readonly source: string;
   readonly beside: BesideFile | undefined;
@@ -33,20 +33,20 @@ export interface SliceFiles {
 }
 
 const source = 'slice.parquet';
-/** A slice may be gigabytes. */
+/** A slice may have gigabytes. */
 const timeoutMs = 3_600_000;
-/** DuckDB holds 2,048 rows at once or a group of its source, whichever is less. */
+/** DuckDB holds 2,048 rows or one row group of its source in memory, whichever is less. */
 const sourceGroupBytes = 8 * 1024 * 1024;
 const maxSourceGroupRows = 16_384;
-/** What a row has beside its JSON, about. */
+/** Approximate size of a row without its JSON columns. */
 const otherRowBytes = 600;
 
 /**
- * Reads a slice, with the values of this moment, into `<folder>/slice.parquet`: the runs behind `slice.after` up to
- * `slice.last` that still belong to the scope, in order; beside it what the rows do not hold, where fields want it.
+ * Reads a slice with current values into `<folder>/slice.parquet`: the runs after `slice.after` up to `slice.last` that still belong to the
+ * scope, in order. If the fields need it, a second file holds the values that the rows do not contain.
  *
- * @returns what the file's own footer says of it.
- * @throws what the warehouse and the encoder throw, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
+ * @returns the file names, and the row counts from the file's own footer.
+ * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
  */
 export async function readSlice(
   { warehouse, encoder }: SlicePorts,
@@ -54,7 +54,7 @@ export async function readSlice(
   signal: AbortSignal,
 ): Promise<SliceFiles> {
   const fields = format.fields as readonly ExportField[];
-  const { sql, params } = placeOfMembers(scope, slice);
+  const { sql, params } = membersCondition(scope, slice);
   const rowBytes = otherRowBytes + slice.bytes / Math.max(slice.rows, 1);
   const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
   try {
@@ -77,7 +77,7 @@ export async function readSlice(
     const beside =
       facts.rows === 0
         ? undefined
-        : await readBeside({ warehouse, encoder }, { scope, slice, fields, folder, source, facts }, signal);
+        : await readDerivedValues({ warehouse, encoder }, { scope, slice, fields, folder, source, facts }, signal);
     return { source, beside, rows: facts.rows, groups: facts.groups };
   } catch (error) {
     await rm(join(folder, source), { force: true });

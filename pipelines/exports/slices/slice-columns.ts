@@ -2,27 +2,27 @@ import type { ColumnForm } from '../../../infra/duckdb/encode-request.ts';
 import type { ExportField } from '../../../schemas/parquet/run-columns.ts';
 import type { Unplaced } from '../../runs/dotted-orders.ts';
 import { type RunColumn, runColumns } from '../../runs/run-columns.ts';
-import { runTypeUnknown } from '../../runs/run-filter.ts';
+import { defaultRunType } from '../../runs/run-filter.ts';
 import type { ExportFormat } from '../export-scope.ts';
 
-/** How a field comes from a run's merged row. */
+/** How a field is derived from the merged row of a run. */
 export interface SliceColumn {
-  /** Over `runs FINAL`; undefined where nothing fills the field. It is what `pipelines/runs/run-fields.ts` answers. */
+  /** Expression over `runs FINAL`; undefined if nothing fills the field. Same value as in `pipelines/runs/run-fields.ts`. */
   readonly sql: string | undefined;
-  /** What the text or number stands for; its form in the file also depends on the format version. */
+  /** Meaning of the value; its form in the file also depends on the format version. */
   readonly kind: 'text' | 'integer' | 'boolean' | 'micros' | 'json-text' | 'list';
-  /** What is read beside the row where the row does not say it. */
-  readonly beside?: 'place' | 'feedback' | 'figures';
+  /** What `read-beside.ts` adds if the row does not contain the value. */
+  readonly derived?: 'ancestry' | 'feedback' | 'figures';
 }
 
 const of = (column: RunColumn, absent?: string) =>
   absent === undefined ? runColumns[column] : `coalesce(${runColumns[column]}, ${absent})`;
 const text = (column: RunColumn, absent?: string): SliceColumn => ({ sql: of(column, absent), kind: 'text' });
-const count = (column: RunColumn): SliceColumn => ({ sql: of(column, '0'), kind: 'integer', beside: 'figures' });
-const cost = (column: RunColumn): SliceColumn => ({ sql: of(column), kind: 'text', beside: 'figures' });
+const count = (column: RunColumn): SliceColumn => ({ sql: of(column, '0'), kind: 'integer', derived: 'figures' });
+const cost = (column: RunColumn): SliceColumn => ({ sql: of(column), kind: 'text', derived: 'figures' });
 const moment = (column: RunColumn): SliceColumn => ({ sql: of(column), kind: 'micros' });
 
-/** The ids in dotted_order, less the run's own, with what joins them. */
+/** Ids of the ancestors in dotted_order, as a SQL expression. */
 const ancestors = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;
 const parentOf = runColumns.parentRunId;
 
@@ -34,17 +34,17 @@ export const sliceColumns: Readonly<Record<ExportField, SliceColumn>> = {
   parent_run_id: {
     sql: `coalesce(toString(${parentOf}), nullIf(arrayElement(${ancestors}, -1), ''))`,
     kind: 'text',
-    beside: 'place',
+    derived: 'ancestry',
   },
   parent_run_ids: {
-    // Ids need no escaping.
+    // Ids need no JSON escaping.
     sql: `if(empty(${ancestors}), '[]', concat('["', arrayStringConcat(${ancestors}, '","'), '"]'))`,
     kind: 'list',
-    beside: 'place',
+    derived: 'ancestry',
   },
   reference_example_id: text('referenceExampleId'),
   name: text('name', "''"),
-  run_type: text('runType', `'${runTypeUnknown}'`),
+  run_type: text('runType', `'${defaultRunType}'`),
   start_time: moment('startedAtMicros'),
   end_time: moment('endedAtMicros'),
   status: {
@@ -52,7 +52,7 @@ export const sliceColumns: Readonly<Record<ExportField, SliceColumn>> = {
     kind: 'text',
   },
   is_root: { sql: `(id = trace_id OR isNull(${parentOf}))`, kind: 'boolean' },
-  dotted_order: { sql: of('dottedOrder'), kind: 'text', beside: 'place' },
+  dotted_order: { sql: of('dottedOrder'), kind: 'text', derived: 'ancestry' },
   trace_tier: { sql: undefined, kind: 'text' },
   inputs: text('inputs', "'{}'"),
   outputs: text('outputs'),
@@ -60,7 +60,7 @@ export const sliceColumns: Readonly<Record<ExportField, SliceColumn>> = {
   extra: text('extra'),
   events: text('events'),
   tags: { sql: of('tags'), kind: 'list' },
-  feedback_stats: { sql: undefined, kind: 'text', beside: 'feedback' },
+  feedback_stats: { sql: undefined, kind: 'text', derived: 'feedback' },
   total_tokens: count('totalTokens'),
   prompt_tokens: count('promptTokens'),
   completion_tokens: count('completionTokens'),
@@ -70,7 +70,7 @@ export const sliceColumns: Readonly<Record<ExportField, SliceColumn>> = {
   first_token_time: moment('firstTokenTimeMicros'),
 };
 
-/** Type of the source in ClickHouse's words. All may be null. */
+/** ClickHouse types of the source columns. All are nullable. */
 const sourceTypes = {
   text: 'Nullable(String)',
   integer: 'Nullable(Int64)',
@@ -80,9 +80,9 @@ const sourceTypes = {
   list: 'Nullable(String)',
 } as const satisfies Record<SliceColumn['kind'], string>;
 
-/** Columns of a slice's file beyond the fields, for what is read beside the rows. */
+/** Columns of a slice's file beyond the fields, for `read-beside.ts`. */
 export const idColumn = 'beside_id';
-/** Of a run that came without dotted_order: what its place is put together from, see {@link readUnplaced}. Else null. */
+/** For a run sent without dotted_order: the data to derive it from, see {@link readUnplaced}. Otherwise null. */
 export const unplacedColumn = 'beside_unplaced';
 
 const unplaced = [
@@ -93,7 +93,7 @@ const unplaced = [
   runColumns.traceTimeMicros,
 ].map((part) => `toString(${part})`);
 
-/** The run that a value of {@link unplacedColumn} tells of. */
+/** Parses a value of {@link unplacedColumn}. */
 export function readUnplaced(value: string): Unplaced {
   const [runId = '', traceId = '', parent, startTime, traceTime] = value.split(' ');
   return {
@@ -106,29 +106,29 @@ export function readUnplaced(value: string): Unplaced {
   };
 }
 
-/** The select list of a slice: each field that has a source, and what goes with it. */
+/** Select list of a slice: each field that has a source, and the columns for `read-beside.ts`. */
 export function selectOf(fields: readonly ExportField[]): string {
-  const besides = besidesOf(fields);
+  const derivedKinds = listDerivedKinds(fields);
   const list = fields.flatMap((field) => {
     const { sql, kind } = sliceColumns[field];
     return sql === undefined ? [] : [`CAST(${sql} AS ${sourceTypes[kind]}) AS ${sourceName(field)}`];
   });
-  if (besides.size > 0) list.push(`toString(id) AS ${idColumn}`);
-  if (besides.has('place')) {
+  if (derivedKinds.size > 0) list.push(`toString(id) AS ${idColumn}`);
+  if (derivedKinds.has('ancestry')) {
     list.push(`if(isNull(${runColumns.dottedOrder}), concat(${unplaced.join(", ' ', ")}), NULL) AS ${unplacedColumn}`);
   }
-  // ClickHouse does not write a file without columns.
+  // ClickHouse cannot write a file without columns.
   return list.length === 0 ? '1 AS beside_nothing' : list.join(', ');
 }
 
-export function besidesOf(fields: readonly ExportField[]): ReadonlySet<NonNullable<SliceColumn['beside']>> {
-  return new Set(fields.flatMap((field) => sliceColumns[field].beside ?? []));
+export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<NonNullable<SliceColumn['derived']>> {
+  return new Set(fields.flatMap((field) => sliceColumns[field].derived ?? []));
 }
 
-/** Column of the slice's file, and of the file beside it, that holds the field. */
+/** Column that holds the field in the slice's file and in the file beside it. */
 export const sourceName = (field: ExportField) => `field_${field}`;
 
-/** What the field's source becomes in a file of that version. */
+/** Form of the field in a file of that format version. */
 export function formOf(field: ExportField, version: ExportFormat['version']): ColumnForm {
   const { kind } = sliceColumns[field];
   if (kind === 'list') return version === 'v1' ? 'text' : 'json-list';

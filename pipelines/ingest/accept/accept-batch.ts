@@ -22,8 +22,8 @@ interface Item {
 }
 
 /**
- * `POST /runs/batch`: `{"post": [run, …], "patch": [run, …]}`, either list may be missing.
- * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP and TOO_MANY_PARTS of the body as a whole, and what `acceptDrafts` throws.
+ * `POST /runs/batch`: `{"post": [run, …], "patch": [run, …]}`; either list may be missing.
+ * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and what `acceptDrafts` throws.
  */
 export async function acceptBatch(sender: Sender, body: Buffer, ports: AcceptPorts): Promise<Acceptance> {
   const rejected: Rejection[] = [];
@@ -57,7 +57,7 @@ function idOf(body: Buffer, item: Item): JsonValue | undefined {
   return range && { kind: range.kind, bytes: body.subarray(range.start, range.end) };
 }
 
-/** Checks the whole body and finds the runs in it: all posts, then all patches. Of a list that comes twice the last counts. */
+/** Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last one counts. */
 function* findItems(
   body: Buffer,
   { maxJsonDepth, maxParts }: Pick<Config, 'maxJsonDepth' | 'maxParts'>,
@@ -73,7 +73,7 @@ function* findItems(
     if (kind === undefined || body[at] !== 0x5b) {
       end = scanAny(origin, at, 1);
       if (kind !== undefined) {
-        if (body[at] !== 0x6e) misfit ??= `${kind} has to be a list of runs.`;
+        if (body[at] !== 0x6e) misfit ??= `${kind} must be a list of runs.`;
         found[kind] = [];
       }
     } else {
@@ -88,7 +88,7 @@ function* findItems(
   return [...found.post, ...found.patch];
 }
 
-/** Adds the runs of the list at `first` to `items`; gives the index after it. */
+/** Adds the runs of the list at `first` to `items`; returns the index after the list. */
 function* findRuns(
   origin: ScanOrigin,
   first: number,

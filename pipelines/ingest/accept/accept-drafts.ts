@@ -11,7 +11,7 @@ import { type EncodedRun, encodeRuns, type Sender } from './publish-runs.ts';
 import { inconsistent, nothingTaken } from './rejection.ts';
 import type { RunPlaces } from './run-places.ts';
 
-/** What accepting needs of the rest of the system. */
+/** Dependencies of the functions that accept runs. */
 export interface AcceptPorts {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   readonly projects: ProjectResolver;
@@ -20,25 +20,25 @@ export interface AcceptPorts {
     Config,
     'maxRunBytes' | 'maxRunAgeDays' | 'maxRunAheadHours' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'
   >;
-  /** Counts what was taken and what was not, by error code. */
+  /** Counts accepted runs, and rejected ones by error code. */
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }
 
-/** An attachment or a feedback of the same request. It is refused when the request's events of its run are refused. */
+/** An attachment or a feedback of the same request. If the request's events of its run are rejected, so is the companion. */
 export interface Companion {
   readonly topic: Topic;
   readonly runId: string;
-  /** The name of its part, for rejections. */
+  /** Name of its part in the request, for rejections. */
   readonly part: string;
   readonly message: LogMessage;
 }
 
 /**
- * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable; a refused run
- * does not keep the others back.
+ * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A rejected run does
+ * not affect the others.
  *
- * @throws the fault of `refusal`, {@link nothingTaken} unless the request says otherwise, where nothing of the request could be taken; EVENT_LOG_UNAVAILABLE, OVERLOADED
- *   or DRAINING where the log did not take it, in which case nothing is acknowledged.
+ * @throws the error that `refusal` builds ({@link nothingTaken} by default) if nothing of the request was accepted;
+ *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is acknowledged.
  */
 export async function acceptDrafts(
   sender: Sender,
@@ -49,9 +49,9 @@ export async function acceptDrafts(
   refusal: (rejected: readonly Rejection[]) => RunlakeError = nothingTaken,
 ): Promise<Acceptance> {
   const timely = await inSlices(timelyDrafts(drafts, rejected, ports.config));
-  const placed = await assignProjects(sender.workspaceId, timely, ports.projects, rejected);
-  const messages = await inSlices(encodeRuns(sender, placed, ports.log, ports.config, rejected));
-  const accompanying = refuseWithTheirRuns(companions, messages, rejected);
+  const resolved = await assignProjects(sender.workspaceId, timely, ports.projects, rejected);
+  const messages = await inSlices(encodeRuns(sender, resolved, ports.log, ports.config, rejected));
+  const accompanying = rejectWithTheirRuns(companions, messages, rejected);
   const accepted = messages.length + accompanying.length;
   if (accepted === 0 && rejected.length > 0) {
     ports.count(0, rejected);
@@ -64,11 +64,11 @@ export async function acceptDrafts(
     else ofTopic.push(message);
   }
   const published = [...topics].map(([topic, events]) => ports.log.publish(topic, events));
-  // A failure is answered only when nothing of the request is under way any more.
-  const ends = await Promise.allSettled(published);
-  for (const end of ends) {
-    if (end.status !== 'rejected') continue;
-    const error: unknown = end.reason;
+  // Answer a failure only when no event of the request is in flight any more.
+  const outcomes = await Promise.allSettled(published);
+  for (const outcome of outcomes) {
+    if (outcome.status !== 'rejected') continue;
+    const error: unknown = outcome.reason;
     ports.count(
       0,
       isRunlakeError(error) ? [...rejected, ...messages.map(({ runId: run }) => ({ run, error }))] : rejected,
@@ -80,10 +80,10 @@ export async function acceptDrafts(
 }
 
 /**
- * Adds the companions of refused runs to `rejected`, each with the error of its run, and returns the others. A run counts as
- * accepted when any of its events was: the companions of a run whose patch alone was refused are accepted.
+ * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the others. A run counts as accepted if
+ * any of its events was: if only the patch of a run was rejected, its companions are accepted.
  */
-function refuseWithTheirRuns(
+function rejectWithTheirRuns(
   companions: readonly Companion[],
   accepted: readonly EncodedRun[],
   rejected: Rejection[],

@@ -23,7 +23,7 @@ interface RunParts {
   readonly fields: Map<PartKey, Part>;
 }
 
-/** Parts of a body, by what they are. */
+/** The parts of a body, grouped by kind. */
 interface SortedParts {
   readonly runs: Iterable<RunParts>;
   readonly feedback: readonly Part[];
@@ -32,7 +32,7 @@ interface SortedParts {
 
 /**
  * `POST /runs/multipart`: runs, their large fields, feedback and attachments as parts, in any order.
- * @throws INVALID_MULTIPART, TOO_MANY_PARTS of the body as a whole, and what `acceptDrafts` throws.
+ * @throws INVALID_MULTIPART or TOO_MANY_PARTS for the body as a whole, and what `acceptDrafts` throws.
  */
 export async function acceptMultipart(
   sender: Sender,
@@ -44,7 +44,7 @@ export async function acceptMultipart(
   return acceptDrafts(sender, drafts, rejected, ports, companions);
 }
 
-/** What the parts of a body say, run by run. */
+/** Reads all parts of a body into drafts and companions. */
 function* readParts(
   sender: Sender,
   body: Buffer,
@@ -87,7 +87,7 @@ function* readParts(
   return { drafts, companions: [...feedback, ...attachments] };
 }
 
-/** What `read` makes of each item; items with a fault of the caller's are rejected by name. */
+/** Applies `read` to each item. An item for which it throws an error of class `caller` is rejected by name. */
 function* collect<Item, Result>(
   items: Iterable<Item>,
   rejected: Rejection[],
@@ -116,7 +116,7 @@ function sortParts(parts: readonly Part[], rejected: Rejection[]): SortedParts {
       if (kind === 'feedback') feedback.push(part);
       else if (kind === 'attachment') attachments.push({ part, runId: idOf(part, id), name: rest.join('.') });
       else if (kind === 'post' || kind === 'patch') addToRun(runs, kind, idOf(part, id), rest.join('.'), part);
-      else throw misnamed(part, 'begins with none of post, patch, feedback and attachment');
+      else throw misnamed(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {
       rejected.push(rejectionOf(part.name, error));
     }
@@ -125,7 +125,7 @@ function sortParts(parts: readonly Part[], rejected: Rejection[]): SortedParts {
 }
 
 function addToRun(runs: Map<string, RunParts>, kind: 'post' | 'patch', id: string, field: string, part: Part): void {
-  if (field !== '' && !isPartKey(field)) throw misnamed(part, `names none of the fields ${partKeys.join(', ')}`);
+  if (field !== '' && !isPartKey(field)) throw misnamed(part, `does not name one of the fields ${partKeys.join(', ')}`);
   const key = `${kind}.${id}`;
   const run = runs.get(key) ?? { kind, id, main: undefined, fields: new Map() };
   runs.set(key, run);
@@ -140,7 +140,10 @@ function readRunParts(
 ): RunDraft {
   const { main, id, kind } = run;
   if (main === undefined) {
-    throw fault('INVALID_RUN', { run: id, reason: `the part ${kind}.${id} is missing, only its fields came` });
+    throw fault('INVALID_RUN', {
+      run: id,
+      reason: `the part ${kind}.${id} is missing; the request has only fields of the run`,
+    });
   }
   for (const part of [main, ...run.fields.values()]) requireRunSize(id, part.end - part.start, maxRunBytes);
   const members: RunMembers = runMembers(body, main.start, main.end, { part: main.name, maxDepth });

@@ -8,12 +8,12 @@ import { inconsistent } from './rejection.ts';
 export interface OtlpBody {
   readonly body: Buffer;
   readonly contentType: string | undefined;
-  /** The header Langsmith-Project: the project of spans that name none. */
+  /** The header Langsmith-Project: project of the spans that name none. */
   readonly projectName: string | undefined;
 }
 
 /**
- * `POST /otel/v1/traces`: an OTLP ExportTraceServiceRequest, each span a run.
+ * `POST /otel/v1/traces`: an OTLP ExportTraceServiceRequest; each span becomes a run.
  * @throws what `readOtlp` and `acceptDrafts` throw.
  */
 export async function acceptOtlp(

@@ -7,11 +7,11 @@ import type { Sender } from './publish-runs.ts';
 import { readJsonRun } from './read-json-run.ts';
 import type { ReadRun } from './read-run.ts';
 import { singleRunRefused } from './rejection.ts';
-import type { RunPlace } from './run-places.ts';
+import type { RunLocation } from './run-places.ts';
 
 /**
- * `POST /runs` and `PATCH /runs/{id}`: one run, which need not say its place. A post without dotted_order gets one; a patch
- * by id alone takes the place of its run, waiting up to `patchWaitMs` for the run to appear.
+ * `POST /runs` and `PATCH /runs/{id}`: one run, which may omit trace_id and dotted_order. A post without dotted_order gets one. A patch
+ * with only an id takes the location of its run and waits up to `patchWaitMs` for the run to appear.
  *
  * @throws INVALID_RUN, RUN_UNKNOWN and what `acceptDrafts` throws.
  */
@@ -34,27 +34,27 @@ async function draftOfSingle(sender: Sender, run: ReadRun, ports: AcceptPorts): 
     return { ...rest, traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
   }
   const waitMs = run.kind === 'patch' ? ports.config.patchWaitMs : 0;
-  const place = await ports.runPlaces.find(sender.workspaceId, run.runId, waitMs);
-  if (place !== undefined) return draftInPlace(run, place);
+  const location = await ports.runPlaces.find(sender.workspaceId, run.runId, waitMs);
+  if (location !== undefined) return draftAtLocation(run, location);
   if (run.kind === 'patch') throw fault('RUN_UNKNOWN', { run: run.runId });
   return newDraft(sender, run, ports);
 }
 
-/** A run that is known keeps its key, whatever the repeat or patch says of its start. */
-function draftInPlace({ dottedOrder: _none, ...run }: ReadRun, place: RunPlace): RunDraft {
-  if (run.traceId !== undefined && run.traceId !== place.traceId) {
+/** A known run keeps its key, whatever the request states about its start. */
+function draftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
+  if (run.traceId !== undefined && run.traceId !== location.traceId) {
     throw fault('INVALID_RUN', {
       run: run.runId,
-      reason: `trace_id ${run.traceId} is not that of the run, ${place.traceId}`,
+      reason: `trace_id ${run.traceId} is not that of the run, ${location.traceId}`,
     });
   }
-  const { traceId, startTimeMicros, traceTimeMicros } = place;
+  const { traceId, startTimeMicros, traceTimeMicros } = location;
   return { ...run, traceId, startTimeMicros, traceTimeMicros };
 }
 
 /**
- * A first post without dotted_order. A root begins its own trace; a child takes the trace that it names, or its parent's.
- * The key time is the start time; without one it is the time inside a version 7 id, so that a repeat finds the same key.
+ * A first post without dotted_order. A root starts its own trace; a child takes the trace that it names, or its parent's.
+ * The key time is the start time. Without one it is the time in a version 7 id, so that a repeat has the same key.
  */
 async function newDraft(
   sender: Sender,

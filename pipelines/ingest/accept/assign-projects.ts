@@ -3,28 +3,28 @@ import { nilUuid } from '../run-event/run-event.ts';
 import type { Rejection, RunDraft } from './draft.ts';
 import { rejectionOf } from './rejection.ts';
 
-/** A draft whose project is known, or known to be left to its trace. */
-export interface PlacedDraft {
+/** A draft with its project, or with the nil UUID if its trace decides the project. */
+export interface ProjectDraft {
   readonly draft: RunDraft;
   readonly projectId: string;
 }
 
 /**
- * Finds or makes the project of every draft, each distinct one once. A post that names none belongs to `default`;
- * a patch that names none belongs to its trace, which the sink knows.
+ * Finds or creates the project of every draft, each distinct project once. A post that names none belongs to `default`. A patch that
+ * names none gets the nil UUID: the sink assigns the project of its trace.
  */
 export async function assignProjects(
   workspaceId: string,
   drafts: readonly RunDraft[],
   projects: ProjectResolver,
   rejected: Rejection[],
-): Promise<PlacedDraft[]> {
+): Promise<ProjectDraft[]> {
   const found = new Map<string, { projectId: string } | { refusal: unknown }>();
-  const placed: PlacedDraft[] = [];
+  const resolved: ProjectDraft[] = [];
   for (const draft of drafts) {
     const { kind, projectId: sessionId, projectName: sessionName } = draft;
     if (kind === 'patch' && sessionId === undefined && sessionName === undefined) {
-      placed.push({ draft, projectId: nilUuid });
+      resolved.push({ draft, projectId: nilUuid });
       continue;
     }
     const key = `${kind}|${sessionId ?? ''}|${sessionName ?? ''}`;
@@ -36,8 +36,8 @@ export async function assignProjects(
         .catch((refusal: unknown) => ({ refusal }));
       found.set(key, project);
     }
-    if ('projectId' in project) placed.push({ draft, projectId: project.projectId });
+    if ('projectId' in project) resolved.push({ draft, projectId: project.projectId });
     else rejected.push(rejectionOf(draft.runId, project.refusal));
   }
-  return placed;
+  return resolved;
 }

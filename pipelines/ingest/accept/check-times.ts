@@ -5,19 +5,19 @@ import type { RunDraft } from './draft.ts';
 
 export type TimeLimits = Pick<Config, 'maxRunAgeDays' | 'maxRunAheadHours'>;
 
-/** Stock SDKs write a run's end with millisecond digits and its start with microseconds. */
+/** Stock SDKs write the end of a run with milliseconds and its start with microseconds. */
 const roundingMicros = 1_000;
 
-/** What the tables can hold: 1970 to 2261. */
+/** Latest time that the tables can hold; the range starts in 1970 and ends in 2261. */
 export const latestStorableMicros = 9_180_000_000_000_000;
 
-/** Says which time of a run is out of range or out of order, or nothing. */
+/** Returns which time of a run is out of range or out of order, or undefined. */
 export function timesFault(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
   const latest = nowMicros + limits.maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
-  // The age of a run is that of its start_time. Times in dotted_order may be older: some clients write it by hand, and a patch
-  // often has nothing else.
+  // start_time decides the age of a run. Times in dotted_order may be older: some clients write them by hand, and a patch often has no
+  // other time.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
   for (const [name, micros, from] of [
     ['start time', draft.startTimeMicros, earliestKey],

@@ -1,7 +1,7 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 
-/** A post or patch that was read and found consistent in itself; its project is still a name, or unknown. */
+/** A post or patch that is valid in itself. Its project is still a name, or unknown. */
 export interface RunDraft {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
@@ -15,17 +15,17 @@ export interface RunDraft {
   readonly values: RunValues;
 }
 
-/** A run that was not taken, and why. The others of its batch are. */
+/** A run that was rejected; the other runs of its request are not affected. */
 export interface Rejection {
-  /** The run's id as the request gave it, or its part or place where it has none. */
+  /** Id of the run as in the request; without one, its part or position. */
   readonly run: string;
-  /** The caller's fault. */
+  /** An error of class `caller`. */
   readonly error: RunlakeError;
 }
 
-/** What became of a request. */
+/** Result of an ingest request. */
 export interface Acceptance {
-  /** Events of runs, attachments and feedback. */
+  /** Number of events of runs, attachments and feedback. */
   readonly accepted: number;
   readonly rejected: readonly Rejection[];
 }

@@ -5,11 +5,11 @@ import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent } from '../run-event/encode.ts';
-import type { PlacedDraft } from './assign-projects.ts';
+import type { ProjectDraft } from './assign-projects.ts';
 import type { Rejection } from './draft.ts';
 import { runTooLarge } from './rejection.ts';
 
-/** Who sends, as it is stored with each run. */
+/** Workspace, user and key of the request, as stored with each run. */
 export interface Sender {
   readonly workspaceId: string;
   readonly userId: string;
@@ -21,21 +21,21 @@ export interface EncodedRun extends LogMessage {
 }
 
 /**
- * Encodes runs for the log. Those above the largest size are rejected, the others come back as messages, keyed by
- * workspace and trace so that all events of a trace meet one sink in one order.
+ * Encodes runs as messages for the log and rejects those larger than `maxRunBytes`. The message key is workspace and trace, so that one
+ * sink reads all events of a trace, in order.
  */
 export function* encodeRuns(
   sender: Sender,
-  placed: readonly PlacedDraft[],
+  resolved: readonly ProjectDraft[],
   log: Pick<EventLog, 'schemaId'>,
   { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
   rejected: Rejection[],
 ): StepwiseWork<EncodedRun[]> {
   const prefix = wirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
-  const writer = new AvroWriter(estimateBytes(placed));
+  const writer = new AvroWriter(estimateBytes(resolved));
   const messages: EncodedRun[] = [];
-  for (const { draft, projectId } of placed) {
+  for (const { draft, projectId } of resolved) {
     const start = writer.position;
     writer.raw(prefix);
     encodeRunEvent(writer, {
@@ -58,10 +58,10 @@ export function* encodeRuns(
   return messages;
 }
 
-/** Close enough that the buffer rarely grows. */
-function estimateBytes(placed: readonly PlacedDraft[]): number {
+/** Estimates the encoded size, closely enough that the buffer rarely grows. */
+function estimateBytes(resolved: readonly ProjectDraft[]): number {
   let bytes = 1_024;
-  for (const { draft } of placed) {
+  for (const { draft } of resolved) {
     const { inputs, outputs, events, extra, serialized, error, tags } = draft.values;
     bytes += 512 + (draft.dottedOrder?.length ?? 0);
     for (const value of [inputs, outputs, events, extra, serialized, error, tags]) bytes += value?.length ?? 0;

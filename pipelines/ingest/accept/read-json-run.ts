@@ -10,7 +10,7 @@ import { type JsonValue, type RunMembers, runKeys } from './run-members.ts';
 
 const known = new KeySet(runKeys);
 
-/** The members of a run that mean something, of the object in `body[start, end)`; of repeats the last one counts. */
+/** The known members of the run object in `body[start, end)`; if a key is repeated, the last one counts. */
 export function runMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
   const ranges = scanObject(body, start, end, known, options);
   const members: RunMembers = {};
@@ -21,7 +21,7 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
   return members;
 }
 
-/** The run that a JSON body is. A post without an id gets one. @throws RUN_TOO_LARGE before the body is looked at, and what `readRun` throws. */
+/** Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and what `readRun` throws. */
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
   { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
@@ -33,7 +33,7 @@ export function readJsonRun(
   return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: newRunId }) });
 }
 
-/** The id at the end of its dotted_order; else the trace's id for a root run; else a new one, so that a repeat makes a second run. */
+/** Takes the id at the end of dotted_order, or the trace id for a root run; otherwise a new id, and a repeat creates a second run. */
 function newRunId(reader: MemberReader): string {
   const order = parseDottedOrder(reader.text('dotted_order') ?? '');
   if ('runId' in order) return order.runId;
@@ -41,7 +41,7 @@ function newRunId(reader: MemberReader): string {
   return rootId ?? uuidv7();
 }
 
-/** The id as the body gives it, to name the run in a fault; bounded, because it may be anything. */
+/** The id as given in the body, to name the run in an error; truncated, because it may be any string. */
 export function nameOf({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }

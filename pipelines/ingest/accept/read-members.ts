@@ -3,17 +3,17 @@ import { parseTime } from '../run-event/times.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import type { JsonValue, RunKey } from './run-members.ts';
 
-/** Longest text of a field that is stored decoded, such as a name. */
+/** Maximum size of a field that is stored decoded, such as a name. */
 const maxTextBytes = 64 * 1024;
 
-/** The fault of what cannot be read; `name` is what the request calls it. */
+/** Builds the error for an invalid member; `name` names the run or item in the request. */
 export type Invalid = (name: string, reason: string) => Error;
 
 const invalidRun: Invalid = (run, reason) => fault('INVALID_RUN', { run, reason });
 
 /**
- * One member read as what it has to be; `undefined` where it is absent or null.
- * @throws INVALID_RUN that names it, or what `invalid` makes.
+ * Reads single members as their types; returns `undefined` if a member is absent or null.
+ * @throws INVALID_RUN that names the member, or the error that `invalid` builds.
  */
 export class MemberReader<K extends string = RunKey> {
   readonly #members: { readonly [P in K]?: JsonValue };
@@ -52,7 +52,7 @@ export class MemberReader<K extends string = RunKey> {
     return micros;
   }
 
-  /** The value as it came, of one of `kinds`. */
+  /** The bytes of the value unchanged, if it is of one of `kinds`. */
   json(key: K, ...kinds: JsonValue['kind'][]): Buffer | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;

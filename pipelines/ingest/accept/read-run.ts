@@ -8,16 +8,16 @@ import { readUsage } from './usage-of-run.ts';
 
 export interface RunSource {
   readonly kind: 'post' | 'patch';
-  /** What the request calls the run, for faults: its id, part or index. */
+  /** Name of the run in errors: its id, part or index. */
   readonly run: string;
-  /** The id outside the body: in the path, or in the name of a part. */
+  /** The id outside the body, from the path or the name of a part. */
   readonly idOutside?: string | undefined;
   readonly members: RunMembers;
-  /** Returns the id of a run that states none; without it, that is an error. */
+  /** Creates the id of a run that has none; without it, a missing id is an error. */
   readonly newId?: (reader: MemberReader) => string;
 }
 
-/** What a run says of its place, before anything is looked up. Without dotted_order its place may have to be. */
+/** A run as read from a request, before any lookup. Without dotted_order the caller may have to look up its location. */
 export interface ReadRun {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
@@ -25,18 +25,18 @@ export interface ReadRun {
   readonly projectName?: string | undefined;
   readonly values: RunValues;
   readonly traceId?: string | undefined;
-  readonly dottedOrder?: DottedOrderPlace | undefined;
+  readonly dottedOrder?: DottedOrderKey | undefined;
 }
 
-interface DottedOrderPlace {
+interface DottedOrderKey {
   readonly text: string;
   readonly startTimeMicros: number;
   readonly traceTimeMicros: number;
 }
 
 /**
- * Reads one post or patch, in itself consistent: types, ids that agree with each other and with dotted_order.
- * @throws INVALID_RUN that names the member at fault.
+ * Reads and validates one post or patch by itself: types, and ids that agree with each other and with dotted_order.
+ * @throws INVALID_RUN that names the invalid member.
  */
 export function readRun(source: RunSource): ReadRun {
   const reader = new MemberReader(source.run, source.members);
@@ -47,7 +47,7 @@ export function readRun(source: RunSource): ReadRun {
     throw reader.misfit('id', `${idInside} contradicts the id ${source.idOutside} that the request names it by`);
   }
   const parentRunId = reader.uuid('parent_run_id');
-  const dottedOrder = placeOf(reader, runId, parentRunId);
+  const dottedOrder = readDottedOrder(reader, runId, parentRunId);
   const values = readValues(reader, dottedOrder?.parentId ?? parentRunId);
   return {
     kind: source.kind,
@@ -60,8 +60,8 @@ export function readRun(source: RunSource): ReadRun {
   };
 }
 
-/** @throws INVALID_RUN where dotted_order is malformed or says something else than the ids beside it. */
-function placeOf(reader: MemberReader, runId: string, parentRunId: string | undefined) {
+/** @throws INVALID_RUN if dotted_order is malformed or contradicts the ids of the run. */
+function readDottedOrder(reader: MemberReader, runId: string, parentRunId: string | undefined) {
   const text = reader.text('dotted_order');
   if (text === undefined) return undefined;
   const parsed = parseDottedOrder(text);
@@ -72,8 +72,8 @@ function placeOf(reader: MemberReader, runId: string, parentRunId: string | unde
     throw reader.misfit('dotted_order', `begins with ${parsed.traceId}, but trace_id is ${traceId}`);
   }
   if (parentRunId !== undefined && parentRunId !== parsed.parentId) {
-    const said = parsed.parentId === undefined ? 'is that of a root run' : `names the parent ${parsed.parentId}`;
-    throw reader.misfit('dotted_order', `${said}, but parent_run_id is ${parentRunId}`);
+    const found = parsed.parentId === undefined ? 'is that of a root run' : `names the parent ${parsed.parentId}`;
+    throw reader.misfit('dotted_order', `${found}, but parent_run_id is ${parentRunId}`);
   }
   return {
     text: parsed.text,
@@ -115,7 +115,7 @@ function isRunType(text: string): text is RunType {
   return (runTypes as readonly string[]).includes(text);
 }
 
-/** A run of a batch, where every run has to say its place itself. @throws INVALID_RUN where it does not. */
+/** Converts a run of a batch, which must have trace_id and dotted_order. @throws INVALID_RUN if it does not. */
 export function draftOfBatch(run: ReadRun): RunDraft {
   if (run.dottedOrder === undefined || run.traceId === undefined) {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';

@@ -1,28 +1,28 @@
 import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Rejection } from './draft.ts';
 
-/** A caller's fault as the rejection of one run. @throws everything else, which the whole request has to hear of. */
+/** Converts an error of class `caller` to the rejection of one run. @throws any other error, which fails the whole request. */
 export function rejectionOf(run: string, error: unknown): Rejection {
   if (!isRunlakeError(error) || error.class !== 'caller') throw error;
   return { run, error };
 }
 
-/** The rejection of a run that contradicts itself. */
+/** Rejects a run that is inconsistent. */
 export function inconsistent(run: string, reason: string): Rejection {
   return { run, error: fault('INVALID_RUN', { run, reason }) };
 }
 
-/** The fault of a request for one run: the run's own. */
+/** The error of a request with a single run: the error of the run. */
 export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
   return (rejected[0] as Rejection).error;
 }
 
-/** How many rejections an answer spells out. */
+/** Maximum number of rejections that an answer lists. */
 export const listedRejections = 100;
 
 /**
- * The fault of a request of which nothing could be taken: the runs' own where all fail alike in form or size (413, 422),
- * else ALL_RUNS_INVALID with status 400 that lists them.
+ * The error of a request of which nothing was accepted. If all runs have the same error code other than INVALID_RUN, it is the error of
+ * the first run (413, 422); otherwise ALL_RUNS_INVALID with status 400, which lists them.
  */
 export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
   const { error: first } = rejected[0] as Rejection;
@@ -30,7 +30,7 @@ export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
   const fields = rejected
     .slice(0, listedRejections)
     .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
-  // Companions carry the error of their run.
+  // Companions repeat the error of their run, so remove duplicates.
   const reasons = new Set(rejected.slice(0, listedRejections).map(({ error }) => error.message));
   return fault('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
 }
@@ -39,7 +39,7 @@ export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
   return fault('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
 }
 
-/** @throws RUN_TOO_LARGE where the text of a run, or of one field of it, is larger than a whole run may be. */
+/** @throws RUN_TOO_LARGE if the text of a run, or of one of its fields, exceeds the limit for a whole run. */
 export function requireRunSize(run: string, bytes: number, maxRunBytes: number): void {
   if (bytes > maxRunBytes) throw runTooLarge(run, maxRunBytes);
 }

@@ -1,11 +1,11 @@
-/** A JSON value of a run, as bytes of the request. */
+/** A JSON value of a run, as bytes of the request body. */
 export interface JsonValue {
   readonly kind: 'object' | 'array' | 'string' | 'number' | 'true' | 'false' | 'null';
   /** The text of the value, without white space around it. */
   readonly bytes: Buffer;
 }
 
-/** Members of a run that mean something here; all others are taken and left out. Source: the public run schema. */
+/** Members of a run that Runlake stores; it accepts all others and ignores them. Source: the public run schema. */
 export const runKeys = [
   'id',
   'trace_id',
@@ -28,7 +28,7 @@ export const runKeys = [
 ] as const;
 export type RunKey = (typeof runKeys)[number];
 
-/** Members that may travel as parts of their own in a multipart body. */
+/** Members that may be parts of their own in a multipart body. */
 export const partKeys = [
   'inputs',
   'outputs',

@@ -1,73 +1,73 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 
-/** The key of a stored run, less its project: what a patch needs to meet it. */
-export interface RunPlace {
+/** The key of a stored run without its project; a patch must have the same key. */
+export interface RunLocation {
   readonly traceId: string;
   readonly startTimeMicros: number;
   readonly traceTimeMicros: number;
 }
 
-/** Looks stored runs of a workspace up by their ids; those that are not stored are left out. */
+/** Finds stored runs of a workspace by id; runs that are not stored are missing. */
 export type LocateRuns = (
   workspaceId: string,
   runIds: readonly string[],
-) => Promise<readonly (RunPlace & { readonly runId: string })[]>;
+) => Promise<readonly (RunLocation & { readonly runId: string })[]>;
 
-/** Runs of a workspace that are looked up together. */
-interface Look {
+/** A lookup of several runs of one workspace. */
+interface Lookup {
   readonly runIds: Set<string>;
-  readonly places: Promise<ReadonlyMap<string, RunPlace>>;
+  readonly locations: Promise<ReadonlyMap<string, RunLocation>>;
 }
 
-/** Runs that were posted here lately, before the sink stores them. */
+/** Maximum number of recently posted runs that the cache holds until the sink has stored them. */
 const rememberedRuns = 100_000;
 const pollMs = 50;
 
 /**
- * Finds the key of a run by its id: among recent posts, then in the store, waiting for it to appear. What is asked in one turn
- * of the event loop is one question to the store.
+ * Finds the key of a run by its id: among recent posts, then in ClickHouse, waiting for the run to appear. Lookups of one workspace in
+ * one turn of the event loop share a query.
  */
 export class RunPlaces {
-  readonly #recent = new LRUCache<string, RunPlace>({ max: rememberedRuns });
-  readonly #gathering = new Map<string, Look>();
+  readonly #recent = new LRUCache<string, RunLocation>({ max: rememberedRuns });
+  readonly #gathering = new Map<string, Lookup>();
   readonly #locate: LocateRuns;
 
   constructor(locate: LocateRuns) {
     this.#locate = locate;
   }
 
-  remember(workspaceId: string, runId: string, { traceId, startTimeMicros, traceTimeMicros }: RunPlace): void {
+  remember(workspaceId: string, runId: string, { traceId, startTimeMicros, traceTimeMicros }: RunLocation): void {
     this.#recent.set(`${workspaceId}:${runId}`, { traceId, startTimeMicros, traceTimeMicros });
   }
 
-  /** @returns undefined where the run did not appear within `waitMs`. */
-  async find(workspaceId: string, runId: string, waitMs: number): Promise<RunPlace | undefined> {
+  /** @returns undefined if the run does not appear within `waitMs`. */
+  async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
     const deadline = Date.now() + waitMs;
     for (;;) {
-      const place = this.#recent.get(`${workspaceId}:${runId}`) ?? (await this.#lookUp(workspaceId, runId));
-      if (place !== undefined || Date.now() >= deadline) return place;
+      const location = this.#recent.get(`${workspaceId}:${runId}`) ?? (await this.#lookUp(workspaceId, runId));
+      if (location !== undefined || Date.now() >= deadline) return location;
       await delay(Math.min(pollMs, Math.max(1, deadline - Date.now())));
     }
   }
 
-  async #lookUp(workspaceId: string, runId: string): Promise<RunPlace | undefined> {
-    const look = this.#gathering.get(workspaceId) ?? this.#gather(workspaceId);
-    look.runIds.add(runId);
-    return (await look.places).get(runId);
+  async #lookUp(workspaceId: string, runId: string): Promise<RunLocation | undefined> {
+    const lookup = this.#gathering.get(workspaceId) ?? this.#gather(workspaceId);
+    lookup.runIds.add(runId);
+    return (await lookup.locations).get(runId);
   }
 
-  #gather(workspaceId: string): Look {
+  #gather(workspaceId: string): Lookup {
     const runIds = new Set<string>();
-    const look: Look = {
+    const lookup: Lookup = {
       runIds,
-      places: nextTurn().then(async () => {
+      locations: nextTurn().then(async () => {
         this.#gathering.delete(workspaceId);
         const found = await this.#locate(workspaceId, [...runIds]);
-        return new Map(found.map((place) => [place.runId, place]));
+        return new Map(found.map((location) => [location.runId, location]));
       }),
     };
-    this.#gathering.set(workspaceId, look);
-    return look;
+    this.#gathering.set(workspaceId, lookup);
+    return lookup;
   }
 }

@@ -5,7 +5,7 @@ import { parseRange } from '../json/text.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 
-/** Where providers and SDKs put the usage of a model call, in the order in which it is believed. */
+/** Paths of the usage of a model call, as written by providers and SDKs; the first one found wins. */
 const usagePaths = [
   ['extra', 'metadata', 'usage_metadata'],
   ['outputs', 'usage_metadata'],
@@ -13,12 +13,12 @@ const usagePaths = [
   ['outputs', 'usage'],
 ] as const;
 
-/** Usage objects are small; anything larger is not one. */
+/** Maximum size of a usage object; a larger value is not one. */
 export const maxUsageBytes = 64 * 1024;
 
 /**
- * Reads token counts, explicit costs and the time of the first token out of a model call's `extra`, `outputs` and
- * `events`, and adds them to `values`. What is malformed is left out: it is not the run's essence.
+ * Reads token counts, explicit costs and the time of the first token from `extra`, `outputs` and `events` of a model call, and adds them
+ * to `values`. Ignores malformed values, because they are not essential to the run.
  * Source: the public run format, `usage_metadata` and `new_token` events.
  */
 export function readUsage(values: RunValues): void {
@@ -28,7 +28,7 @@ export function readUsage(values: RunValues): void {
   if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
 }
 
-/** Adds what one usage object says to `values`; for callers that know where it is. */
+/** Adds the values of one usage object to `values`; for callers that have the object already. */
 export function assignUsage(values: RunValues, usage: Readonly<Record<string, unknown>>): void {
   assignCount(values, 'promptTokens', usage.input_tokens ?? usage.prompt_tokens);
   assignCount(values, 'completionTokens', usage.output_tokens ?? usage.completion_tokens);
@@ -66,7 +66,7 @@ function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 't
   if (text !== undefined) values[key] = text;
 }
 
-/** A decimal without exponent, as it is stored and answered: `0.0000012`. */
+/** Formats a decimal without exponent, as it is stored and returned: `0.0000012`. */
 function decimalText(value: unknown): string | undefined {
   if (typeof value === 'string') return /^-?\d{1,20}(\.\d{1,20})?$/.test(value) ? value : undefined;
   if (typeof value !== 'number' || !Number.isFinite(value) || Math.abs(value) >= 1e20) return undefined;
@@ -98,7 +98,7 @@ function scaled(text: string, digits: number): bigint {
   return BigInt(`${whole}${part.padEnd(digits, '0')}`);
 }
 
-/** Details by kind of token, under the names that a run answers with. */
+/** Member names of details: as sent, and as a run returns them. */
 const detailNames = [
   ['input_token_details', 'prompt_token_details'],
   ['output_token_details', 'completion_token_details'],
@@ -115,7 +115,7 @@ function detailsOf(usage: Readonly<Record<string, unknown>>): Buffer | undefined
   return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
 }
 
-/** The time of the first `new_token` event. Objects are made of nothing: a list of events may be as long as a run. */
+/** The time of the first `new_token` event. Parses no more than names and times, because the list may be as large as a run. */
 function firstTokenTime(events: Uint8Array | undefined): number | undefined {
   const json = events as Buffer | undefined;
   if (json === undefined || json[0] !== 0x5b || !json.includes('"new_token"')) return undefined;
@@ -132,7 +132,7 @@ function firstTokenTime(events: Uint8Array | undefined): number | undefined {
   return undefined;
 }
 
-/** The member `key` of the JSON at `start` to `end`; undefined where there is none, or it is too long for a name or a time. */
+/** The member `key` of the JSON at `start` to `end`; undefined if it is absent or too long for a name or a time. */
 function smallMember(json: Buffer, start: number, end: number, key: string): unknown {
   const range = findPath(json, start, end, [key]);
   return range && range.end - range.start <= 64 ? parseRange(json, range.start, range.end) : undefined;

@@ -9,14 +9,14 @@ const comma = 0x2c;
 const quote = 0x22;
 
 /**
- * Goes over what is directly in one object or array, checking what stands between the values. Whoever holds it scans each
- * value himself, and may stop between two of them for as long as he likes.
+ * Iterates over the direct children of one object or array and validates the text between them. The caller scans each value itself, and
+ * may yield to the event loop between two values.
  */
 export class ChildCursor {
-  /** The key, quotes included; empty in an array. */
+  /** Range of the key, including its quotes; empty in an array. */
   keyStart = 0;
   keyEnd = 0;
-  /** Where the value begins; after the last one, where the container ended. */
+  /** Start of the current value; after the last value, the end of the container. */
   at: number;
   readonly #origin: ScanOrigin;
   readonly #bytes: Buffer;
@@ -24,7 +24,7 @@ export class ChildCursor {
   readonly #isObject: boolean;
   readonly #closing: number;
 
-  /** @throws TOO_DEEP where the container, which begins at `first` at depth `depth`, is itself too deep. */
+  /** @throws TOO_DEEP if the container, which begins at `first` at nesting depth `depth`, is itself too deep. */
   constructor(origin: ScanOrigin, first: number, depth: number) {
     if (depth >= origin.maxDepth) origin.tooDeep();
     origin.values?.add();
@@ -36,7 +36,7 @@ export class ChildCursor {
     this.at = first;
   }
 
-  /** Goes to the first value. False where there is none. @throws INVALID_JSON */
+  /** Moves to the first value. Returns false if the container is empty. @throws INVALID_JSON */
   first(): boolean {
     const index = skipSpace(this.#bytes, this.at + 1, this.#end);
     if (index < this.#end && this.#bytes[index] === this.#closing) return this.#close(index);
@@ -45,7 +45,7 @@ export class ChildCursor {
     return true;
   }
 
-  /** Goes to the value after the one that ended at `valueEnd`. False where there is none. @throws INVALID_JSON */
+  /** Moves to the value after the one that ended at `valueEnd`. Returns false at the end. @throws INVALID_JSON */
   next(valueEnd: number): boolean {
     const end = this.#end;
     let index = skipSpace(this.#bytes, valueEnd, end);

@@ -4,8 +4,8 @@ import { skipColon, skipString, skipValue } from './skip.ts';
 import { textOfString } from './text.ts';
 
 /**
- * The value at `path` in the validated JSON at `start` to `end`, going through objects only; of members with one key the
- * last one counts, as in `JSON.parse`. `undefined` where there is none. Values off the path are jumped over.
+ * Finds the value at `path` in the validated JSON at `start` to `end`. The path leads through objects only. If a key is repeated, the
+ * last member counts, as in `JSON.parse`. Returns `undefined` if the path does not exist. Skips values off the path.
  */
 export function findPath(bytes: Buffer, start: number, end: number, path: readonly string[]): JsonRange | undefined {
   let from = skipSpace(bytes, start, end);
@@ -20,7 +20,7 @@ export function findPath(bytes: Buffer, start: number, end: number, path: readon
   return { kind: kindOf(bytes[from]!), start: from, end: to };
 }
 
-/** The index of the value of `key` in the object at `from`; -1 where it has none. */
+/** The index of the value of `key` in the object at `from`; -1 if it has none. */
 function findMember(bytes: Buffer, from: number, end: number, key: string): number {
   let found = -1;
   let index = skipSpace(bytes, from + 1, end);
@@ -35,10 +35,10 @@ function findMember(bytes: Buffer, from: number, end: number, key: string): numb
   return found;
 }
 
-/** Whether the string at `start` to `end`, quotes included, says `key`. */
+/** Whether the string at `start` to `end`, including its quotes, equals `key`. */
 function isKey(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start - 2;
-  // Neither escapes nor UTF-8 make a text shorter than its number of UTF-16 units.
+  // Escapes and UTF-8 never use fewer bytes than the text has UTF-16 units.
   if (length < key.length) return false;
   let isPlain = true;
   for (let at = 0; at < length; at++) {

@@ -1,13 +1,13 @@
 import { textOfString } from './text.ts';
 
 /**
- * A fixed set of keys that can be looked for in JSON text without making strings of the keys that are not in it.
- * `__proto__` and its like are keys like any other.
+ * A fixed set of keys for lookups in JSON text; a lookup of an unknown key allocates no string.
+ * `__proto__` and similar keys have no special meaning.
  */
 export class KeySet<K extends string = string> {
   readonly keys: readonly K[];
   readonly #encoded: readonly Buffer[];
-  /** Positions of keys, by their length in UTF-8. */
+  /** Positions of the keys, by their length in UTF-8. */
   readonly #byLength = new Map<number, number[]>();
 
   constructor(keys: readonly K[]) {
@@ -20,7 +20,7 @@ export class KeySet<K extends string = string> {
     }
   }
 
-  /** The position in {@link keys} of the key whose string, without its quotes, is at `start` to `end`; -1 for any other. */
+  /** The position in {@link keys} of the key at `start` to `end`, without its quotes; -1 if it is not in the set. */
   find(bytes: Buffer, start: number, end: number): number {
     const positions = this.#byLength.get(end - start);
     if (positions !== undefined) {

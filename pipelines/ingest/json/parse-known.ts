@@ -4,19 +4,18 @@ import { skipColon, skipString, skipValue } from './skip.ts';
 import { textOfString } from './text.ts';
 
 export interface KnownLimits {
-  /** Values nested deeper become null. */
+  /** Values nested deeper are read as null. */
   readonly maxDepth: number;
-  /** Called with the number of members of an object that has more of them than any message needs. */
+  /** Called for each member of an object with the number of members so far; may throw to limit them. */
   readonly onMember: (count: number) => void;
 }
 
-/** More digits than a double holds, as many as 64 bits have. */
+/** Integers that a double may round: 16 to 20 digits, the maximum of 64 bits. */
 const longInteger = /^-?\d{16,20}$/;
 
 /**
- * The validated JSON at `start` to `end` as JavaScript values, without the members whose keys are not in `keys`: they are
- * jumped over, so that a text costs no more than its length, whatever its keys. Otherwise as `JSON.parse`, but integers of
- * 16 to 20 digits become bigints.
+ * Parses the validated JSON at `start` to `end`. Skips the members whose keys are not in `keys`, so that the cost is bounded by the length
+ * of the text, whatever its keys. Otherwise like `JSON.parse`, except that integers of 16 to 20 digits become bigints.
  */
 export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
   return new KnownReader(bytes, start, end, keys, limits).value(0);
@@ -89,7 +88,7 @@ class KnownReader {
     return array;
   }
 
-  /** Goes from the end of a value to the next key or value, or to the end of its container. */
+  /** Moves from the end of a value to the next key or value, or to the end of the container. */
   #nextChild(): void {
     this.#index = skipSpace(this.#bytes, this.#index, this.#end);
     if (this.#bytes[this.#index] === 0x2c) this.#index = skipSpace(this.#bytes, this.#index + 1, this.#end);

@@ -2,10 +2,10 @@ import { scanNumber } from './scan-number.ts';
 import type { ScanOrigin } from './scan-origin.ts';
 import { scanString } from './scan-string.ts';
 
-/** Kind of the container at each open level, 1 for an object. Shared: a scan is synchronous and never starts another. */
+/** Kind of container at each open level: 1 for an object. Shared between scans: a scan is synchronous and never nested. */
 let levels = new Uint8Array(1_024);
 
-/** The first index from `from` on that is not white space, or `end`. */
+/** The first index from `from` on that is not white space; `end` if all are. */
 export function skipSpace(bytes: Uint8Array, from: number, end: number): number {
   let index = from;
   while (index < end) {
@@ -17,8 +17,8 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 }
 
 /**
- * Checks one JSON value that begins at `from`, at nesting depth `depth`; gives the index after it. Iterative: nesting costs
- * a byte a level, whatever the depth.
+ * Validates the JSON value that begins at `from`, at nesting depth `depth`; returns the index after it. Iterative: each nesting level
+ * costs one byte.
  *
  * @throws INVALID_JSON with the offset and the reason, TOO_DEEP.
  */
@@ -28,7 +28,7 @@ export function scanAny(origin: ScanOrigin, from: number, depth: number): number
   let level = depth;
   let isObject = false;
   for (;;) {
-    // A value begins at `index`.
+    // `index` is at the start of a value.
     const byte = index < end ? bytes[index]! : 0;
     if (byte === 0x22) {
       index = scanString(origin, index + 1);
@@ -52,7 +52,7 @@ export function scanAny(origin: ScanOrigin, from: number, depth: number): number
     } else {
       index = scanLiteral(origin, index, byte);
     }
-    // A value ended at `index`: close what ends with it, then go to the next one.
+    // `index` is at the end of a value: close the containers that end here, then move to the next value.
     for (;;) {
       if (level === depth) return index;
       index = skipSpace(bytes, index, end);
@@ -70,14 +70,14 @@ export function scanAny(origin: ScanOrigin, from: number, depth: number): number
   }
 }
 
-/** Checks a key at `index` and its colon; gives the index of the value. */
+/** Validates the key at `index` and its colon; returns the index of the value. */
 function scanKey(origin: ScanOrigin, index: number, expected: string): number {
   const { bytes, end } = origin;
   if (index >= end || bytes[index] !== 0x22) origin.unexpected(index, expected);
   return scanColon(origin, scanString(origin, index + 1));
 }
 
-/** Checks the colon after a key that ends at `index`; gives the index of the value. */
+/** Validates the colon after a key that ends at `index`; returns the index of the value. */
 export function scanColon(origin: ScanOrigin, index: number): number {
   const { bytes, end } = origin;
   const colon = skipSpace(bytes, index, end);

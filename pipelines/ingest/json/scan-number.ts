@@ -1,6 +1,6 @@
 import type { ScanOrigin } from './scan-origin.ts';
 
-/** Checks a number whose first byte, `-` or a digit, is at `from`; gives the index after it. @throws INVALID_JSON */
+/** Validates the number whose first byte, `-` or a digit, is at `from`; returns the index after it. @throws INVALID_JSON */
 export function scanNumber(origin: ScanOrigin, from: number): number {
   const { bytes, end } = origin;
   let index = from;

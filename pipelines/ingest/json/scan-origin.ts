@@ -3,19 +3,19 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { invalidUtf8Offset } from './utf8.ts';
 
 export interface ScanOptions {
-  /** What the text is called in faults: the name of a part, or `the body`. */
+  /** Name of the text in errors: the name of a part, or `the body`. */
   readonly part: string;
-  /** Deepest nesting that is taken; a scalar has depth 0. */
+  /** Maximum nesting; a scalar has depth 0. */
   readonly maxDepth: number;
-  /** The setting that `maxDepth` comes from, for the fault. */
+  /** The setting that `maxDepth` comes from, for the error. */
   readonly limit?: string | undefined;
-  /** The value of that setting, where it is not `maxDepth` itself. */
+  /** The value of that setting, if it differs from `maxDepth`. */
   readonly limitDepth?: number | undefined;
-  /** Told of about every value below the outermost: each comma, object and list. What it throws ends the scan. */
+  /** Called for each comma, object and array, which counts the values below the outermost one. What it throws ends the scan. */
   readonly values?: { add(): void } | undefined;
 }
 
-/** The text under a scan: its bytes from `start` to `end`, and how to complain about them. */
+/** The text of a scan: `bytes` from `start` to `end`, and methods that throw its errors. */
 export class ScanOrigin {
   readonly bytes: Buffer;
   readonly start: number;
@@ -42,7 +42,7 @@ export class ScanOrigin {
     }
   }
 
-  /** The memory behind `bytes` in words of four bytes; made when the first long string asks for it. */
+  /** The memory behind `bytes` in words of four bytes; created on first use. */
   get words(): Int32Array {
     this.#words ??= new Int32Array(this.bytes.buffer, 0, this.bytes.buffer.byteLength >>> 2);
     return this.#words;
@@ -52,7 +52,7 @@ export class ScanOrigin {
     throw fault('INVALID_JSON', { part: this.#options.part, offset: index - this.start, reason });
   }
 
-  /** Complains about the byte at `index`, or about the end of the text. */
+  /** Throws INVALID_JSON for the byte at `index`, or for the end of the text. */
   unexpected(index: number, expected: string): never {
     if (index >= this.end) this.fail(this.end, `the text ends where ${expected} is expected`);
     return this.fail(index, `${nameByte(this.bytes[index]!)} where ${expected} is expected`);
@@ -64,7 +64,7 @@ export class ScanOrigin {
   }
 }
 
-/** A byte as a reader knows it: `'x'` where it is printable, `0x1f` otherwise. */
+/** Formats a byte for an error: `'x'` if it is printable, `byte 0x1f` otherwise. */
 export function nameByte(byte: number): string {
   const isPrintable = byte > 0x20 && byte < 0x7f;
   return isPrintable ? `'${String.fromCharCode(byte)}'` : `byte 0x${byte.toString(16).padStart(2, '0')}`;

@@ -3,7 +3,7 @@ import type { ScanOrigin } from './scan-origin.ts';
 const quote = 0x22;
 const backslash = 0x5c;
 
-/** 1 for bytes that end a plain stretch of a string: quote, backslash, control characters. */
+/** 1 for bytes that end a plain section of a string: quote, backslash, control characters. */
 const isSpecial = new Uint8Array(256).fill(1, 0, 0x20);
 isSpecial[quote] = 1;
 isSpecial[backslash] = 1;
@@ -16,18 +16,18 @@ escapeKind[0x75] = 2;
 const isHex = new Uint8Array(256);
 for (const byte of Buffer.from('0123456789abcdefABCDEF')) isHex[byte] = 1;
 
-/** Plain bytes read one by one before words are tried: most strings are shorter. */
-const shortStretch = 24;
+/** Number of plain bytes to read one by one before reading words: most strings are shorter. */
+const shortBytes = 24;
 
 /**
- * Checks a string whose first byte after the opening quote is at `from`; gives the index after the closing quote.
+ * Validates the string whose first byte after the opening quote is at `from`; returns the index after the closing quote.
  * @throws INVALID_JSON
  */
 export function scanString(origin: ScanOrigin, from: number): number {
   const { bytes, end } = origin;
   let index = from;
   for (;;) {
-    const near = Math.min(index + shortStretch, end);
+    const near = Math.min(index + shortBytes, end);
     while (index < near && isSpecial[bytes[index]!] === 0) index++;
     if (index === near && index < end) {
       index = skipPlainWords(origin, index);
@@ -42,8 +42,8 @@ export function scanString(origin: ScanOrigin, from: number): number {
 }
 
 /**
- * Skips plain bytes four at a time. A word has a byte below n where `(word - n each) & ~word` has a high bit set; equality
- * is the same question about `word ^ byte` and 1.
+ * Skips plain bytes, four at a time. A word has a byte below n if `(word - n in each byte) & ~word` has a high bit set. To test for a byte
+ * that equals b, apply the same test to `word ^ b` with n = 1.
  */
 function skipPlainWords(origin: ScanOrigin, from: number): number {
   const { bytes, end, words } = origin;
@@ -70,13 +70,13 @@ function skipPlainWords(origin: ScanOrigin, from: number): number {
   return Math.max(index, word * 4 - base);
 }
 
-/** Checks the escape whose backslash is at `index`; gives the index after it. */
+/** Validates the escape whose backslash is at `index`; returns the index after it. */
 function scanEscape(origin: ScanOrigin, index: number): number {
   const { bytes, end } = origin;
   if (index + 1 >= end) return origin.fail(end, 'the text ends inside a string');
   const kind = escapeKind[bytes[index + 1]!];
   if (kind === 1) return index + 2;
-  if (kind === 0) return origin.fail(index, 'an escape that JSON does not know');
+  if (kind === 0) return origin.fail(index, 'an escape that JSON does not define');
   for (let digit = index + 2; digit < index + 6; digit++) {
     if (digit >= end) return origin.fail(end, 'the text ends inside a string');
     if (isHex[bytes[digit]!] === 0) return origin.fail(index, 'a \\u escape without four hexadecimal digits');

@@ -8,7 +8,7 @@ export type { ScanOptions } from './scan-origin.ts';
 
 export type JsonKind = 'object' | 'array' | 'string' | 'number' | 'true' | 'false' | 'null';
 
-/** A value in JSON text: from its first byte up to, not including, `end`, without white space around it. */
+/** A value in JSON text, without white space around it; `end` is exclusive. */
 export interface JsonRange {
   readonly kind: JsonKind;
   readonly start: number;
@@ -19,12 +19,12 @@ const openBrace = 0x7b;
 const openBracket = 0x5b;
 const quote = 0x22;
 
-/** Hears of each member of the outermost object, in order and with repeats, or of each item of the outermost array. */
+/** Called for each member of the outermost object, in order and with repeats, or for each item of the outermost array. */
 export type OnValue = (kind: JsonKind, start: number, end: number, key: string | undefined) => void;
 
 /**
- * Checks that the bytes from `start` to `end` are one JSON value in UTF-8 as RFC 8259 says, and gives its range. Whatever
- * passes, `JSON.parse` takes, and the other way round, save for nesting.
+ * Validates that the bytes from `start` to `end` are one JSON value in UTF-8 according to RFC 8259; returns its range. Accepts the same
+ * texts as `JSON.parse`, except for the nesting limit.
  *
  * @throws INVALID_UTF8 and INVALID_JSON with the offset from `start`, TOO_DEEP.
  */
@@ -37,8 +37,8 @@ export function scanValue(bytes: Buffer, start: number, end: number, options: Sc
 }
 
 /**
- * As {@link scanValue}; tells `onValue` of what is directly in the outermost object or array, while the scan goes on: what
- * comes after may still turn out to be invalid.
+ * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. Later text may still be
+ * invalid then.
  */
 export function scanJson(
   bytes: Buffer,
@@ -59,11 +59,10 @@ export function scanJson(
 }
 
 /**
- * As {@link scanValue}, for a text that has to be an object: gives the ranges of the members named in `keys`, each at the
- * position that its key has there. Other members are checked and left out, without a string being made of their keys. Of
- * members with one key the last one counts.
+ * Like {@link scanValue}, but requires an object and returns the ranges of the members named in `keys`, each at the position of its key in
+ * `keys`. Validates other members without allocating strings for their keys. If a key is repeated, the last member counts.
  *
- * @throws INVALID_UTF8 and INVALID_JSON (also where the value is no object) with the offset from `start`, TOO_DEEP.
+ * @throws INVALID_UTF8 and INVALID_JSON (also if the value is not an object) with the offset from `start`, TOO_DEEP.
  */
 export function scanObject(
   bytes: Buffer,
@@ -83,10 +82,10 @@ export function scanObject(
   return members;
 }
 
-/** Called with the range of the key, quotes included (empty in an array), and that of the value. */
+/** Called with the range of the key, including its quotes (empty in an array), and the range of the value. */
 type OnChild = (keyStart: number, keyEnd: number, start: number, end: number) => void;
 
-/** Checks the object or array that begins at `first`, telling of each child; gives the index after it. */
+/** Validates the object or array that begins at `first` and calls `onChild` for each child; returns the index after it. */
 function scanChildren(origin: ScanOrigin, first: number, onChild: OnChild): number {
   const cursor = new ChildCursor(origin, first, 0);
   let hasValue = cursor.first();
@@ -118,7 +117,7 @@ export function kindOf(byte: number): JsonKind {
   }
 }
 
-/** The index of the opening `bracket` of the text. */
+/** The index of `bracket`, which must be the first byte of the text after white space. @throws INVALID_JSON */
 export function requireOpening(origin: ScanOrigin, bracket: number, expected: string): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
   if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);

@@ -3,14 +3,14 @@ import { skipSpace } from './scan-any.ts';
 const quote = 0x22;
 const backslash = 0x5c;
 
-/** Bytes of a string looked at one by one before the native search is asked: a call costs as much as some fifty bytes. */
-const shortStretch = 64;
+/** Number of bytes of a string to read one by one before the native search, whose call costs as much as about 50 bytes. */
+const shortBytes = 64;
 
 /** The index after the string whose opening quote is at `from`, in validated JSON. */
 export function skipString(bytes: Buffer, from: number): number {
   let index = from + 1;
   for (;;) {
-    const near = Math.min(index + shortStretch, bytes.length);
+    const near = Math.min(index + shortBytes, bytes.length);
     while (index < near) {
       const byte = bytes[index]!;
       if (byte === quote) return index + 1;
@@ -22,13 +22,13 @@ export function skipString(bytes: Buffer, from: number): number {
   }
 }
 
-/** The first quote from `index` on; where `index` is that quote, it may only be one that ends the string. */
+/** The first quote from `index` on, or the end. A quote at `index` itself is not escaped, because the caller skips whole escapes. */
 function nextQuote(bytes: Buffer, index: number): number {
   const found = bytes.indexOf(quote, index);
   return found < 0 ? bytes.length : found;
 }
 
-/** Whether an odd number of backslashes stands before `index`, not going back beyond `from`. */
+/** Whether an odd number of backslashes, all after `from`, precedes `index`. */
 function isEscaped(bytes: Buffer, index: number, from: number): boolean {
   let before = index;
   while (before - 1 > from && bytes[before - 1] === backslash) before--;

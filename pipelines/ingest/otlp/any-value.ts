@@ -6,7 +6,7 @@ import type { SpanContext } from './span-context.ts';
 export type ValueKind = 'absent' | 'string' | 'bool' | 'int' | 'double' | 'array' | 'list' | 'bytes';
 
 /**
- * An AnyValue's head: what kind it is and where or what its content is. The last field of the oneof counts.
+ * The kind of an AnyValue, with the range or the value of its content. If a message sets several fields of the oneof, the last one counts.
  * Source: opentelemetry/proto/common/v1/common.proto.
  */
 export interface ValueHead {
@@ -20,7 +20,7 @@ export interface ValueHead {
 
 const head: ValueHead = { kind: 'absent', start: 0, end: 0, low: 0, high: 0, number: 0 };
 
-/** Reads an AnyValue in `[start, end)`. The answer is one object, valid until the next call. */
+/** Reads the AnyValue in `[start, end)`. Returns a shared object that is valid until the next call. */
 export function readHead(reader: ProtobufReader, start: number, end: number): Readonly<ValueHead> {
   head.kind = 'absent';
   reader.seek(start, end);
@@ -68,8 +68,8 @@ function delimited(reader: ProtobufReader, kind: ValueKind): void {
 }
 
 /**
- * Writes an AnyValue as JSON: integers with all their digits, NaN and infinities as strings, bytes in base64, absent as null.
- * `depth` counts the levels above; deeper than the limit rejects the span.
+ * Writes an AnyValue as JSON: integers with all their digits, NaN and infinities as strings, bytes in base64, absent values as null.
+ * `depth` is the number of levels above; a value nested deeper than the limit rejects the span.
  */
 export function writeValue(context: SpanContext, start: number, end: number, depth = 0): void {
   const { reader, out } = context;
@@ -102,7 +102,7 @@ export function writeValue(context: SpanContext, start: number, end: number, dep
   }
 }
 
-/** As {@link writeValue}, but text that is a JSON object or array is written as such. */
+/** Like {@link writeValue}, but writes a text that is a JSON object or array as that JSON. */
 export function writeUnwrapped(context: SpanContext, start: number, end: number): void {
   const { source } = context.reader;
   const value = readHead(context.reader, start, end);
@@ -149,7 +149,7 @@ function writeList(context: SpanContext, start: number, end: number, depth: numb
   writeObject(context, readAttributes(context.reader, start, end, 0x0a), depth);
 }
 
-/** Reads the repeated KeyValue field with `tag` out of the message in `[start, end)`. */
+/** Reads the repeated KeyValue field with the tag `wanted` of the message in `[start, end)`. */
 export function readAttributes(reader: ProtobufReader, start: number, end: number, wanted: number): AttributeList {
   const attributes = new AttributeList();
   for (let at = start; at < end; ) {

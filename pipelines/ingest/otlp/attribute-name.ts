@@ -1,18 +1,18 @@
 import { type AttributeRole, roleOf } from './attribute-roles.ts';
 
-/** The name of an attribute and what it means. */
+/** The name of an attribute and its role. */
 export interface AttributeName {
-  /** Latin-1, which is exact for every name that means something and unequal for unequal bytes. */
+  /** Latin-1, which is exact for every known name and differs if the bytes differ. */
   readonly text: string;
   readonly role: AttributeRole;
 }
 
 const slots = 4096;
 const maxCachedBytes = 64;
-/** Names seen of late, each in the slot of its hash: spans repeat a few dozen names, and strange ones only displace each other. */
+/** Cache of recent names by hash: spans repeat a few dozen names, and other names only replace each other. */
 const recent: Array<AttributeName | undefined> = new Array(slots).fill(undefined);
 
-/** The name in `source[start, end)`, usually without making a string of it. */
+/** The name in `source[start, end)`; does not allocate a string if the name is cached. */
 export function attributeName(source: Buffer, start: number, end: number): AttributeName {
   const length = end - start;
   if (length > maxCachedBytes) return nameOf(source, start, end);

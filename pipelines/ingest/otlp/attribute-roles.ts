@@ -1,5 +1,5 @@
 /**
- * Which attribute names mean something to a run. Everything else is metadata.
+ * Attribute names with a meaning for runs. All other attributes become metadata.
  * Sources: LangSmith "Trace with OpenTelemetry" (attribute tables) and its SDKs' exporters; OpenTelemetry GenAI semantic
  * conventions, old (`gen_ai.prompt.N.*`) and new (`gen_ai.input.messages`); OpenInference; Traceloop; Vercel AI SDK.
  */
@@ -78,9 +78,9 @@ export type RoleName =
 
 export interface AttributeRole {
   readonly role: RoleName;
-  /** The key that takes this attribute's place, where it is renamed. */
+  /** The key that replaces the attribute's name, if it is renamed. */
   readonly key?: string;
-  /** How many bytes of the name are the family's prefix, where the rest is a key or a path. */
+  /** Length of the family's prefix, if the rest of the name is a key or a path. */
   readonly prefixBytes?: number;
 }
 
@@ -149,7 +149,7 @@ renamed('renamedMetadata', {
   'gen_ai.provider.name': 'ls_provider',
   'llm.system': 'ls_provider',
   'llm.provider': 'ls_provider',
-  // Names that make runs of one conversation a thread.
+  // Names that group the runs of one conversation into a thread.
   'session.id': 'session_id',
   'gen_ai.conversation.id': 'conversation_id',
 });
@@ -226,7 +226,7 @@ named('inputCost', 'llm.cost.prompt');
 named('outputCost', 'llm.cost.completion');
 named('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
 
-/** Families of names; an indexed family is one only where a digit follows. */
+/** Families of names by prefix. A name belongs to an indexed family only if a digit follows the prefix. */
 const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean }> = [
   { prefix: 'langsmith.metadata.', role: 'metadataField', indexed: false },
   { prefix: 'traceloop.association.properties.', role: 'metadataField', indexed: false },

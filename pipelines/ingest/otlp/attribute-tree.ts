@@ -3,14 +3,14 @@ import type { RoleName } from './attribute-roles.ts';
 import type { AttributeList } from './span.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** Names and indexes that were flattened into attribute names: `0.message.role`. A leaf is an attribute's index. */
+/** A tree built from flattened attribute names such as `0.message.role`. A leaf is the index of an attribute. */
 export type AttributeTree = Map<string, AttributeTree | number>;
 
 /** Names that only wrap the one object below an index: `0.message.role` is the role of element 0. */
 const wrappers = new Set(['message', 'message_content', 'tool_call', 'document', 'embedding']);
 const indexPattern = /^\d{1,9}$/;
 
-/** Adds a leaf under the path `0.message.role`; false where the path is too deep or runs into another leaf. */
+/** Adds a leaf at a path such as `0.message.role`; returns false if the path is too deep or passes through another leaf. */
 export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDepth: number): boolean {
   if (isDeeper(path, maxDepth)) return false;
   let node = tree;
@@ -37,20 +37,21 @@ function isDeeper(path: string, maxDepth: number): boolean {
   return false;
 }
 
-/** The tree of all attributes of a family, which are taken; undefined where there are none that make one. */
+/** Builds the tree of all attributes of a family and marks them as taken; undefined if the family has none. */
 export function takeTree(context: SpanContext, role: RoleName): AttributeTree | undefined {
   const { span } = context;
   if (span.find(role) < 0) return undefined;
   const tree: AttributeTree = new Map();
   for (let index = span.find(role); index < span.attributes.count; index++) {
-    const { role: itsRole, prefixBytes } = span.attributes.names[index]!.role;
-    if (itsRole !== role) continue;
-    if (addLeaf(tree, span.attributes.names[index]!.text.slice(prefixBytes), index, context.maxDepth)) span.take(index);
+    const attribute = span.attributes.names[index]!.role;
+    if (attribute.role !== role) continue;
+    const path = span.attributes.names[index]!.text.slice(attribute.prefixBytes);
+    if (addLeaf(tree, path, index, context.maxDepth)) span.take(index);
   }
   return tree.size > 0 ? tree : undefined;
 }
 
-/** Writes a tree whose leaves are in `attributes`: names that are all numbers make an array in their order, gaps closed. */
+/** Writes a tree whose leaves are in `attributes`. A level whose names are all numbers becomes an array, in order and without gaps. */
 export function writeTree(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename): void {
   const { out } = context;
   if (!isList(tree)) {
@@ -69,7 +70,7 @@ export function writeTree(context: SpanContext, attributes: AttributeList, tree:
   out.byte(0x5d);
 }
 
-/** Writes a tree's names and values without braces around them. */
+/** Writes the members of a tree without the braces. */
 export function writeMembers(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename) {
   const { out } = context;
   let first = true;
@@ -115,7 +116,7 @@ function unwrapped(tree: AttributeTree): AttributeTree {
   return wrappers.has(name) && typeof node !== 'number' ? node : tree;
 }
 
-/** Names are Latin-1 of UTF-8 bytes. */
+/** Writes a member name, which is in Latin-1 with one character per UTF-8 byte. */
 function writeName({ out }: SpanContext, name: string): void {
   if (plainName.test(name)) {
     out.byte(0x22);

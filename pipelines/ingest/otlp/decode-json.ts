@@ -4,25 +4,25 @@ import { findSpans } from './find-spans.ts';
 import { isObject, JsonFields, type JsonObject } from './json-fields.ts';
 import { parseMessage } from './json-message.ts';
 import { writeKeyValues } from './json-values.ts';
-import { requireRoom } from './part-limit.ts';
+import { requireCapacity } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf-writer.ts';
 import { valueDepth } from './span-context.ts';
 
-/** An OTLP/JSON request as protobuf, so that both encodings are mapped by one reader. */
+/** An OTLP/JSON request converted to protobuf, so that one reader maps both encodings. */
 export interface TranscodedRequest {
   readonly body: Buffer;
-  /** Why a span could not be transcoded, by its place among all spans; it is an empty message in `body`. */
+  /** Reasons of the spans that could not be converted, by index among all spans; each is an empty message in `body`. */
   readonly refused: ReadonlyMap<number, string>;
 }
 
 const maxUint64 = 2n ** 64n - 1n;
 
 /**
- * Turns an ExportTraceServiceRequest in JSON into protobuf. Unknown fields are left out. Objects are made of one span at a
- * time, and of nothing that no message has a field for.
+ * Converts an ExportTraceServiceRequest from JSON to protobuf. Ignores unknown fields. Creates objects for one span at a time, and only for
+ * known fields.
  *
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS, before objects are made of anything; a span with a field of
- *   the wrong type is refused alone.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created. A span with a field of the wrong type is
+ *   rejected alone.
  */
 export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<TranscodedRequest> {
   const resources = yield* findSpans(body, maxJsonDepth, maxParts);
@@ -111,10 +111,10 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
   if (flags !== 0) writer.fixed32(0x85, flags);
 }
 
-/** Messages inside a span: one that is no object is that span's fault. */
+/** The messages in a list of a span; an element that is not an object rejects the span. */
 function nested(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
   const list = fields.list(span, name);
-  requireRoom(list.length - 1);
+  requireCapacity(list.length - 1);
   return list.flatMap((one) => {
     if (isObject(one)) return [one];
     fields.refuse(`an element of ${name}`, 'an object');

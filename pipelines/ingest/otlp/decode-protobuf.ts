@@ -2,7 +2,7 @@ import { type PartLimit, partLimit } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 import type { ByteRange } from './span.ts';
 
-/** Spans of one instrumentation scope of one resource, as they lie in the body. */
+/** The spans of one instrumentation scope of one resource, as ranges of the body. */
 export interface ScopeSpans {
   readonly resource: ByteRange | undefined;
   readonly scope: ByteRange | undefined;
@@ -10,10 +10,10 @@ export interface ScopeSpans {
 }
 
 /**
- * Finds the spans of an ExportTraceServiceRequest, at most `maxParts` of them, in at most as many scopes and resources.
+ * Finds the spans of an ExportTraceServiceRequest: at most `maxParts` spans, scopes and resources each.
  * Field numbers: opentelemetry/proto/collector/trace/v1/trace_service.proto, trace/v1/trace.proto.
  *
- * @throws INVALID_PROTOBUF; TOO_MANY_PARTS as soon as there are more, before anything of them is kept.
+ * @throws INVALID_PROTOBUF; TOO_MANY_PARTS when a limit is exceeded.
  */
 export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeSpans[] {
   const scopes: ScopeSpans[] = [];
@@ -30,7 +30,7 @@ export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeS
   return scopes;
 }
 
-/** Reads a message of one optional and one repeated field, whatever their order. */
+/** Reads a message with one optional and one repeated field, in any order. */
 function split(
   reader: ProtobufReader,
   { start, end }: ByteRange,

@@ -5,7 +5,7 @@ import type { ByteRange } from './span.ts';
 const openBrace = 0x7b;
 const openBracket = 0x5b;
 
-/** JSON inside a string of the request: a whole object or array, nested at most `maxDepth` deep; else undefined. */
+/** The kind of JSON in a string of the request: a complete object or array, nested at most `maxDepth` deep; otherwise undefined. */
 export function embeddedJson(
   source: Buffer,
   start: number,
@@ -25,12 +25,12 @@ export function embeddedJson(
   return source[first] === openBrace ? 'object' : 'array';
 }
 
-/** Members of an object that are written one by one; an object with more stays the text that it is. */
+/** Maximum members of an object that are written one by one; a larger object stays text. */
 const maxMembers = 10_000;
 
 /**
- * The members of a JSON object inside a string, as they stand, of one name the last; undefined where it is none, or has more
- * than any metadata.
+ * The ranges of the members of a JSON object in a string; if a name is repeated, the last one counts. Returns undefined if the string is
+ * not an object or has more than {@link maxMembers}.
  */
 export function embeddedMembers(
   source: Buffer,

@@ -5,7 +5,7 @@ import { writeOtel } from './otel-details.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** Writes the run's `extra`: `metadata`, and where there are any `invocation_params`, the SDK's `runtime`, and `otel`. */
+/** Writes the run's `extra`: `metadata`, and if present `invocation_params`, the SDK's `runtime`, and `otel`. */
 export function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boolean): Buffer {
   const { out, span } = context;
   const start = out.position;
@@ -18,7 +18,7 @@ export function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnI
     span.take(runtime);
   }
   out.ascii(out.position === start + 1 ? '"metadata":' : ',"metadata":');
-  // Last of the attributes, because it takes what the others left.
+  // Metadata comes after the other fields, because it contains the attributes that none of them took.
   writeMetadata(context, shared);
   writeOtel(context, hasOwnIds);
   out.byte(0x7d);

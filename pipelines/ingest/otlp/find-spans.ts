@@ -6,9 +6,9 @@ import { scanAny, skipSpace } from '../json/scan-any.ts';
 import { ScanOrigin } from '../json/scan-origin.ts';
 import { textOfString } from '../json/text.ts';
 import { jsonDepth, protoNameOf } from './json-message.ts';
-import { ownValueLimit, type PartLimit, partLimit, requireFewMembers, valueLimit } from './part-limit.ts';
+import { ownValueLimit, type PartLimit, partLimit, requireMemberLimit, valueLimit } from './part-limit.ts';
 
-/** Where a resource, its scopes and their spans lie in a body of JSON. */
+/** The ranges of a resource, its scopes and their spans in a JSON body. */
 export interface ResourcePlaces {
   readonly resource: JsonRange | undefined;
   readonly scopes: readonly ScopePlaces[];
@@ -20,10 +20,10 @@ export interface ScopePlaces {
 }
 
 /**
- * Checks a whole ExportTraceServiceRequest in JSON and finds its spans, at most `maxParts` of them, in at most as many scopes
- * and resources. Makes no value of anything.
+ * Validates a whole ExportTraceServiceRequest in JSON and finds its spans: at most `maxParts` spans, scopes and resources each. Creates no
+ * values.
  *
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS as soon as there are more.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS when a limit is exceeded.
  */
 export function findSpans(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<ResourcePlaces[]> {
   return new SpanFinder(body, maxJsonDepth, maxParts).request();
@@ -46,9 +46,9 @@ class SpanFinder {
   readonly #resourceCount: PartLimit;
   readonly #scopeCount: PartLimit;
   readonly #spanCount: PartLimit;
-  /** The first field of a wrong type: told only when the JSON turned out to be valid. */
+  /** The first field of a wrong type; reported only after the whole JSON proved valid. */
   #misfit: string | undefined;
-  /** Where the value that was read last ended. */
+  /** End of the value that was read last. */
   #end = 0;
 
   constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
@@ -114,8 +114,8 @@ class SpanFinder {
   }
 
   /**
-   * Reads an object of one single message and one list of messages that mean something. Of repeated names the last counts,
-   * of the two forms of a name the first, unless it is null.
+   * Reads an object with one single message and one list of messages. If a name is repeated, the last one counts. Of the two forms of a
+   * name, the camelCase one counts unless it is null.
    */
   *#message<T>(
     first: number,
@@ -131,10 +131,10 @@ class SpanFinder {
     let protoList: T[] | undefined;
     let hasMember = cursor.first();
     for (let members = 1; hasMember; members++) {
-      requireFewMembers(members, this.#maxParts);
+      requireMemberLimit(members, this.#maxParts);
       this.#ownValues.reset();
       const { keyStart, keyEnd, at } = cursor;
-      // Longer keys are none of the names, unless they are written with escapes.
+      // A longer key matches none of the names, unless it is written with escapes.
       const key = keyEnd - keyStart > 100 ? '' : textOfString(origin.bytes, keyStart, keyEnd);
       if (key === listName) list = yield* this.#list(at, depth + 1, fields);
       else if (key === protoListName) protoList = yield* this.#list(at, depth + 1, fields);

@@ -8,20 +8,21 @@ import type { AttributeList } from './span.ts';
 import type { SpanContext } from './span-context.ts';
 import { findAttribute, type SpanEvent } from './span-events.ts';
 
-/** Where one side of a run comes from, the most telling first. */
+/** Sources of the inputs or outputs of a run, most specific first. */
 interface Side {
-  /** The member for a value that is no object by itself. */
+  /** The member for a value that is not an object. */
   readonly key: 'input' | 'output';
-  /** Attributes that are lists of messages, whole or flattened into names. */
+  /** Attribute that is a list of messages. */
   readonly messages: RoleName;
+  /** Families of attributes that flatten a list of messages into names. */
   readonly messageParts: readonly RoleName[];
-  /** Attributes that are the whole side. */
+  /** Attributes that are the complete inputs or outputs. */
   readonly whole: readonly RoleName[];
-  /** Of these, what OpenInference repeats of messages and documents. */
+  /** The one of `whole` with which OpenInference repeats messages and documents. */
   readonly repeated: RoleName;
   readonly mimeType: RoleName;
   readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
-  /** Events that carry the whole side, and their attribute for it. */
+  /** Events that carry the complete inputs or outputs, with the attribute that does. */
   readonly contentEvents: ReadonlyArray<readonly [event: string, attribute: string]>;
 }
 
@@ -55,12 +56,12 @@ const outputSide: Side = {
 
 const documentNames: Rename = { key: new Map([['content', 'page_content']]), json: new Set(['metadata']) };
 
-/** The run's inputs as a JSON object, or undefined where the span has none. */
+/** The run's inputs as a JSON object; undefined if the span has none. */
 export function writeInputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   return writeSide(context, inputSide, events);
 }
 
-/** The run's outputs as a JSON object, or undefined where the span has none. */
+/** The run's outputs as a JSON object; undefined if the span has none. */
 export function writeOutputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   return writeSide(context, outputSide, events);
 }
@@ -74,8 +75,8 @@ function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[
 }
 
 /**
- * `{"messages":[…]}` with the documents and instructions that the span has as well, and a whole value that is not the same once more, as
- * `input.value` and `output.value` of OpenInference are. Vectors of embeddings are outputs unless `output.value` has them.
+ * Writes `{"messages":[…]}`, with the span's documents and instructions, and with the complete value unless it only repeats them, as
+ * `input.value` and `output.value` of OpenInference do. Embedding vectors are outputs unless `output.value` contains them.
  */
 function writeMessages(context: SpanContext, side: Side): boolean {
   const { span, out } = context;
@@ -114,10 +115,10 @@ function writeMessages(context: SpanContext, side: Side): boolean {
     writeAttribute(context, instructions);
   }
   if (out.position === start) return false;
-  const besides = findWhole(context, side);
-  if (besides >= 0) {
+  const complete = findWhole(context, side);
+  if (complete >= 0) {
     out.ascii(`,"${side.key}":`);
-    writeAttribute(context, besides);
+    writeAttribute(context, complete);
   }
   out.byte(0x7d);
   return true;
@@ -137,7 +138,7 @@ function findWhole({ span }: SpanContext, side: Side): number {
   return -1;
 }
 
-/** The whole side in one attribute: an object as it stands, anything else as the member `input` or `output`. */
+/** Writes the attribute that is the complete inputs or outputs: an object unchanged, any other value as the member `input` or `output`. */
 function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const { span } = context;
   const index = findWhole(context, side);

@@ -4,7 +4,7 @@ import { embeddedMembers } from './embedded-json.ts';
 import { headOf } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** Writes the member `invocation_params`, what a model or tool was called with; nothing where the span says nothing of it. */
+/** Writes the member `invocation_params`, the parameters of a model or tool call; nothing if the span has none. */
 export function writeParameters(context: SpanContext): void {
   const { out, span } = context;
   if (!parameterRoles.some((role) => span.find(role) >= 0)) return;
@@ -27,7 +27,7 @@ export function writeParameters(context: SpanContext): void {
 
 const parameterRoles: readonly RoleName[] = ['parameters', 'requestModel', 'genAiToolName', 'parameter'];
 
-/** `llm.invocation_parameters`: a JSON object of parameters. */
+/** Writes the members of `llm.invocation_parameters`, a JSON object of parameters. */
 function writeWholeParameters(context: SpanContext, inner: number, written: Set<string>): void {
   const { out, span, reader } = context;
   const index = span.find('parameters');

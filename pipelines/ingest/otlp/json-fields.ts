@@ -2,8 +2,8 @@
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
- * Reads fields of OTLP/JSON messages: names in camelCase or as in the .proto, null as absent, 64-bit integers as strings or
- * numbers, ids in hex. The first misfit is kept. Source: OTLP specification, "JSON Protobuf Encoding".
+ * Reads fields of OTLP/JSON messages: names in camelCase or as in the .proto file, null as absent, 64-bit integers as strings or numbers,
+ * ids in hex. Keeps the first error in `reason`. Source: OTLP specification, "JSON Protobuf Encoding".
  */
 export class JsonFields {
   reason: string | undefined;
@@ -42,7 +42,7 @@ export class JsonFields {
     return this.refuse(name, 'hex');
   }
 
-  /** An integer of at most 32 bits; 0 where it is absent. */
+  /** An integer of at most 32 bits; 0 if it is absent. */
   uint32(object: JsonObject, name: string, protoName = name): number {
     const value = this.get(object, name, protoName);
     if (value === undefined) return 0;
@@ -51,11 +51,11 @@ export class JsonFields {
     return 0;
   }
 
-  integer(value: unknown, name: string, least: bigint, most: bigint): bigint | undefined {
+  integer(value: unknown, name: string, min: bigint, max: bigint): bigint | undefined {
     let integer = typeof value === 'bigint' ? value : undefined;
     if (typeof value === 'number' && Number.isInteger(value)) integer = BigInt(value);
     if (typeof value === 'string' && /^-?\d{1,20}$/.test(value)) integer = BigInt(value);
-    if (integer !== undefined && integer >= least && integer <= most) return integer;
+    if (integer !== undefined && integer >= min && integer <= max) return integer;
     return this.refuse(name, 'a 64-bit integer');
   }
 }

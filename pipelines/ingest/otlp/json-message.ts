@@ -2,9 +2,9 @@ import { KeySet } from '../json/key-set.ts';
 import { parseKnown } from '../json/parse-known.ts';
 import type { JsonRange } from '../json/scan.ts';
 import type { JsonObject } from './json-fields.ts';
-import { requireFewMembers } from './part-limit.ts';
+import { requireMemberLimit } from './part-limit.ts';
 
-/** Every field of a Resource, InstrumentationScope, Span, and what they hold, that has a meaning here. */
+/** Known fields of Resource, InstrumentationScope and Span, and of the messages in them. */
 const names = [
   'traceId',
   'spanId',
@@ -38,14 +38,14 @@ const names = [
   'kvlistValue',
 ];
 
-/** Each in the two forms that JSON of protobuf may have. */
+/** Each name in both forms that the JSON encoding of protobuf allows. */
 const known = new KeySet([...new Set(names.flatMap((name) => [name, protoNameOf(name)]))]);
 
-/** Levels of JSON that a level of an attribute's value takes at most, and those of the messages around the values. */
+/** Maximum JSON levels per level of an attribute value, and levels of the messages around the values. */
 const levelsPerValue = 5;
 const levelsAround = 16;
 
-/** The fields of the validated message at `range` that are known. @throws TOO_MANY_PARTS */
+/** Parses the known fields of the validated message at `range`. @throws TOO_MANY_PARTS */
 export function parseMessage(
   body: Buffer,
   range: JsonRange | undefined,
@@ -54,16 +54,16 @@ export function parseMessage(
 ): JsonObject {
   if (range === undefined) return {};
   const maxDepth = jsonDepth(valueDepth);
-  const onMember = (count: number) => requireFewMembers(count, maxParts);
+  const onMember = (count: number) => requireMemberLimit(count, maxParts);
   return parseKnown(body, range.start, range.end, known, { maxDepth, onMember }) as JsonObject;
 }
 
-/** How deep the JSON of a request may nest whose values nest `valueDepth` deep. */
+/** Maximum nesting of the JSON of a request whose attribute values nest `valueDepth` deep. */
 export function jsonDepth(valueDepth: number): number {
   return valueDepth * levelsPerValue + levelsAround;
 }
 
-/** `startTimeUnixNano` as `start_time_unix_nano`. */
+/** The name as in the .proto file: `startTimeUnixNano` becomes `start_time_unix_nano`. */
 export function protoNameOf(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

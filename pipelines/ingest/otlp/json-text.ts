@@ -4,9 +4,9 @@ const quote = 0x22;
 const backslash = 0x5c;
 const hex = Buffer.from('0123456789abcdef', 'latin1');
 const chunkBytes = 8 * 1024;
-/** Below this a loop is faster than a call out of JavaScript. */
+/** Maximum length for which a JavaScript loop is faster than a native call. */
 const shortBytes = 48;
-/** Letters of the short escapes by control character; 0 where only \u00xx exists. */
+/** Characters of the short escapes, by control character; 0 if only the form \u00xx exists. */
 const shortEscape = new Uint8Array(32);
 for (const [code, letter] of [
   [8, 'b'],
@@ -19,8 +19,8 @@ for (const [code, letter] of [
 }
 
 /**
- * Writes JSON text into a buffer that grows, straight from the bytes of a request.
- * Views given out by {@link since} stay valid: growing leaves the old buffer to those who hold it.
+ * Writes JSON text into a growing buffer, directly from the bytes of a request.
+ * Views returned by {@link since} stay valid, because growing allocates a new buffer and leaves the old one unchanged.
  */
 export class JsonText {
   #buffer: Buffer;
@@ -38,7 +38,7 @@ export class JsonText {
     return this.#buffer.subarray(start, this.#position);
   }
 
-  /** Forgets what was written after `position`. */
+  /** Discards what was written after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
@@ -48,7 +48,7 @@ export class JsonText {
     this.#buffer[this.#position++] = code;
   }
 
-  /** ASCII text as it stands: punctuation, numbers, literals. */
+  /** Writes ASCII text unchanged: punctuation, numbers, literals. */
   ascii(text: string): void {
     const { length } = text;
     this.#reserve(length);
@@ -59,7 +59,7 @@ export class JsonText {
     this.#position = at;
   }
 
-  /** Bytes that are JSON already. */
+  /** Copies bytes that are JSON already. */
   copy(source: Uint8Array, start: number, end: number): void {
     this.#reserve(end - start);
     const target = this.#buffer;
@@ -68,7 +68,7 @@ export class JsonText {
     this.#position += end - start;
   }
 
-  /** Writes bytes as a JSON string. False where they are not UTF-8. */
+  /** Writes bytes as a JSON string. Returns false if they are not UTF-8. */
   string(source: Buffer, start: number, end: number): boolean {
     this.byte(quote);
     let ascii = true;
@@ -84,13 +84,13 @@ export class JsonText {
     this.json(JSON.stringify(value));
   }
 
-  /** JSON in a JavaScript string. */
+  /** Writes JSON from a JavaScript string. */
   json(json: string): void {
     this.#reserve(json.length * 3);
     this.#position += this.#buffer.write(json, this.#position, 'utf8');
   }
 
-  /** A signed 64-bit integer in full, from its unsigned halves. */
+  /** Writes a signed 64-bit integer with all its digits, from its unsigned halves. */
   int64(low: number, high: number): void {
     if (high < 0x20_0000) {
       this.ascii(String(high * 0x1_0000_0000 + low));
@@ -99,12 +99,12 @@ export class JsonText {
     this.ascii(BigInt.asIntN(64, (BigInt(high) << 32n) | BigInt(low)).toString());
   }
 
-  /** A double; what JSON has no number for becomes a string. */
+  /** Writes a double; NaN and infinities become strings, because JSON has no numbers for them. */
   double(value: number): void {
     this.ascii(Number.isFinite(value) ? String(value) : `"${value}"`);
   }
 
-  /** False where a byte is not ASCII; such bytes are copied. */
+  /** Writes bytes with escapes. Returns false if a byte is not ASCII; such bytes are copied. */
   #escape(source: Buffer, start: number, end: number): boolean {
     this.#reserve((end - start) * 6);
     const target = this.#buffer;

@@ -1,5 +1,5 @@
 import { isObject, type JsonFields, type JsonObject } from './json-fields.ts';
-import { requireRoom } from './part-limit.ts';
+import { requireCapacity } from './part-limit.ts';
 import type { ProtobufWriter } from './protobuf-writer.ts';
 
 const minInt64 = -(2n ** 63n);
@@ -23,7 +23,7 @@ function writeEntries(
   entries: readonly unknown[],
   depthLeft: number,
 ): void {
-  requireRoom(entries.length - 1);
+  requireCapacity(entries.length - 1);
   for (const entry of entries) {
     if (!isObject(entry)) {
       fields.refuse('an attribute', 'an object');
@@ -71,7 +71,7 @@ function writeNested(writer: ProtobufWriter, fields: JsonFields, value: JsonObje
   const list = array ?? fields.object(value, 'kvlistValue', 'kvlist_value');
   if (list === undefined) return;
   const mark = writer.begin(array === undefined ? 0x32 : 0x2a);
-  // The level below the deepest is written empty: the mapping refuses it as it refuses one in protobuf.
+  // The first level beyond the limit is written empty: the mapping then rejects it like one in protobuf.
   const values = depthLeft < 1 ? [] : fields.list(list, 'values');
   if (array === undefined) writeEntries(writer, 0x0a, fields, values, depthLeft - 1);
   else for (const one of values) writeElement(writer, fields, one, depthLeft - 1);
@@ -84,7 +84,7 @@ function writeElement(writer: ProtobufWriter, fields: JsonFields, element: unkno
   else fields.refuse('an element of arrayValue', 'an object');
 }
 
-/** A number, or the words that JSON has no numbers for. */
+/** Writes a double, given as a number, as text, or as one of the names of NaN and the infinities. */
 function writeDouble(writer: ProtobufWriter, fields: JsonFields, value: unknown): void {
   const isWritten = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '');
   const double = isWritten ? Number(value) : value;

@@ -4,7 +4,7 @@ import type { RunValues } from '../run-event/run-event.ts';
 import { writeExtra } from './extra.ts';
 import { writeFailure } from './failure.ts';
 import { writeInputs, writeOutputs } from './inputs-outputs.ts';
-import { readPlace } from './place.ts';
+import { readIdentity } from './place.ts';
 import { runTypeOf } from './run-type.ts';
 import { takeText } from './scalars.ts';
 import type { SharedMetadata } from './shared-metadata.ts';
@@ -12,22 +12,22 @@ import { nameOf, takeOptionalUuid, writeSerialized, writeTags } from './small-fi
 import type { SpanContext } from './span-context.ts';
 import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 
-/** A span as a run: a post of everything that is known of it. */
+/** A span converted to a run: a post with all its values. */
 export interface OtlpDraft extends RunDraft {
   readonly kind: 'post';
-  /** The span's place among all spans of the request, from 0. */
+  /** Index among all spans of the request, from 0. */
   readonly index: number;
 }
 
 export type MappedSpan = { readonly draft: OtlpDraft; readonly isParentDerived: boolean } | { readonly reason: string };
 
 /**
- * Maps the span that the context holds. Every attribute ends in exactly one place: a field of the run, or its metadata.
- * The JSON of the draft is views of the context's text. Throws INVALID_PROTOBUF.
+ * Maps the span in the context. Every attribute ends in exactly one place: a field of the run, or its metadata.
+ * The JSON of the draft consists of views of the context's text. @throws INVALID_PROTOBUF
  */
 export function mapSpan(context: SpanContext, shared: SharedMetadata, index: number): MappedSpan {
-  const place = readPlace(context);
-  if (place === undefined || context.reason !== undefined) return { reason: context.reason ?? 'no place' };
+  const identity = readIdentity(context);
+  if (identity === undefined || context.reason !== undefined) return { reason: context.reason ?? 'no identity' };
   const { span } = context;
   for (const role of ['traceable', 'internal'] as const) if (span.find(role) >= 0) span.take(span.find(role));
   const events = readEvents(context);
@@ -35,10 +35,10 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   const values: RunValues = {
     name: nameOf(context, runType === 'tool'),
     runType,
-    startedAtMicros: place.startedAtMicros,
+    startedAtMicros: identity.startedAtMicros,
   };
-  assign(values, 'endedAtMicros', place.endedAtMicros);
-  assign(values, 'parentRunId', place.parentRunId);
+  assign(values, 'endedAtMicros', identity.endedAtMicros);
+  assign(values, 'parentRunId', identity.parentRunId);
   assign(values, 'referenceExampleId', takeOptionalUuid(context, 'exampleId'));
   const projectId = takeOptionalUuid(context, 'projectId');
   const projectName = takeText(context, 'projectName');
@@ -48,11 +48,11 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   assign(values, 'error', writeFailure(context, events));
   assign(values, 'events', writeEvents(context, events));
   assign(values, 'serialized', writeSerialized(context));
-  values.extra = writeExtra(context, shared, place.hasOwnIds);
+  values.extra = writeExtra(context, shared, identity.hasOwnIds);
   if (context.reason !== undefined) return { reason: context.reason };
   if (runType === 'llm' || runType === 'embedding') readTokens(context, values, events);
-  const { runId, traceId, startTimeMicros, dottedOrder, isParentDerived } = place;
-  const traceTimeMicros = place.traceTimeMicros ?? startTimeMicros;
+  const { runId, traceId, startTimeMicros, dottedOrder, isParentDerived } = identity;
+  const traceTimeMicros = identity.traceTimeMicros ?? startTimeMicros;
   const draft: OtlpDraft = {
     kind: 'post',
     index,
@@ -68,7 +68,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   return { draft, isParentDerived };
 }
 
-/** Tokens, costs and the time of the first token: from the usage that was just written, else as of any other run. */
+/** Reads tokens, costs and the time of the first token: from the usage that was just written, else as for other runs. */
 function readTokens(context: SpanContext, values: RunValues, events: readonly SpanEvent[]): void {
   if (context.usage === undefined) {
     readUsage(values);

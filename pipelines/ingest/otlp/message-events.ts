@@ -3,7 +3,7 @@ import { type AttributeTree, addLeaf, type Rename, writeMembers } from './attrib
 import type { SpanContext } from './span-context.ts';
 import { findAttribute, type SpanEvent } from './span-events.ts';
 
-/** Events that carry one message of the prompt, and its role where no attribute says it. */
+/** Events that carry one message of the prompt, with the role of the message if no attribute states it. */
 const messageRoles: ReadonlyMap<string, string> = new Map([
   ['gen_ai.system.message', 'system'],
   ['gen_ai.user.message', 'user'],
@@ -11,21 +11,21 @@ const messageRoles: ReadonlyMap<string, string> = new Map([
   ['gen_ai.tool.message', 'tool'],
 ]);
 
-/** Attributes of message events that are no part of the message. */
-const besides: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
+/** Attributes of message events that do not belong to the message. */
+const ignored: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
 const messageNames: Rename = { key: new Map(), json: new Set(['message', 'tool_calls']) };
 const toolMessageNames: Rename = { ...messageNames, key: new Map([['id', 'tool_call_id']]) };
 
 /**
- * Writes the messages that came as span events, as `{"messages":[…]}`; false where there are none.
- * All of these are what the model was given, the assistant's earlier turns too; what it said is `gen_ai.choice`.
+ * Writes the messages of span events as `{"messages":[…]}`; returns false if there are none.
+ * All of them are input of the model, earlier turns of the assistant included; its output is in `gen_ai.choice`.
  * Source: GenAI semantic conventions up to 1.36, events.
  */
 export function writeMessageEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
   return writeAll(context, events, 'messages', (name) => messageRoles.has(name));
 }
 
-/** Writes `gen_ai.choice` events as `{"choices":[…]}`; false where there are none. */
+/** Writes `gen_ai.choice` events as `{"choices":[…]}`; returns false if there are none. */
 export function writeChoiceEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
   return writeAll(context, events, 'choices', (name) => name === 'gen_ai.choice');
 }
@@ -48,7 +48,7 @@ function writeAll(
   return any;
 }
 
-/** False where an attribute found no place, so that the event has to be kept besides. */
+/** Returns false if the message does not contain every attribute, so that the caller must keep the event as well. */
 function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): boolean {
   const whole = findAttribute(attributes, 'gen_ai.event.content');
   if (whole >= 0) {
@@ -59,7 +59,7 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
   let complete = true;
   for (let index = 0; index < attributes.count; index++) {
     const key = attributes.names[index]!.text;
-    if (!besides.has(key)) complete = addLeaf(tree, key, index, context.maxDepth) && complete;
+    if (!ignored.has(key)) complete = addLeaf(tree, key, index, context.maxDepth) && complete;
   }
   const role = messageRoles.get(name);
   const { out } = context;

@@ -6,9 +6,8 @@ import type { SpanContext } from './span-context.ts';
 import { writeUsage } from './usage-metadata.ts';
 
 /**
- * Writes the run's metadata as a JSON object whose keys are unique: what names itself metadata, then what a convention
- * gives a key of its own, then every attribute that found no other place, then scope and resource. Of one key the
- * first counts.
+ * Writes the run's metadata as a JSON object with unique keys, in this order: attributes named as metadata, attributes that a convention
+ * renames, all attributes that no other field took, then scope and resource. If a key is repeated, the first one counts.
  */
 export function writeMetadata(context: SpanContext, shared: SharedMetadata): void {
   const { out } = context;
@@ -34,7 +33,7 @@ function writeFields(context: SpanContext, start: number): void {
     if (!begin(context, start, span.attributes.names[index]!.text.slice(prefixBytes))) continue;
     context.writeString(span.attributes.keyStarts[index]! + (prefixBytes ?? 0), span.attributes.keyEnds[index]!);
     context.out.byte(0x3a);
-    // The SDKs write objects as JSON text.
+    // The SDKs encode objects as JSON text.
     writeUnwrapped(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
   }
 }
@@ -51,7 +50,7 @@ function writeRenamed(context: SpanContext, start: number): void {
   }
 }
 
-/** The model that answered, else the one that was asked: what prices are looked up by. */
+/** Writes the model that answered, else the requested one; prices are looked up by it. */
 function writeModelName(context: SpanContext, start: number): void {
   const { span } = context;
   const own = span.find('modelName') >= 0 ? span.find('modelName') : span.find('embeddingModelName');
@@ -77,7 +76,7 @@ function writeUsageMember(context: SpanContext, start: number): void {
   context.usage = out.since(value);
 }
 
-/** OpenInference's `metadata`: a JSON object whose members are metadata each. */
+/** Writes the members of OpenInference's `metadata`, a JSON object, as metadata. */
 function writeMetadataObject(context: SpanContext, start: number): void {
   const { span, out, reader } = context;
   const index = span.find('metadataObject');
@@ -122,7 +121,7 @@ function writeShared(context: SpanContext, start: number, shared: SharedMetadata
   }
 }
 
-/** Starts the member `key`, with a comma where it needs one; false where the key has a value already. */
+/** Starts the member `key`, with a comma if needed; returns false if the key has a value already. */
 function begin({ out, written }: SpanContext, start: number, key: string): boolean {
   if (written.has(key)) return false;
   written.add(key);

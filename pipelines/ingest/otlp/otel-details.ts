@@ -3,12 +3,12 @@ import type { JsonText } from './json-text.ts';
 import type { ByteRange } from './span.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** By number; internal, the ordinary kind, is not said. */
+/** Span kinds by number. The default kind, internal, is omitted. */
 const spanKinds = ['', '', 'server', 'client', 'producer', 'consumer'];
 
 /**
- * Writes the member `otel`: what only OpenTelemetry knows of a span, that is its kind, trace state, links, what its SDK
- * dropped, and the ids where the run carries others. Nothing where there is none of it.
+ * Writes the member `otel`, the fields of a span that runs do not have: kind, trace state, links, what its SDK dropped, and the OTel ids if
+ * the run has others. Writes nothing if the span has none of them.
  */
 export function writeOtel(context: SpanContext, hasOwnIds: boolean): void {
   const { out, span } = context;
@@ -52,12 +52,12 @@ function writeDropped(out: JsonText, inner: number, key: string, count: number):
   out.ascii(String(count));
 }
 
-/** `inner` is where the object's first member stands. */
+/** Writes a key; `inner` is the position of the object's first member. */
 function writeKey(out: JsonText, inner: number, key: string): void {
   out.ascii(out.position === inner ? `"${key}":` : `,"${key}":`);
 }
 
-/** A Link: the ids of the span it points to, in hex, its trace state and attributes. */
+/** Writes a Link: the ids of the linked span in hex, its trace state and attributes. */
 function writeLink(context: SpanContext, { start, end }: ByteRange): void {
   const { reader, out } = context;
   out.byte(0x7b);

@@ -5,7 +5,7 @@ export interface OtlpAnswer {
   readonly body: Buffer;
 }
 
-/** Which encoding a Content-Type names; undefined where it is none of OTLP's. */
+/** The encoding that a Content-Type names; undefined if OTLP does not define it. */
 export function encodingOf(contentType: string | undefined): 'protobuf' | 'json' | undefined {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase();
   if (type === 'application/x-protobuf' || type === 'application/protobuf') return 'protobuf';
@@ -13,8 +13,8 @@ export function encodingOf(contentType: string | undefined): 'protobuf' | 'json'
 }
 
 /**
- * The ExportTraceServiceResponse to a request, in the request's encoding: `partial_success` only where spans were
- * rejected or there is something to say. Source: OTLP specification, "Full Success" and "Partial Success".
+ * Builds the ExportTraceServiceResponse in the encoding of the request, with `partial_success` only if spans were rejected or there is a
+ * message. Source: OTLP specification, "Full Success" and "Partial Success".
  */
 export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpAnswer {
   const isPartial = rejectedCount > 0 || message !== '';
@@ -32,7 +32,7 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
   return protobuf(writer);
 }
 
-/** The google.rpc.Status that a failed request is answered with, in the request's encoding, JSON where that is neither. */
+/** Builds the google.rpc.Status of a failed request, in the encoding of the request; in JSON if that is unknown. */
 export function otlpFailure(contentType: string | undefined, message: string): OtlpAnswer {
   if (encodingOf(contentType) !== 'protobuf') return json({ message });
   const writer = new ProtobufWriter();

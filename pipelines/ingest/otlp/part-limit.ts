@@ -1,75 +1,75 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
-/** Attributes, events and links that a request may hold for each of its parts. */
+/** Maximum attributes, events and links of a request, for each of RUNLAKE_MAX_PARTS. */
 const detailsPerPart = 50;
-/** Values of OTLP/JSON for each part: an attribute of a span is four. */
+/** Maximum JSON values of a request, for each of RUNLAKE_MAX_PARTS; an attribute of a span is four values. */
 const valuesPerPart = 100;
-/** What every object of JSON may hold: the messages of OTLP have twenty fields. */
-const leastMembers = 1_000;
-/** What every request may hold of them, however few its parts. */
-const leastDetails = 100_000;
+/** Members that every JSON object may have; the messages of OTLP have twenty fields. */
+const minMembers = 1_000;
+/** Attributes, events and links that every request may have, however small RUNLAKE_MAX_PARTS. */
+const minDetails = 100_000;
 
-/** Most JSON values of one span, resource or scope: reading one is not interrupted. */
+/** Maximum JSON values of one span, resource or scope, because reading one is not interrupted. */
 const maxValuesOfOne = 1_000_000;
-/** Most attributes, events or links of one span, resource or scope, and most attributes of one event or list of keys. */
+/** Maximum attributes, events or links of one span, resource or scope, and maximum attributes of one event or key-value list. */
 const maxDetailsOfOne = 100_000;
 
-/** Counts the messages of one kind over a whole request. */
+/** Counts messages of one kind and enforces their limit. */
 export class PartLimit {
-  readonly #most: number;
+  readonly #max: number;
   readonly #limit: string;
   #count = 0;
 
-  constructor(most: number, limit: string) {
-    this.#most = most;
+  constructor(max: number, limit: string) {
+    this.#max = max;
     this.#limit = limit;
   }
 
-  /** Begins again, for the next of what is counted. */
+  /** Restarts the count, for the next span, resource or scope. */
   reset(): void {
     this.#count = 0;
   }
 
-  /** @throws TOO_MANY_PARTS as soon as there are more than the limit. */
+  /** @throws TOO_MANY_PARTS when the count exceeds the limit. */
   add(count = 1): void {
     this.#count += count;
-    if (this.#count > this.#most) throw fault('TOO_MANY_PARTS', { limitParts: this.#most, limit: this.#limit });
+    if (this.#count > this.#max) throw fault('TOO_MANY_PARTS', { limitParts: this.#max, limit: this.#limit });
   }
 }
 
-/** Counts resources, scopes or spans. */
+/** Limits resources, scopes or spans. */
 export function partLimit(maxParts: number): PartLimit {
   return new PartLimit(maxParts, 'RUNLAKE_MAX_PARTS');
 }
 
-/** Counts attributes, events and links each time they are read: it bounds work, not only content. */
+/** Limits attributes, events and links. They count each time they are read, because the limit bounds work, not only content. */
 export function detailLimit(maxParts: number): PartLimit {
   return perPart('attributes, events and links', maxParts, detailsPerPart);
 }
 
-/** Counts the values of OTLP/JSON, before objects are made of them. */
+/** Limits the JSON values of a request, before objects are created. */
 export function valueLimit(maxParts: number): PartLimit {
   return perPart('JSON values', maxParts, valuesPerPart);
 }
 
-/** Counts the JSON values of one span, resource or scope besides. */
+/** Limits the JSON values of one span, resource or scope. */
 export function ownValueLimit(): PartLimit {
   return new PartLimit(maxValuesOfOne, 'JSON values of one span, resource or scope');
 }
 
-/** Most members of one object of OTLP/JSON, known or not. @throws TOO_MANY_PARTS where `count` is more. */
-export function requireFewMembers(count: number, maxParts: number): void {
-  if (count <= leastMembers || count <= maxParts) return;
-  const limit = `members of one JSON object; RUNLAKE_MAX_PARTS, at least ${leastMembers}`;
-  throw fault('TOO_MANY_PARTS', { limitParts: Math.max(leastMembers, maxParts), limit });
+/** Limits the members of one JSON object, unknown ones included. @throws TOO_MANY_PARTS if `count` is too high. */
+export function requireMemberLimit(count: number, maxParts: number): void {
+  if (count <= minMembers || count <= maxParts) return;
+  const limit = `members of one JSON object; RUNLAKE_MAX_PARTS, at least ${minMembers}`;
+  throw fault('TOO_MANY_PARTS', { limitParts: Math.max(minMembers, maxParts), limit });
 }
 
 function perPart(what: string, maxParts: number, each: number): PartLimit {
-  return new PartLimit(Math.max(leastDetails, each * maxParts), `${what}; ${each} for each of RUNLAKE_MAX_PARTS`);
+  return new PartLimit(Math.max(minDetails, each * maxParts), `${what}; ${each} for each of RUNLAKE_MAX_PARTS`);
 }
 
-/** @throws TOO_MANY_PARTS where one message already holds `count` of its attributes, events or links. */
-export function requireRoom(count: number): void {
+/** @throws TOO_MANY_PARTS if one message already has the maximum number of attributes, events or links. */
+export function requireCapacity(count: number): void {
   if (count < maxDetailsOfOne) return;
   const limit = 'attributes, events or links of one span, resource or scope';
   throw fault('TOO_MANY_PARTS', { limitParts: maxDetailsOfOne, limit });

@@ -6,14 +6,14 @@ import { flagOf, textOf } from './scalars.ts';
 import { overrideKey, type SpanContext } from './span-context.ts';
 import { microsOfNanos } from './unix-nano.ts';
 
-/** Where a run belongs: everything that its key and its place in the tree are made of. */
-export interface RunPlace {
+/** Ids, times and position in the tree of the run that a span becomes. */
+export interface SpanIdentity {
   readonly runId: string;
   readonly traceId: string;
   readonly parentRunId: string | undefined;
-  /** True where the parent is known by its span id only, which is another run id if that span names its own. */
+  /** True if the parent is known only by its span id, which is not its run id if the parent span sets its own. */
   readonly isParentDerived: boolean;
-  /** True where an attribute replaced an id, so that the OTel ids cannot be read off the run. */
+  /** True if an attribute replaced an id, so that the OTel ids cannot be derived from the run. */
   readonly hasOwnIds: boolean;
   readonly startTimeMicros: number;
   readonly traceTimeMicros: number | undefined;
@@ -22,8 +22,8 @@ export interface RunPlace {
   readonly endedAtMicros: number | undefined;
 }
 
-/** Reads a span's place, from the `langsmith.*` attributes where it has them; undefined and a reason where it has none. */
-export function readPlace(context: SpanContext): RunPlace | undefined {
+/** Reads a span's identity, preferring `langsmith.*` attributes. Rejects the span and returns undefined if it is invalid. */
+export function readIdentity(context: SpanContext): SpanIdentity | undefined {
   const { span, reader } = context;
   const spanId = spanUuid(reader, span.spanId);
   const otelTraceId = traceUuid(reader, span.traceId);
@@ -37,29 +37,29 @@ export function readPlace(context: SpanContext): RunPlace | undefined {
   }
   const endedAtMicros = hasEnd ? microsOfNanos(span.endLow, span.endHigh) : undefined;
   const order = takeDottedOrder(context);
-  const ownRunId = takeUuid(context, 'runId') ?? order?.runId;
-  const ownTraceId = takeUuid(context, 'traceId') ?? order?.traceId;
-  const ownParentId = takeUuid(context, 'parentId');
-  const runId = ownRunId ?? spanId;
-  const traceId = ownTraceId ?? otelTraceId;
+  const statedRunId = takeUuid(context, 'runId') ?? order?.runId;
+  const statedTraceId = takeUuid(context, 'traceId') ?? order?.traceId;
+  const statedParentId = takeUuid(context, 'parentId');
+  const runId = statedRunId ?? spanId;
+  const traceId = statedTraceId ?? otelTraceId;
   if (order !== undefined) {
     if (order.runId !== runId)
       return refuse(context, 'langsmith.span.dotted_order does not end with langsmith.span.id');
     if (order.traceId !== traceId) {
       return refuse(context, 'langsmith.span.dotted_order does not begin with langsmith.trace.id');
     }
-    if (ownParentId !== undefined && ownParentId !== order.parentId) {
+    if (statedParentId !== undefined && statedParentId !== order.parentId) {
       return refuse(context, 'langsmith.span.dotted_order does not agree with langsmith.span.parent_id');
     }
   }
   if (runId !== spanId) context.overrides.set(overrideKey(traceId, spanId), runId);
-  const isRoot = takesNoParent(context) || (order !== undefined && order.parentId === undefined) || runId === traceId;
-  const saidParentId = order?.parentId ?? ownParentId;
-  const derived = isRoot || saidParentId !== undefined ? undefined : parentOf(context);
+  const isRoot = isMarkedRoot(context) || (order !== undefined && order.parentId === undefined) || runId === traceId;
+  const parentId = order?.parentId ?? statedParentId;
+  const derived = isRoot || parentId !== undefined ? undefined : deriveParentId(context);
   return {
     runId,
     traceId,
-    parentRunId: isRoot ? undefined : (saidParentId ?? derived),
+    parentRunId: isRoot ? undefined : (parentId ?? derived),
     isParentDerived: derived !== undefined,
     hasOwnIds: runId !== spanId || traceId !== otelTraceId,
     startTimeMicros: order?.runTimeMicros ?? startedAtMicros,
@@ -70,15 +70,15 @@ export function readPlace(context: SpanContext): RunPlace | undefined {
   };
 }
 
-function parentOf(context: SpanContext): string | undefined {
+function deriveParentId(context: SpanContext): string | undefined {
   const { reader, span } = context;
   if (isNoId(reader, span.parentSpanId)) return undefined;
   const parentId = spanUuid(reader, span.parentSpanId);
   return parentId ?? refuse(context, 'parent_span_id is not 8 bytes');
 }
 
-/** The SDK marks a span whose OTel parent it does not export. */
-function takesNoParent(context: SpanContext): boolean {
+/** The SDK marks a span as root if it does not export the span's OTel parent. */
+function isMarkedRoot(context: SpanContext): boolean {
   const index = context.span.find('isRoot');
   if (index < 0) return false;
   context.span.take(index);

@@ -2,13 +2,13 @@ import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts
 import type { PartLimit } from './part-limit.ts';
 
 /**
- * Walks protobuf's wire format without building objects: the caller switches on tags and reads what it wants.
- * Every read stays inside the message that was entered; a length or varint that leaves it, a group, and field number 0
- * are INVALID_PROTOBUF with the offset in the body. Source: protobuf.dev, "Encoding".
+ * Reads protobuf's wire format without creating objects: the caller switches on tags and reads the fields that it needs.
+ * Every read stays inside the current message. A length or varint that exceeds it, a group, and field number 0 are INVALID_PROTOBUF with
+ * the offset in the body. Source: protobuf.dev, "Encoding".
  */
 export class ProtobufReader {
   readonly source: Buffer;
-  /** Told of every attribute, event and link that is read. */
+  /** Counts every attribute, event and link that is read. */
   readonly details: PartLimit;
   position = 0;
   limit: number;
@@ -22,7 +22,7 @@ export class ProtobufReader {
     this.limit = source.length;
   }
 
-  /** Reads on inside `[start, end)`. */
+  /** Continues reading inside `[start, end)`. */
   seek(start: number, end: number): void {
     this.position = start;
     this.limit = end;
@@ -32,7 +32,7 @@ export class ProtobufReader {
     return this.position < this.limit;
   }
 
-  /** Field number times eight plus wire type. */
+  /** Reads a tag: field number times eight plus wire type. */
   tag(): number {
     const at = this.position;
     const value = this.uint32();
@@ -40,7 +40,7 @@ export class ProtobufReader {
     return value;
   }
 
-  /** A varint's low 32 bits; counts, enums and flags need no more. */
+  /** Reads the low 32 bits of a varint, which is enough for counts, enums and flags. */
   uint32(): number {
     const first = this.source[this.position]!;
     if (first < 0x80 && this.position < this.limit) {
@@ -51,7 +51,7 @@ export class ProtobufReader {
     return this.low;
   }
 
-  /** Leaves a varint of up to 64 bits in `low` and `high`. */
+  /** Reads a varint of up to 64 bits into `low` and `high`. */
   varint64(): void {
     const start = this.position;
     let low = 0;
@@ -90,7 +90,7 @@ export class ProtobufReader {
     return this.source.readDoubleLE(at);
   }
 
-  /** Steps over a length-delimited field; its bytes end at `position`, and the answer is where they start. */
+  /** Skips a length-delimited field and returns its start; its end is `position`. */
   delimited(): number {
     const at = this.position;
     this.#length();

@@ -1,6 +1,6 @@
 /**
- * Writes protobuf's wire format into a buffer that grows. Lengths take five bytes, padded, so that a message is written
- * in one pass: {@link begin} leaves room for its length and {@link end} fills it in.
+ * Writes protobuf's wire format into a growing buffer in one pass. Lengths are padded to five bytes: {@link begin} reserves them and
+ * {@link end} fills them in.
  */
 export class ProtobufWriter {
   #buffer: Buffer;
@@ -10,7 +10,7 @@ export class ProtobufWriter {
     this.#buffer = Buffer.allocUnsafe(initialBytes);
   }
 
-  /** What was written. A view. */
+  /** A view of what was written. */
   bytes(): Buffer {
     return this.#buffer.subarray(0, this.#position);
   }
@@ -19,12 +19,12 @@ export class ProtobufWriter {
     return this.#position;
   }
 
-  /** Forgets what was written after `position`. */
+  /** Discards what was written after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
 
-  /** Starts a nested message under `tag`; the answer goes to {@link end}. */
+  /** Starts a nested message under `tag`; pass the returned mark to {@link end}. */
   begin(tag: number): number {
     this.#tag(tag);
     this.#reserve(5);
@@ -56,7 +56,7 @@ export class ProtobufWriter {
     this.end(mark);
   }
 
-  /** A varint of up to 64 bits, taken as two's complement. */
+  /** Writes a varint of up to 64 bits; negative values as two's complement. */
   varint(tag: number, value: bigint): void {
     this.#tag(tag);
     this.#reserve(10);
@@ -86,7 +86,7 @@ export class ProtobufWriter {
     this.#position = this.#buffer.writeDoubleLE(value, this.#position);
   }
 
-  /** Tags of the fields written here are below 2^14. */
+  /** Writes a tag below 2^14, which all fields written here have. */
   #tag(tag: number): void {
     this.#reserve(2);
     if (tag > 0x7f) this.#buffer[this.#position++] = (tag & 0x7f) | 0x80;

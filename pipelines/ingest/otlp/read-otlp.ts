@@ -7,22 +7,22 @@ import { type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
 import { encodingOf } from './otlp-response.ts';
 import { detailLimit } from './part-limit.ts';
 import { ProtobufReader } from './protobuf-reader.ts';
-import { settleBatch } from './settle-batch.ts';
+import { completeDrafts } from './settle-batch.ts';
 import { readShared } from './shared-metadata.ts';
 import { SpanContext } from './span-context.ts';
 
 export interface OtlpRequest {
   readonly body: Buffer;
   readonly contentType: string | undefined;
-  /** How deep attribute values may nest. */
+  /** Maximum nesting of attribute values. */
   readonly maxDepth: number;
-  /** How many spans, scopes and resources a request may hold, each; limits on what they hold follow it. */
+  /** Maximum number of spans, scopes and resources, each; the limits on their content derive from it. */
   readonly maxParts: number;
 }
 
-/** A span that was not taken; the others of its request are. */
+/** A span that was rejected; the other spans of its request are not affected. */
 export interface RejectedSpan {
-  /** The span's place among all spans of the request, from 0. */
+  /** Index among all spans of the request, from 0. */
   readonly index: number;
   readonly reason: string;
 }
@@ -33,10 +33,10 @@ export interface OtlpRuns {
 }
 
 /**
- * Reads an ExportTraceServiceRequest, in protobuf or JSON, into one post for each span, in the order of the request.
- * The drafts' JSON shares the memory of the request.
- * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 where the request as a whole cannot be
- *   read; TOO_MANY_PARTS.
+ * Reads an ExportTraceServiceRequest, in protobuf or JSON, into one post per span, in the order of the request.
+ * The JSON of the drafts shares memory with the request.
+ * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 if the request as a whole cannot be read;
+ *   TOO_MANY_PARTS.
  */
 export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): StepwiseWork<OtlpRuns> {
   const encoding = encodingOf(contentType);
@@ -65,5 +65,5 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
       yield;
     }
   }
-  return { drafts: settleBatch(mapped, context.overrides), rejected };
+  return { drafts: completeDrafts(mapped, context.overrides), rejected };
 }

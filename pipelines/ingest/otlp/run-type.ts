@@ -5,7 +5,7 @@ import type { SpanContext } from './span-context.ts';
 
 const own = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
-/** Attributes that tell the run type, the plainest first, with what their values (in lower case) mean. */
+/** Attributes that decide the run type, most specific first, with the meaning of their values (in lower case). */
 const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; otherwise?: RunType }> = [
   { role: 'runType', types: mapOf(own) },
   {
@@ -48,7 +48,7 @@ const sources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunTyp
   },
 ];
 
-/** What the mere presence of an attribute tells, where none of the above does. */
+/** Attributes whose presence alone decides the run type, if no attribute above does. */
 const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
   ['genAiToolName', 'tool'],
   ['promptVariables', 'prompt'],
@@ -60,7 +60,7 @@ const hints: ReadonlyArray<readonly [RoleName, RunType]> = [
   ['promptPart', 'llm'],
 ];
 
-/** The run type of a span; `chain` where nothing says another. */
+/** The run type of a span; `chain` by default. */
 export function runTypeOf(context: SpanContext): RunType {
   const { span } = context;
   for (const { role, types, otherwise } of sources) {
@@ -69,7 +69,7 @@ export function runTypeOf(context: SpanContext): RunType {
     const text = textOf(context, index);
     const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? otherwise);
     if (type === undefined) continue;
-    // The others say more than the run type keeps, so they stay in the metadata.
+    // The other attributes carry more detail than the run type, so they stay in the metadata.
     if (role === 'runType') span.take(index);
     return type;
   }

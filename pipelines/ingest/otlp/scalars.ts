@@ -1,13 +1,13 @@
 import { readHead } from './any-value.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** The text of an attribute whose value is a string, or undefined. */
+/** The text of a string attribute; undefined for other kinds. */
 export function textOf(context: SpanContext, index: number): string | undefined {
   const value = headOf(context, index);
   return value.kind === 'string' ? context.text(value.start, value.end) : undefined;
 }
 
-/** Text as {@link textOf}, of the first attribute with the role; taken where it is a string that is not empty. */
+/** The text of the first attribute with the role, if it is a non-empty string; marks the attribute as taken. */
 export function takeText(context: SpanContext, role: Parameters<SpanContext['span']['find']>[0]): string | undefined {
   const index = context.span.find(role);
   if (index < 0) return undefined;
@@ -17,14 +17,14 @@ export function takeText(context: SpanContext, role: Parameters<SpanContext['spa
   return text;
 }
 
-/** A boolean, given as such or as text. */
+/** Reads a boolean, given as such or as text. */
 export function flagOf(context: SpanContext, index: number): boolean {
   const value = headOf(context, index);
   if (value.kind === 'bool') return value.number === 1;
   return value.kind === 'string' && context.text(value.start, value.end).toLowerCase() === 'true';
 }
 
-/** A number that is not negative, whatever kind carries it, or undefined. */
+/** Reads a non-negative number from an integer, a double or text; otherwise undefined. */
 export function numberOf(context: SpanContext, index: number): number | undefined {
   const value = headOf(context, index);
   let number: number;

@@ -2,12 +2,14 @@ import type { OtlpDraft } from './map-span.ts';
 import { overrideKey } from './span-context.ts';
 
 /**
- * Uses what the spans of one request tell of each other: the time and project of a trace come from its root where that is
- * here, else from its earliest span and the first that names a project; a parent that names its own run id is found by it.
- * None of this decides what a run or a trace is, only what is known of it, so another split of the spans does no harm:
- * the sink keeps what the first event of a trace said.
+ * Completes the drafts of one request with what its spans state about each other. Time and project of a trace come from its root span if
+ * that is in the request, otherwise from its earliest span and from the first span that names a project. A parent span that sets its own
+ * run id is resolved to that id.
+ *
+ * Another split of the spans over requests does no harm: this changes no run id or trace id, and the sink keeps the location that the
+ * first event of a trace decides.
  */
-export function settleBatch(
+export function completeDrafts(
   mapped: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,
   overrides: ReadonlyMap<string, string>,
 ): OtlpDraft[] {
@@ -32,7 +34,7 @@ export function settleBatch(
 }
 
 interface TraceFacts {
-  /** The draft that tells the time of the trace. */
+  /** The draft that decides the time of the trace. */
   lead: OtlpDraft;
   project: OtlpDraft | undefined;
 }
@@ -41,7 +43,7 @@ function projectOf(draft: OtlpDraft): OtlpDraft | undefined {
   return draft.projectId === undefined && draft.projectName === undefined ? undefined : draft;
 }
 
-/** A dotted_order knows the trace's time, a root is it, and of the others the earliest comes nearest. */
+/** Lower is better: a dotted_order contains the trace's time, a root has it, and of the others the earliest is closest. */
 function rank(draft: OtlpDraft): number {
   if (draft.dottedOrder !== undefined) return -2;
   return draft.values.parentRunId === undefined ? -1 : draft.startTimeMicros;

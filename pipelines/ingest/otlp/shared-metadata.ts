@@ -2,20 +2,20 @@ import { readAttributes, writeValue } from './any-value.ts';
 import type { ByteRange } from './span.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** Metadata that all spans of one scope share, written once: the scope's own and the resource's attributes. */
+/** Metadata that all spans of one scope share, encoded once: attributes of the scope and of the resource. */
 export interface SharedMetadata {
-  /** Latin-1, as names of attributes are kept; in the order of `members`. */
+  /** In Latin-1, like attribute names; in the order of `members`. */
   readonly keys: readonly string[];
-  /** `"key":value` each. */
+  /** Each as `"key":value`. */
   readonly members: readonly Buffer[];
   /** All members, joined by commas. */
   readonly whole: Buffer;
-  /** Why no span with it can be taken. */
+  /** Why every span with this metadata is rejected. */
   readonly reason: string | undefined;
 }
 
 /**
- * Reads an InstrumentationScope and a Resource. Of one key the scope's value counts.
+ * Reads an InstrumentationScope and a Resource. If both have a key, the scope's value counts.
  * Source: opentelemetry/proto/common/v1/common.proto, resource/v1/resource.proto.
  */
 export function readShared(

@@ -4,14 +4,14 @@ import type { RoleName } from './attribute-roles.ts';
 import { headOf, takeText, textOf } from './scalars.ts';
 import type { SpanContext } from './span-context.ts';
 
-/** The run's name: one of its own, else the span's. */
+/** The run's name: from an attribute, else the span's. */
 export function nameOf(context: SpanContext, isTool: boolean): string {
   const own = takeText(context, 'name') ?? takeText(context, 'entityName') ?? (isTool && takeText(context, 'toolName'));
   const { start, end } = context.span.name;
   return own || context.text(start, end) || 'unknown';
 }
 
-/** The tags as a JSON array: a list, or the SDK's text with commas. */
+/** Writes the tags as a JSON array; accepts a list, or comma-separated text as the SDK sends it. */
 export function writeTags(context: SpanContext): Buffer | undefined {
   const { span, out } = context;
   const index = span.find('tags');
@@ -38,7 +38,7 @@ const serializedMembers: ReadonlyArray<readonly [RoleName, string]> = [
   ['serializedDoc', 'doc'],
 ];
 
-/** What the SDK says of the code behind a run. */
+/** Writes the run's `serialized`: what the SDK states about the code of the run. */
 export function writeSerialized(context: SpanContext): Buffer | undefined {
   const { span, out } = context;
   const start = out.position;
@@ -54,7 +54,7 @@ export function writeSerialized(context: SpanContext): Buffer | undefined {
   return out.since(start);
 }
 
-/** A UUID; an attribute that is none stays metadata. */
+/** Reads a UUID; an attribute that is not one stays metadata. */
 export function takeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
   const index = context.span.find(role);
   if (index < 0) return undefined;

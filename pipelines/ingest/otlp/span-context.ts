@@ -3,22 +3,22 @@ import type { JsonText } from './json-text.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 import { Span } from './span.ts';
 
-/** What the steps of mapping one span share. One object serves all spans of a request in turn. */
+/** State shared by the steps that map one span. One object is reused for all spans of a request. */
 export class SpanContext {
   readonly reader: ProtobufReader;
   readonly out: JsonText;
-  /** How deep JSON inside strings may nest to be taken as JSON; it is scanned without recursion. */
+  /** Maximum nesting of JSON in strings; deeper JSON stays text. It is scanned without recursion. */
   readonly maxJsonDepth: number;
-  /** How deep arrays and lists of keys may nest; reading them recurses. */
+  /** Maximum nesting of arrays and key-value lists, which are read recursively. */
   readonly maxDepth: number;
   readonly span = new Span();
-  /** Metadata keys that have a value already: the first writer of a key wins. */
+  /** Metadata keys that have a value already; the first value of a key counts. */
   readonly written = new Set<string>();
   /** The usage object that was written, as JSON. */
   usage: Buffer | undefined;
-  /** The run id of spans that name one themselves, by {@link overrideKey}. */
+  /** Run ids of spans that set their own, by {@link overrideKey}. */
   readonly overrides = new Map<string, string>();
-  /** Why the span cannot be taken; the first reason stands. */
+  /** Why the span is rejected; the first reason counts. */
   reason: string | undefined;
 
   constructor(reader: ProtobufReader, out: JsonText, maxJsonDepth: number) {
@@ -38,7 +38,7 @@ export class SpanContext {
     this.reason ??= reason;
   }
 
-  /** Text of the body; the span is rejected where it is not UTF-8. */
+  /** Text of the body; rejects the span if it is not UTF-8. */
   text(start: number, end: number): string {
     const { source } = this.reader;
     const text = source.toString('utf8', start, end);
@@ -46,7 +46,7 @@ export class SpanContext {
     return text;
   }
 
-  /** Writes bytes of the body as a JSON string. */
+  /** Writes bytes of the body as a JSON string; rejects the span if they are not UTF-8. */
   writeString(start: number, end: number): void {
     if (!this.out.string(this.reader.source, start, end)) this.rejectUtf8(start);
   }
@@ -60,7 +60,7 @@ export function overrideKey(traceId: string, runId: string): string {
   return `${traceId}/${runId}`;
 }
 
-/** No instrumentation nests values deeper; the same limit holds in both encodings. */
+/** Maximum nesting of attribute values, the same in both encodings. No instrumentation nests deeper than 100. */
 export function valueDepth(maxJsonDepth: number): number {
   return Math.min(maxJsonDepth, 100);
 }

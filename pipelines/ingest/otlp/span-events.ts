@@ -6,18 +6,18 @@ import { microsOfNanos } from './unix-nano.ts';
 
 /** One Event of a span. */
 export interface SpanEvent {
-  /** Latin-1, as names of attributes are kept. */
+  /** In Latin-1, like attribute names. */
   readonly name: string;
   readonly nameStart: number;
   readonly nameEnd: number;
-  /** 0 where the event has no time. */
+  /** 0 if the event has no time. */
   readonly timeMicros: number;
   readonly attributes: AttributeList;
-  /** True once it became part of inputs or outputs. */
+  /** True if inputs or outputs contain the event. */
   taken: boolean;
 }
 
-/** Decodes the span's events. Throws INVALID_PROTOBUF. */
+/** Decodes the span's events. @throws INVALID_PROTOBUF */
 export function readEvents(context: SpanContext): SpanEvent[] {
   const { reader, span } = context;
   return span.events.map(({ start, end }) => {
@@ -46,7 +46,7 @@ export function readEvents(context: SpanContext): SpanEvent[] {
   });
 }
 
-/** Writes the events that are not part of something else as `[{name, time, kwargs}]`; undefined where there are none. */
+/** Writes the events that inputs and outputs do not contain as `[{name, time, kwargs}]`; undefined if there are none. */
 export function writeEvents(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   if (events.every(({ taken }) => taken)) return undefined;
   const { out } = context;
@@ -72,16 +72,16 @@ export function writeEvents(context: SpanContext, events: readonly SpanEvent[]):
   return out.since(start);
 }
 
-/** The time of the first event that tells the first token. */
+/** The time of the first event that marks the first token. */
 export function firstTokenTime(events: readonly SpanEvent[]): number | undefined {
   return events.find(({ name, timeMicros }) => timeMicros > 0 && (name === 'new_token' || firstTokenEvents.has(name)))
     ?.timeMicros;
 }
 
-/** Events by which instrumentations tell the first token, whose name in the run format is `new_token`. */
+/** Events with which instrumentations mark the first token; the run format calls it `new_token`. */
 const firstTokenEvents: ReadonlySet<string> = new Set(['ai.stream.firstChunk', 'First Token Stream Event']);
 
-/** The last time that formats with a year of four digits. */
+/** End of the year 9999, the last year that formats with four digits. */
 const latestMicros = Date.UTC(10_000, 0) * 1000;
 
 /** The index of an event's attribute by name, or -1. */

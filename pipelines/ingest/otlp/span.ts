@@ -1,6 +1,6 @@
 import { type AttributeName, attributeName } from './attribute-name.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { requireRoom } from './part-limit.ts';
+import { requireCapacity } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf-reader.ts';
 
 /** Bytes `[start, end)` of the body. */
@@ -9,7 +9,7 @@ export interface ByteRange {
   readonly end: number;
 }
 
-/** Attributes by name, their values still encoded. Arrays in step, so that an attribute makes no object. */
+/** A list of attributes with encoded values. Uses parallel arrays, so that an attribute allocates no object. */
 export class AttributeList {
   count = 0;
   readonly names: AttributeName[] = [];
@@ -24,7 +24,7 @@ export class AttributeList {
 
   /** Reads a KeyValue message. @throws INVALID_PROTOBUF, TOO_MANY_PARTS */
   add(reader: ProtobufReader, start: number, end: number): void {
-    requireRoom(this.count);
+    requireCapacity(this.count);
     reader.details.add();
     reader.seek(start, end);
     let keyStart = start;
@@ -53,8 +53,8 @@ export class AttributeList {
 const none: ByteRange = { start: 0, end: 0 };
 
 /**
- * One decoded Span: where its fields lie in the body, what its attributes mean, and which of them have found a place.
- * One object serves all spans of a request in turn. Field numbers: opentelemetry/proto/trace/v1/trace.proto.
+ * One decoded Span: the ranges of its fields in the body, the roles of its attributes, and which attributes a field of the run has taken.
+ * One object is reused for all spans of a request. Field numbers: opentelemetry/proto/trace/v1/trace.proto.
  */
 export class Span {
   traceId = none;
@@ -76,7 +76,7 @@ export class Span {
   events: ByteRange[] = [];
   links: ByteRange[] = [];
   readonly attributes = new AttributeList();
-  /** By attribute: true once it became part of a field, so that it is not metadata as well. */
+  /** By attribute: true if a field of the run contains it, so that the metadata does not repeat it. */
   readonly taken: boolean[] = [];
   readonly #first = new Map<RoleName, number>();
 
@@ -89,7 +89,7 @@ export class Span {
     this.taken[index] = true;
   }
 
-  /** Decodes the Span message in `[start, end)`. Throws INVALID_PROTOBUF, TOO_MANY_PARTS. */
+  /** Decodes the Span message in `[start, end)`. @throws INVALID_PROTOBUF, TOO_MANY_PARTS */
   read(reader: ProtobufReader, start: number, end: number): void {
     this.#clear();
     reader.seek(start, end);
@@ -205,7 +205,7 @@ export class Span {
 }
 
 function addRange(ranges: ByteRange[], reader: ProtobufReader): void {
-  requireRoom(ranges.length);
+  requireCapacity(ranges.length);
   reader.details.add();
   ranges.push(range(reader));
 }

@@ -36,8 +36,8 @@ const details: ReadonlyArray<{ whole: RoleName; key: string; counts: ReadonlyArr
 const costs: ReadonlySet<RoleName> = new Set(['inputCost', 'outputCost', 'totalCost']);
 
 /**
- * Writes the usage of a model call as `{"input_tokens":…}`, the shape of the public run format: the SDK's own object where
- * the span has it, else one of the counts that the conventions spread over attributes. False where there is none.
+ * Writes the usage of a model call as `{"input_tokens":…}`, in the form of the public run format: the SDK's own object if the span has it,
+ * else an object of the counts in separate attributes. Returns false if the span has neither.
  */
 export function writeUsage(context: SpanContext): boolean {
   const { span, out } = context;
@@ -45,10 +45,10 @@ export function writeUsage(context: SpanContext): boolean {
   if (whole >= 0 && isObject(context, whole)) {
     writeUnwrapped(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
     span.take(whole);
-    for (const [role] of counts) takeIfThere(context, role);
+    for (const [role] of counts) takeIfPresent(context, role);
     for (const { whole: object, counts: parts } of details) {
-      takeIfThere(context, object);
-      for (const [role] of parts) takeIfThere(context, role);
+      takeIfPresent(context, object);
+      for (const [role] of parts) takeIfPresent(context, role);
     }
     return true;
   }
@@ -91,7 +91,7 @@ function writeCounts(context: SpanContext, roles: ReadonlyArray<readonly [RoleNa
   }
 }
 
-function takeIfThere({ span }: SpanContext, role: RoleName): void {
+function takeIfPresent({ span }: SpanContext, role: RoleName): void {
   const index = span.find(role);
   if (index >= 0) span.take(index);
 }

@@ -1,12 +1,12 @@
 const monthDays = Uint8Array.of(31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31);
 const daysOfEra = 146_097;
 
-/** Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` where there is no such date. Years 1 to 9999. */
+/** Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not exist. Years 1 to 9999. */
 export function daysSince1970(year: number, month: number, day: number): number | undefined {
   if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12 && day >= 1)) return undefined;
   const isLeapDay = month === 2 && day === 29 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   if (day > monthDays[month - 1]! && !isLeapDay) return undefined;
-  // Counted in years that begin in March, so that the leap day is the last of its year.
+  // Count years from March, so that the leap day is the last day of a year.
   const marchYear = month > 2 ? year : year - 1;
   const era = Math.floor(marchYear / 400);
   const yearOfEra = marchYear - era * 400;
@@ -34,7 +34,7 @@ export function dateOfDays(days: number): string {
 /** `00` to `99`. */
 export const twoDigits: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, '0'));
 
-/** `count` decimal digits of `text` from `at` on as a number; -1 where one of them is none. */
+/** Parses `count` decimal digits of `text` from `at` on; -1 if one of them is not a digit. */
 export function digitsAt(text: string, at: number, count: number): number {
   let value = 0;
   for (let index = at; index < at + count; index++) {

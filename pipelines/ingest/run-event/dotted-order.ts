@@ -3,29 +3,29 @@ import { formatTime } from './times.ts';
 import { uuidFormAt } from './uuid.ts';
 
 /**
- * `dotted_order`: one segment for each run from the root down, joined by dots. A segment is the run's start time as
+ * A parsed `dotted_order`: one segment for each run from the root down, joined by dots. A segment is the run's start time as
  * `YYYYMMDDTHHMMSSffffffZ` and its id. Text order is the order of the trace. Source: the public run format.
  */
 export interface DottedOrder {
-  /** As it is stored: ids in lower case. */
+  /** The text to store, with ids in lower case. */
   readonly text: string;
   readonly runId: string;
   readonly traceId: string;
-  /** Absent for a root. */
+  /** Undefined for a root. */
   readonly parentId: string | undefined;
   readonly runTimeMicros: number;
   readonly traceTimeMicros: number;
 }
 
-/** Deeper than any real trace, and short enough to bound a stored line. */
+/** Deeper than any real trace, and small enough to bound the stored text. */
 const maxSegments = 1_000;
 
 const timeCharacters = 22;
 const segmentCharacters = timeCharacters + 36;
-/** From one segment to the next: a dot between them. */
+/** Distance from one segment to the next, including the dot. */
 const stepCharacters = segmentCharacters + 1;
 
-/** The parsed order, or the reason why `text` is none. */
+/** Parses `text`; returns the reason if it is not a dotted_order. */
 export function parseDottedOrder(text: string): DottedOrder | { readonly reason: string } {
   if (text === '') return { reason: 'is empty' };
   if (text.length >= maxSegments * stepCharacters) return { reason: `has more than ${maxSegments} segments` };
@@ -63,7 +63,7 @@ export function parseDottedOrder(text: string): DottedOrder | { readonly reason:
   };
 }
 
-/** One segment, for a run that came without a dotted order. */
+/** Formats one segment, for a run that came without a dotted_order. */
 export function formatDottedOrderSegment(micros: number, id: string): string {
   const time = formatTime(micros);
   const date = `${time.slice(0, 4)}${time.slice(5, 7)}${time.slice(8, 10)}`;
@@ -75,12 +75,12 @@ function idAt(text: string, at: number): string {
   return text.slice(at + timeCharacters, at + segmentCharacters);
 }
 
-/** Only ids have letters other than the `T` and `Z` of their times. */
+/** Changes A to F only, which occur in ids; the times contain T and Z. */
 function withLowerCaseIds(text: string): string {
-  return text.replace(/[A-F]+/g, (letters) => letters.toLowerCase());
+  return text.replace(/[A-F]+/g, (capitals) => capitals.toLowerCase());
 }
 
-/** The time of the segment at `at`; `undefined` where it is none, also for hour 24 and second 60. */
+/** The time of the segment at `at`; `undefined` if it is invalid, also for hour 24 and second 60. */
 function timeAt(text: string, at: number): number | undefined {
   const days = daysSince1970(digitsAt(text, at, 4), digitsAt(text, at + 4, 2), digitsAt(text, at + 6, 2));
   const hour = digitsAt(text, at + 9, 2);

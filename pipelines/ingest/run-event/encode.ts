@@ -3,8 +3,8 @@ import type { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import type { RunEvent, RunValues } from './run-event.ts';
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/run-event.avsc`.
- * The order of the fields is that of the schema; a test decodes what this writes with the schema itself.
+ * Appends `event` as one Avro record of `schemas/avro/run-event.avsc`, with the fields in the order of the schema. A test decodes the
+ * result with the schema.
  */
 export function encodeRunEvent(writer: AvroWriter, event: RunEvent): void {
   writer.ascii(event.tenantId);
@@ -58,7 +58,7 @@ function encodeValues(writer: AvroWriter, values: RunValues): void {
   optionalLong(writer, jsonBytes(values));
 }
 
-/** Size of the JSON columns: what an export slices by. */
+/** Total size of the JSON columns, which exports use to size their slices. */
 function jsonBytes({ inputs, outputs, error, events, extra, serialized }: RunValues): number {
   return (
     (inputs?.length ?? 0) +

@@ -1,6 +1,6 @@
 import {
+  fieldOffset,
   isEightByteLong,
-  placeOf,
   timeMicrosAt,
   uuidAt,
   writeTimeMicros,
@@ -8,19 +8,19 @@ import {
 } from '../../../infra/event-log/fixed-fields.ts';
 import { fixedWidthBytes, runEvents } from '../../../schemas/topics.ts';
 
-// The first fields of a framed run event, which have constant widths so that the sink reads and writes them in place.
-const tenantAt = placeOf(runEvents, 'tenant_id');
-const traceAt = placeOf(runEvents, 'trace_id');
-const projectAt = placeOf(runEvents, 'session_id');
-const traceTimeAt = placeOf(runEvents, 'trace_time');
-/** The next field; of any width, but times of these decades take eight bytes too. */
+// Positions of the first fields of a framed run event. They have fixed widths, so that the sink reads and writes them in place.
+const tenantAt = fieldOffset(runEvents, 'tenant_id');
+const traceAt = fieldOffset(runEvents, 'trace_id');
+const projectAt = fieldOffset(runEvents, 'session_id');
+const traceTimeAt = fieldOffset(runEvents, 'trace_time');
+/** The next field is a varint; for times from 1978 to 3111 it takes eight bytes too. */
 const receivedAt = traceTimeAt + fixedWidthBytes.key_time;
 
-/** Tenant and trace as one string, to look the trace up. */
+/** Tenant and trace as one string, as a key for caches. */
 export function traceKeyOf(framed: Buffer): string {
   return framed.toString('latin1', tenantAt + 1, traceAt + 37);
 }
-/** What {@link traceKeyOf} reads, put together: the length byte of the second UUID stands between the two, 36 in zig-zag. */
+/** Builds the key that {@link traceKeyOf} reads; the `H` is the length byte of the second UUID: 36 in zig-zag. */
 export function traceKey(tenantId: string, traceId: string): string {
   return `${tenantId}H${traceId}`;
 }
@@ -37,7 +37,7 @@ export function traceTimeMicrosOf(framed: Buffer): number {
   return timeMicrosAt(framed, traceTimeAt);
 }
 
-/** When the event was accepted, for metrics; `undefined` where that cannot be read in place. */
+/** Acceptance time of the event, in microseconds since 1970; `undefined` if it cannot be read in place. */
 export function receivedAtMicrosOf(framed: Buffer): number | undefined {
   if (framed.length < receivedAt + 8 || !isEightByteLong(framed, receivedAt)) return undefined;
   return timeMicrosAt(framed, receivedAt);
@@ -46,8 +46,8 @@ export function receivedAtMicrosOf(framed: Buffer): number | undefined {
 const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
 
 /**
- * Calls `read` with the event as a client sent it: the project and the time of acceptance, which two API processes may set differently
- * for one request, are overwritten with `mark` during the call.
+ * Calls `read` with the event as the client sent it. During the call, the project and the acceptance time are overwritten with `mark` and
+ * zeros, because two API processes may set them differently for the same request.
  */
 export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
   framed.copy(scratch, 0, projectAt, projectAt + fixedWidthBytes.uuid);
@@ -63,8 +63,8 @@ export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (b
   }
 }
 
-/** A copy of the event that lies in `projectId` at `traceTimeMicros`; the original stays as it came. */
-export function placedAt(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
+/** A copy of the event with another project and trace time; the original is unchanged. */
+export function withTraceLocation(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
   const copy = Buffer.from(framed);
   writeUuid(copy, projectAt, projectId);
   writeTimeMicros(copy, traceTimeAt, traceTimeMicros);

@@ -1,14 +1,14 @@
-/** The UUID that stands for "none" where a field of constant width cannot be absent. */
+/** The UUID that means "none" in a fixed-width field, which cannot be absent. */
 export const nilUuid = '00000000-0000-0000-0000-000000000000';
 
-/** Run types that may come in; anything else is the caller's fault. Source: the public run schema. */
+/** Accepted run types; others are rejected. Source: the public run schema. */
 export const runTypes = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const;
 export type RunType = (typeof runTypes)[number];
 
-/** JSON text as it came, validated and never changed. */
+/** JSON text exactly as received, validated and never changed. */
 export type JsonBytes = Uint8Array;
 
-/** What a post or a patch says of a run. Absent means: says nothing, which never undoes what another event said. */
+/** The values of a post or a patch. An absent value never overwrites the value of another event. */
 export interface RunValues {
   name?: string;
   runType?: RunType;
@@ -27,7 +27,7 @@ export interface RunValues {
   promptTokens?: number;
   completionTokens?: number;
   totalTokens?: number;
-  /** Costs are decimals in text, as exact as they came. */
+  /** Costs are decimal text, as exact as received. */
   promptCost?: string;
   completionCost?: string;
   totalCost?: string;
@@ -38,18 +38,18 @@ export interface RunValues {
 
 /**
  * One accepted post or patch of one run, with everything that decides where it is stored.
- * UUIDs are lower case with dashes; times are microseconds since 1970, UTC.
+ * UUIDs are in lower case with dashes; times are microseconds since 1970, UTC.
  */
 export interface RunEvent {
   readonly kind: 'post' | 'patch';
   readonly tenantId: string;
   readonly traceId: string;
   readonly runId: string;
-  /** {@link nilUuid} where the event names no project: the sink takes the trace's. */
+  /** {@link nilUuid} if the event names no project: the sink assigns the project of the trace. */
   readonly projectId: string;
   /** From the last segment of dotted_order; part of the key. */
   readonly startTimeMicros: number;
-  /** From the first segment of dotted_order; decides the billing hour, unless an earlier event of the trace said otherwise. */
+  /** From the first segment of dotted_order. Decides the billing hour unless an earlier event of the trace has another time. */
   readonly traceTimeMicros: number;
   readonly receivedAtMicros: number;
   readonly userId: string;

@@ -7,13 +7,13 @@ const latestMs = 253_402_300_799_999;
 const maxFractionDigits = 9;
 
 /**
- * Reads times as clients write them: ISO 8601 with up to nine digits of a second, a `T` or a space before the time, and `Z`,
- * an offset or no zone, which means UTC; a date alone is its midnight; a number is whole milliseconds since 1970. Years 1 to
- * 9999. Source: what stock SDKs send.
+ * Parses times as clients write them: ISO 8601 with up to nine fraction digits, a `T` or a space before the time, and `Z`, an offset, or no
+ * zone, which means UTC. A date alone is its midnight. A number is whole milliseconds since 1970. Years 1 to 9999. Source: what stock SDKs
+ * send.
  *
- * Gives microseconds since 1970, UTC, further digits cut off; beyond the years 1684 to 2255 a double rounds them.
- * `undefined` where `value` is no time: a day that its month does not have, hour 24, second 60 (this count has no place for
- * a leap second), a fraction of a millisecond.
+ * Returns microseconds since 1970, UTC, with further digits truncated; outside the years 1684 to 2255 a double rounds them.
+ * Returns `undefined` if `value` is not a valid time: a day that the month does not have, hour 24, second 60 (leap seconds are not
+ * representable), a fraction of a millisecond.
  */
 export function parseTime(value: string | number): number | undefined {
   if (typeof value === 'number') {
@@ -51,14 +51,14 @@ function endOfDigits(text: string, from: number): number {
   return at;
 }
 
-/** -1 where the fraction has no digits or too many. */
+/** -1 if the fraction has no digits or too many. */
 function microsOfFraction(text: string, from: number, end: number): number {
   const count = end - from;
   if (count === 0 || count > maxFractionDigits) return -1;
   return count >= 6 ? digitsAt(text, from, 6) : digitsAt(text, from, count) * 10 ** (6 - count);
 }
 
-/** Minutes that the zone at `at` is ahead of UTC: `Z`, `+02`, `+02:00` or `+0200`, and nothing after it. */
+/** Offset from UTC in minutes of the zone at `at`: `Z`, `+02`, `+02:00` or `+0200`, at the end of the text. */
 function offsetMinutes(text: string, at: number): number | undefined {
   const sign = text[at];
   if (sign === 'Z' || sign === 'z') return text.length === at + 1 ? 0 : undefined;
@@ -71,11 +71,11 @@ function offsetMinutes(text: string, at: number): number | undefined {
   return (sign === '-' ? -1 : 1) * (hours * 60 + minutes);
 }
 
-/** The day that was formatted last: the times of a page and of a batch lie on few days. */
+/** Caches the last formatted day: the times of a page or a batch are on few days. */
 let lastDays = 0;
 let lastDate = '1970-01-01';
 
-/** `2026-01-02T03:04:05.123456`, UTC without a zone: the form in which runs answer their times. Years 1 to 9999. */
+/** Formats `2026-01-02T03:04:05.123456`, UTC without a zone, as the API returns times of runs. Years 1 to 9999. */
 export function formatTime(micros: number): string {
   let days = Math.floor(micros / dayMicros);
   let rest = micros - days * dayMicros;
@@ -99,7 +99,7 @@ export function formatTime(micros: number): string {
   return `${lastDate}T${clock}.${digits}`;
 }
 
-/** {@link formatTime} with the zone said: `2026-01-02T03:04:05.123456+00:00`. */
+/** Like {@link formatTime}, with the zone: `2026-01-02T03:04:05.123456+00:00`. */
 export function formatTimeWithZone(micros: number): string {
   return `${formatTime(micros)}+00:00`;
 }

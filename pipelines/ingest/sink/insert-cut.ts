@@ -1,102 +1,105 @@
 /**
- * Inserts one cut.
+ * Inserts one insert batch: rows that go to ClickHouse in one INSERT under one deduplication token.
  *
- * Invariant: whatever dies in between, the rows are in the table at most once each after merging, and their hours are
- * counted again after the last insert that touched them.
+ * Invariant: after a crash at any step, merged reads return each row at most once, and the roll-up counts the affected hours
+ * again after the last insert that touched them.
  *
- *   1. The body is built and named: the token holds table, topic, partition, first and last offset, schema id and digest.
- *   2. The cut is written down. Died before: nothing happened, the records come again or were never acknowledged.
- *   3. The insert. Atomic only within one table partition; a repeat under the same token completes it, in the views too.
- *   4. One transaction notes the touched hours and forgets the cut. Died before: the written cut leads to the same note.
+ *   1. Build the body and its token: table, topic, partition, first and last offset, schema id and digest.
+ *   2. Persist the insert batch. After a crash before this step nothing is stored: Kafka redelivers the records, or the in-process
+ *      log never acknowledged them.
+ *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest, materialised
+ *      views included.
+ *   4. In one transaction, mark the touched hours dirty and complete the insert batch. After a crash before this step, recovery finds
+ *      the persisted insert batch and marks the same hours.
  */
 import { createHash } from 'node:crypto';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { avroContainer } from '../../../infra/event-log/avro-container.ts';
-import type { Cut, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { EventLog, InsertBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { noteHours } from '../../usage/note-hours.ts';
 import type { RecordSchema } from './record-schemas.ts';
-import { cutBytes, cutRows, deadLetters, failedInserts, insertSeconds } from './sink-metrics.ts';
-import type { GoodRecord } from './split-into-cuts.ts';
+import { batchBytes, batchRows, deadLetters, failedInserts, insertSeconds } from './sink-metrics.ts';
+import type { ValidRecord } from './split-into-cuts.ts';
 import { touchedHours } from './touched-hours.ts';
-import { noteVisible } from './visible-runs.ts';
+import { recordVisible } from './visible-runs.ts';
 
-export interface CutInsert {
+export interface BatchInsert {
   readonly topic: Topic;
   readonly partition: number;
-  /** That of all of `records`. */
+  /** Schema that all of `records` were written under. */
   readonly schema: Pick<RecordSchema, 'schema' | 'columns'>;
-  readonly records: readonly GoodRecord[];
-  /** Of the batch, where older events are stored anew: part of the token. */
+  readonly records: readonly ValidRecord[];
+  /** Token salt of the records' batch; part of the token. */
   readonly tokenSalt?: string;
-  /** Step 2: resolves when the cut is durable. */
-  writeDown(cut: Cut): Promise<void>;
-  /** Joins the transaction of step 4. */
+  /** Step 2: resolves when the insert batch is durable. */
+  begin(insertBatch: InsertBatch): Promise<void>;
+  /** Runs in the transaction of step 4. */
   also?(transaction: Sql): Promise<void>;
-  /** Of the cut that this one is a part of. */
+  /** Set on the halves of a refused insert batch. */
   readonly bisection?: Bisection;
 }
 
-/** What is left for finding the refused records of one cut. */
+/** Budget for isolating the refused records of one insert batch; shared by all its halves. */
 interface Bisection {
-  /** Inserts after which parts are halved no further than to `minRecords`. */
+  /** Once this is used up, parts of `minRecords` or fewer are no longer halved. */
   insertsLeft: number;
   readonly minRecords: number;
 }
 
-/** Enough to isolate some ten records anywhere in a full cut, or any number in one place of it. */
+/** Enough to isolate about ten records anywhere in a full insert batch, or any number of adjacent ones. */
 const exactInserts = 256;
-/** Afterwards at most twice as many further inserts. */
+/** Bounds the inserts after `exactInserts` to twice this number. */
 const maxParts = 128;
-/** Dead-letter records that are written side by side. */
+/** Dead-letter records that are written concurrently. */
 const deadLettersAtOnce = 100;
 
 export interface InsertPorts {
   readonly log: EventLog;
   readonly warehouse: Warehouse;
   readonly database: Database;
-  /** Tokens between steps 2 and 4, which recovery must leave alone. */
-  readonly underWay: Set<string>;
+  /** Tokens of insert batches between steps 2 and 4; recovery skips them. */
+  readonly inFlight: Set<string>;
 }
 
 /**
- * Inserts a cut. If ClickHouse refuses its data, bisects it until the refused records are alone, and writes those to the dead-letter
- * queue. The cut stays written down until its halves are done.
+ * Inserts one batch. If ClickHouse refuses its data, bisects it until the refused records are isolated, and writes those to the
+ * dead-letter queue. The insert batch stays persisted until its halves are complete.
  *
- * The number of inserts is bounded: if many records are refused, the rest of the cut is bisected down to small parts only, and a refused
- * part goes to the dead-letter queue whole, with records that could be stored. A replay stores those.
+ * The number of inserts is bounded: if ClickHouse refuses many records, the rest is bisected down to small parts only, and a refused
+ * part goes to the dead-letter queue whole, valid records included. A replay stores those.
  *
- * @returns the records that went to the dead-letter queue, as they came.
- * @throws what ClickHouse, Postgres or the log throw otherwise; the cut may then be stored in part and has to come again.
+ * @returns the records that went to the dead-letter queue, as they were in the log.
+ * @throws any other error of ClickHouse, Postgres or the log. Part of the batch may then be stored, so the caller has to retry it.
  */
-export async function insertCut(insert: CutInsert, ports: InsertPorts): Promise<LogRecord[]> {
+export async function insertBatch(insert: BatchInsert, ports: InsertPorts): Promise<LogRecord[]> {
   const { topic, records } = insert;
   const body = avroContainer(
     insert.schema.schema,
     records.map(({ record }) => record.value),
   );
-  const cut: Cut = { token: tokenOf(insert, body), hours: touchedHours(topic, records) };
-  ports.underWay.add(cut.token);
+  const batch: InsertBatch = { token: buildToken(insert, body), hours: touchedHours(topic, records) };
+  ports.inFlight.add(batch.token);
   try {
-    await insert.writeDown(cut);
-    const refusal = await insertBody(insert, body, cut.token, ports);
+    await insert.begin(batch);
+    const refusal = await insertBody(insert, body, batch.token, ports);
     const refused = refusal === undefined ? [] : await insertHalves(insert, refusal, ports);
     await ports.database.transaction(async (transaction) => {
-      await noteHours(transaction, cut.hours);
+      await noteHours(transaction, batch.hours);
       await insert.also?.(transaction);
-      await ports.log.finishCut(cut, transaction);
+      await ports.log.completeInsert(batch, transaction);
     });
     return refused;
   } finally {
-    ports.underWay.delete(cut.token);
+    ports.inFlight.delete(batch.token);
   }
 }
 
-/** Step 3. @returns the fault where ClickHouse refuses what the records hold. */
+/** Step 3. @returns the error if ClickHouse refuses the data of the records. */
 async function insertBody(
-  { topic, schema, records }: CutInsert,
+  { topic, schema, records }: BatchInsert,
   body: Buffer,
   token: string,
   { warehouse }: InsertPorts,
@@ -112,39 +115,40 @@ async function insertBody(
     throw error;
   }
   inserted();
-  cutRows.observe({ table }, records.length);
-  cutBytes.observe({ table }, body.length);
-  if (topic.placedByTrace) noteVisible(records);
+  batchRows.observe({ table }, records.length);
+  batchBytes.observe({ table }, body.length);
+  if (topic.placedByTrace) recordVisible(records);
   return undefined;
 }
 
-async function insertHalves(insert: CutInsert, refusal: RunlakeError, ports: InsertPorts): Promise<LogRecord[]> {
-  const { also: _joinsTheWhole, ...half } = insert;
+async function insertHalves(insert: BatchInsert, refusal: RunlakeError, ports: InsertPorts): Promise<LogRecord[]> {
+  const { also: _runsWithTheWhole, ...half } = insert;
   const { records } = insert;
   const { bisection = { insertsLeft: exactInserts, minRecords: Math.ceil(records.length / maxParts) } } = insert;
   const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
-  if (records.length <= minRecords) return putAside(insert, refusal, ports);
+  if (records.length <= minRecords) return sendToDeadLetters(insert, refusal, ports);
   bisection.insertsLeft -= 2;
   const middle = Math.ceil(records.length / 2);
-  const refused = await insertCut({ ...half, bisection, records: records.slice(0, middle) }, ports);
-  return refused.concat(await insertCut({ ...half, bisection, records: records.slice(middle) }, ports));
+  const refused = await insertBatch({ ...half, bisection, records: records.slice(0, middle) }, ports);
+  return refused.concat(await insertBatch({ ...half, bisection, records: records.slice(middle) }, ports));
 }
 
-async function putAside({ topic, records }: CutInsert, refusal: RunlakeError, { log }: InsertPorts) {
-  const came = records.map(({ record, came = record }) => came);
+async function sendToDeadLetters({ topic, records }: BatchInsert, refusal: RunlakeError, { log }: InsertPorts) {
+  const originals = records.map(({ record, original = record }) => original);
   const cause = String(refusal.cause ?? refusal.message);
-  const reason = came.length === 1 ? cause : `one of ${came.length} records that were inserted together: ${cause}`;
-  for (let from = 0; from < came.length; from += deadLettersAtOnce) {
-    const some = came.slice(from, from + deadLettersAtOnce);
+  const reason =
+    originals.length === 1 ? cause : `one of ${originals.length} records that were inserted together: ${cause}`;
+  for (let from = 0; from < originals.length; from += deadLettersAtOnce) {
+    const some = originals.slice(from, from + deadLettersAtOnce);
     await Promise.all(some.map((record) => log.deadLetter(topic, record, reason, 'insert')));
   }
-  deadLetters.inc({ topic: topic.name, step: 'insert' }, came.length);
-  return came;
+  deadLetters.inc({ topic: topic.name, step: 'insert' }, originals.length);
+  return originals;
 }
 
-function tokenOf({ topic, partition, records, tokenSalt }: CutInsert, body: Buffer): string {
-  const first = records[0] as GoodRecord;
-  const last = records.at(-1) as GoodRecord;
+function buildToken({ topic, partition, records, tokenSalt }: BatchInsert, body: Buffer): string {
+  const first = records[0] as ValidRecord;
+  const last = records.at(-1) as ValidRecord;
   const digest = createHash('sha256').update(body).digest('hex').slice(0, 32);
   const salt = tokenSalt === undefined ? '' : `:${tokenSalt}`;
   return `${topic.table}:${topic.name}:${partition}:${first.record.offset}-${last.record.offset}:${first.schemaId}:${digest}${salt}`;

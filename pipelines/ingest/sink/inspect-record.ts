@@ -4,7 +4,7 @@ import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { RecordSchema } from './record-schemas.ts';
 
-/** What the sink makes of one record: it can be stored, or never. */
+/** Result of the inspection: the sink can store the record, or it never can. */
 export type Verdict = { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number } | Poison;
 
 export interface Poison {
@@ -16,12 +16,12 @@ export interface Poison {
 
 export interface Inspection {
   readonly topic: Topic;
-  /** Of each schema id that the batch names; absent where nobody knows the id, or it is not one of this topic's. */
+  /** By schema id. Ids that the log does not have, and ids of another record type, are missing. */
   readonly schemas: ReadonlyMap<number, RecordSchema>;
   readonly bounds: TimeBounds;
 }
 
-/** Looks at one record without decoding it: framing, schema, length, and its fields of constant width. */
+/** Validates one record without decoding it: framing, schema, length, and the fixed-width fields. */
 export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): Verdict {
   const schemaId = schemaIdOf(record.value);
   if (schemaId === undefined) return poison(record, 'framing', 'the value is not in the wire format');
@@ -35,10 +35,10 @@ export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Ins
 }
 
 const dayMicros = 24 * 3_600 * 1_000_000;
-/** The clock of those who accepted an event may differ from ours, and the event may have waited. */
+/** Allows for clock differences between API processes and the sink, and for the time that an event waits in the log. */
 const clockSlackMicros = 2 * dayMicros;
 
-/** Times that are accepted at this moment. */
+/** Time ranges that the sink accepts now. */
 export function acceptedTimes(config: {
   readonly maxRunAgeDays: number;
   readonly maxRunAheadHours: number;
@@ -46,7 +46,7 @@ export function acceptedTimes(config: {
   const nowMicros = Date.now() * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
   const latest = nowMicros + config.maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
-  // Ingest limits the age of start_time; dotted_order, which key times come from, may be older.
+  // Ingest limits the age of start_time only. Key times come from dotted_order, which may be older.
   return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 

@@ -1,21 +1,20 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { traceKey } from '../run-event/key-fields.ts';
 
-/** Where the first event of a trace put it. */
-export interface TracePlace {
+/** Project and time that a trace is stored under. Its first stored event with a project decides both. */
+export interface TraceLocation {
   readonly projectId: string;
   readonly traceTimeMicros: number;
 }
 
 /**
- * The places of recent traces, by tenant and trace (see `traceKeyOf`), and of all others by asking `trace_locations`.
- * Two generations stand in for a least-recently-used list: at `capacity` / 2 the younger becomes the older, which keeps
- * what is in use without a linked list.
+ * Caches the locations of recent traces, by tenant and trace (see `traceKeyOf`); reads those of other traces from `trace_locations`.
+ * Two generations approximate an LRU cache without a linked list: when the young one holds `capacity` / 2 entries it replaces the old one.
  */
 export class KnownTraces {
-  #young = new Map<string, TracePlace>();
-  #old = new Map<string, TracePlace>();
-  /** One string a project; each trace came with a copy of its own. */
+  #young = new Map<string, TraceLocation>();
+  #old = new Map<string, TraceLocation>();
+  /** Interns project ids: each event carries its own copy. */
   #projectIds = new Map<string, string>();
   readonly #half: number;
 
@@ -23,48 +22,48 @@ export class KnownTraces {
     this.#half = Math.max(1, Math.floor(capacity / 2));
   }
 
-  /** The places of those of `keys` that are known or stored. */
-  async placesOf(keys: Iterable<string>, warehouse: Warehouse): Promise<Map<string, TracePlace>> {
-    const places = new Map<string, TracePlace>();
+  /** Locations of those of `keys` that have one, from the cache or from ClickHouse. */
+  async locate(keys: Iterable<string>, warehouse: Warehouse): Promise<Map<string, TraceLocation>> {
+    const locations = new Map<string, TraceLocation>();
     const unknown: string[] = [];
     for (const key of keys) {
-      const place = this.#get(key);
-      if (place === undefined) unknown.push(key);
-      else places.set(key, place);
+      const location = this.#get(key);
+      if (location === undefined) unknown.push(key);
+      else locations.set(key, location);
     }
-    if (unknown.length === 0) return places;
-    for (const [key, place] of await locateTraces(unknown, warehouse)) {
-      this.remember(key, place);
-      places.set(key, place);
+    if (unknown.length === 0) return locations;
+    for (const [key, location] of await locateTraces(unknown, warehouse)) {
+      this.remember(key, location);
+      locations.set(key, location);
     }
-    return places;
+    return locations;
   }
 
-  /** To be called once the place is stored: what is remembered is never asked for again. */
-  remember(key: string, place: TracePlace): void {
+  /** Call this only after the location is stored: a cached location is never read again. */
+  remember(key: string, location: TraceLocation): void {
     if (this.#young.size >= this.#half) {
       this.#old = this.#young;
       this.#young = new Map();
       this.#projectIds = new Map();
     }
-    const { projectId } = place;
+    const { projectId } = location;
     if (!this.#projectIds.has(projectId)) this.#projectIds.set(projectId, projectId);
-    this.#young.set(key, { ...place, projectId: this.#projectIds.get(projectId) as string });
+    this.#young.set(key, { ...location, projectId: this.#projectIds.get(projectId) as string });
   }
 
-  #get(key: string): TracePlace | undefined {
-    const place = this.#young.get(key);
-    if (place !== undefined) return place;
+  #get(key: string): TraceLocation | undefined {
+    const location = this.#young.get(key);
+    if (location !== undefined) return location;
     const older = this.#old.get(key);
     if (older !== undefined) this.remember(key, older);
     return older;
   }
 }
 
-async function locateTraces(keys: readonly string[], warehouse: Warehouse): Promise<[string, TracePlace][]> {
+async function locateTraces(keys: readonly string[], warehouse: Warehouse): Promise<[string, TraceLocation][]> {
   const rows = await warehouse.query<{ tenant_id: string; trace_id: string; session_id: string; micros: number }>({
     name: 'locate-traces',
-    // The least of all inserts, merged or not: the same for every reader at any time.
+    // The minimum over all inserted rows, merged or not, gives every reader the same location at any time.
     sql: `SELECT tenant_id, trace_id, (min(pick) AS first).3 AS session_id, toUnixTimestamp64Micro(first.2) AS micros
           FROM trace_locations
           WHERE (tenant_id, trace_id) IN keys

@@ -2,13 +2,13 @@ import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { tenantIdOf, traceIdOf } from '../run-event/key-fields.ts';
 
-/** An event that waits for its trace, as it was parked. */
-export interface ParkedEvent {
+/** A stored event whose trace location is not known yet. */
+export interface DeferredEvent {
   readonly id: number;
   readonly record: LogRecord;
 }
 
-interface ParkedRow {
+interface DeferredRow {
   readonly id: number;
   readonly partition: number;
   readonly log_offset: number;
@@ -17,26 +17,26 @@ interface ParkedRow {
   readonly headers: Record<string, string>;
 }
 
-/** Of one statement; values travel as hexadecimal text. */
+/** Limits of one statement. Values are sent as hexadecimal text, which doubles their size. */
 const maxStatementEvents = 1_000;
 const maxStatementBytes = 8 * 1024 * 1024;
 
-/** Where parked events stood in the log. */
-export interface ParkedFrom {
+/** Source of deferred events. */
+export interface DeferredFrom {
   readonly topic: string;
-  /** That of a replay, where older events are stored anew; else empty. */
+  /** Token salt of a replay of older events; empty otherwise. */
   readonly salt: string;
 }
 
 /**
- * Parks events of traces that nobody knows yet. Resolves when that is durable.
+ * Stores events whose trace location is not known yet. Resolves when they are durable.
  *
- * An offset is parked once for good, also where its event has joined its trace since: a process that lost its partition and
- * goes on late would park it again, and it would join a second time, after newer events. A replay starts afresh.
+ * Each offset is deferred at most once per salt, even after its event was released. Otherwise a process that lost its partition and
+ * resumes late would defer the event again, and the sink would insert it a second time, after newer events. A replay has its own salt.
  */
-export async function parkEvents(
+export async function deferEvents(
   database: Database,
-  { topic, salt }: ParkedFrom,
+  { topic, salt }: DeferredFrom,
   records: readonly LogRecord[],
 ): Promise<void> {
   await database.transaction(async (transaction) => {
@@ -69,7 +69,7 @@ export async function parkEvents(
   });
 }
 
-/** Parts of `records` that one statement takes. */
+/** Splits `records` by the limits of one statement. */
 function* chunksOf(records: readonly LogRecord[]): Generator<readonly LogRecord[]> {
   let from = 0;
   let bytes = 0;
@@ -85,21 +85,21 @@ function* chunksOf(records: readonly LogRecord[]): Generator<readonly LogRecord[
   if (from < records.length) yield records.slice(from);
 }
 
-/** Forgets offsets parked before `before`: longer ago than a process can have been asleep. */
-export async function forgetParkedOffsets(database: Sql, before: Date): Promise<void> {
+/** Deletes the offsets deferred before `before`. Choose a time longer ago than any process can be suspended. */
+export async function deleteDeferredOffsets(database: Sql, before: Date): Promise<void> {
   await database.query('DELETE FROM parked_offsets WHERE parked_at < $1', [before.toISOString()]);
 }
 
 /**
- * The parked events of `traces`, in the order of the log, kept from {@link takeStaleEvents} until they are unparked: whoever
- * of the two comes first has them, so that none is both stored and a dead letter.
+ * Returns the deferred events of `traces`, in log order, and renews their time so that {@link takeExpiredEvents} skips them until
+ * {@link releaseEvents} deletes them. Each event is therefore either stored or sent to the dead-letter queue, never both.
  */
-export async function claimParkedEvents(
+export async function claimDeferredEvents(
   database: Database,
   topic: string,
   traces: readonly { tenantId: string; traceId: string }[],
-): Promise<ParkedEvent[]> {
-  const rows = await database.query<ParkedRow>(
+): Promise<DeferredEvent[]> {
+  const rows = await database.query<DeferredRow>(
     `WITH claimed AS (
        UPDATE parked_events SET parked_at = now()
        WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
@@ -107,40 +107,41 @@ export async function claimParkedEvents(
      ) SELECT * FROM claimed ORDER BY partition, log_offset`,
     [topic, traces.map((trace) => trace.tenantId), traces.map((trace) => trace.traceId)],
   );
-  return rows.map(toParkedEvent);
+  return rows.map(toDeferredEvent);
 }
 
-/** Takes away events parked before `before`, oldest first: to be put elsewhere in the same transaction. */
-export async function takeStaleEvents(
+/** Deletes up to `limit` events deferred before `before`, oldest first, and returns them. The caller stores them in the same transaction. */
+export async function takeExpiredEvents(
   transaction: Sql,
   before: Date,
   limit: number,
-): Promise<(ParkedEvent & { topic: string })[]> {
-  const rows = await transaction.query<ParkedRow & { topic: string }>(
+): Promise<(DeferredEvent & { topic: string })[]> {
+  const rows = await transaction.query<DeferredRow & { topic: string }>(
     `DELETE FROM parked_events WHERE id IN (
        SELECT id FROM parked_events WHERE parked_at < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
      ) RETURNING id, topic, partition, log_offset, key, value, headers`,
     [before.toISOString(), limit],
   );
-  return rows.map((row) => ({ ...toParkedEvent(row), topic: row.topic }));
+  return rows.map((row) => ({ ...toDeferredEvent(row), topic: row.topic }));
 }
 
-export async function unparkEvents(database: Sql, events: readonly ParkedEvent[]): Promise<void> {
+/** Deletes deferred events that are stored now. */
+export async function releaseEvents(database: Sql, events: readonly DeferredEvent[]): Promise<void> {
   await database.query('DELETE FROM parked_events WHERE id = ANY($1::bigint[])', [events.map((event) => event.id)]);
 }
 
-export async function anyParked(database: Database, topic: string): Promise<boolean> {
+export async function hasDeferred(database: Database, topic: string): Promise<boolean> {
   return (await database.query('SELECT 1 FROM parked_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }
 
-/** How many events wait, counted no further than 100,000, so that it stays cheap. */
-export async function countParked(database: Database): Promise<number> {
+/** Number of deferred events; counts at most 100,000 to stay cheap. */
+export async function countDeferred(database: Database): Promise<number> {
   const [counted] = await database.query<{ events: number }>(
     'SELECT count(*) AS events FROM (SELECT 1 FROM parked_events LIMIT 100000) AS waiting',
   );
   return counted?.events ?? 0;
 }
 
-function toParkedEvent({ id, partition, log_offset: offset, key, value, headers }: ParkedRow): ParkedEvent {
+function toDeferredEvent({ id, partition, log_offset: offset, key, value, headers }: DeferredRow): DeferredEvent {
   return { id, record: { partition, offset, key: key.toString(), value, headers } };
 }

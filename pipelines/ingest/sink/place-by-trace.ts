@@ -1,16 +1,16 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { placedAt, projectIdOf, traceKeyOf, traceTimeMicrosOf } from '../run-event/key-fields.ts';
+import { projectIdOf, traceKeyOf, traceTimeMicrosOf, withTraceLocation } from '../run-event/key-fields.ts';
 import { nilUuid } from '../run-event/run-event.ts';
-import type { TracePlace } from './known-traces.ts';
+import type { TraceLocation } from './known-traces.ts';
 
-export interface Placement<R> {
-  /** Events in their trace's project and time, in the order they came. */
-  readonly placed: R[];
-  /** Events of traces that nobody knows yet. */
-  readonly parked: R[];
-  /** Keys of the traces that events of this batch placed first. */
+export interface LocatedEvents<R> {
+  /** Events with the project and time of their trace, in log order. */
+  readonly located: R[];
+  /** Events whose trace location is not known yet. */
+  readonly deferred: R[];
+  /** Keys of the traces whose location this batch decides. */
   readonly newTraces: string[];
-  /** Events whose project or trace time was written over. */
+  /** Number of events whose project or trace time was overwritten. */
   readonly moved: number;
 }
 
@@ -19,40 +19,44 @@ interface HasRecord {
 }
 
 /**
- * Puts every event where the first event of its trace that names a project put the trace.
- * One sink handles all events of a trace in the order of the log, so what it decides holds for good. Events that come
- * before that first one in the same batch take its place too; others, of traces still unknown, have to wait.
+ * Assigns each event the location of its trace, which the trace's first event with a project decides.
  *
- * @param places of the traces that are known; those that this batch places first are added.
+ * The decision is final, because one sink handles all events of a trace in log order. It also applies to events before that first one
+ * in the same batch. Events of traces that still have no location are deferred.
+ *
+ * @param locations known locations by trace key; the function adds those that this batch decides.
  */
-export function placeByTrace<R extends HasRecord>(events: readonly R[], places: Map<string, TracePlace>): Placement<R> {
+export function assignTraceLocations<R extends HasRecord>(
+  events: readonly R[],
+  locations: Map<string, TraceLocation>,
+): LocatedEvents<R> {
   const newTraces: string[] = [];
   for (const { record } of events) {
     const key = traceKeyOf(record.value);
     const projectId = projectIdOf(record.value);
-    if (projectId === nilUuid || places.has(key)) continue;
-    places.set(key, { projectId, traceTimeMicros: traceTimeMicrosOf(record.value) });
+    if (projectId === nilUuid || locations.has(key)) continue;
+    locations.set(key, { projectId, traceTimeMicros: traceTimeMicrosOf(record.value) });
     newTraces.push(key);
   }
-  const placed: R[] = [];
-  const parked: R[] = [];
+  const located: R[] = [];
+  const deferred: R[] = [];
   let moved = 0;
   for (const event of events) {
-    const place = places.get(traceKeyOf(event.record.value));
-    if (place === undefined) {
-      parked.push(event);
+    const location = locations.get(traceKeyOf(event.record.value));
+    if (location === undefined) {
+      deferred.push(event);
       continue;
     }
-    const record = moveTo(event.record, place);
+    const record = moveTo(event.record, location);
     if (record !== event.record) moved++;
-    placed.push(record === event.record ? event : { ...event, record, came: event.record });
+    located.push(record === event.record ? event : { ...event, record, original: event.record });
   }
-  return { placed, parked, newTraces, moved };
+  return { located, deferred, newTraces, moved };
 }
 
-/** The record itself where it lies in `place` already, else a copy that does. */
-export function moveTo(record: LogRecord, place: TracePlace): LogRecord {
+/** Returns the record itself if it already has `location`, else a copy that does. */
+export function moveTo(record: LogRecord, location: TraceLocation): LogRecord {
   const { value } = record;
-  if (projectIdOf(value) === place.projectId && traceTimeMicrosOf(value) === place.traceTimeMicros) return record;
-  return { ...record, value: placedAt(value, place.projectId, place.traceTimeMicros) };
+  if (projectIdOf(value) === location.projectId && traceTimeMicrosOf(value) === location.traceTimeMicros) return record;
+  return { ...record, value: withTraceLocation(value, location.projectId, location.traceTimeMicros) };
 }

@@ -2,15 +2,15 @@ import { hash } from 'node:crypto';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { receivedAtMicrosOf, withoutAcceptance } from '../run-event/key-fields.ts';
 
-/** Events that a process remembers at least; at most twice as many, which take about 30 MB. */
+/** Minimum number of events that a process remembers. It holds at most twice as many, about 30 MB. */
 const minRememberedEvents = 100_000;
-/** Time between two acceptances of one event: longer than clients retry a request. */
+/** Maximum time between two acceptances of the same event: longer than clients retry a request. */
 export const repeatWindowMicros = 10 * 60_000_000;
 
 interface HasRecord {
   readonly record: LogRecord;
-  /** As it came, if fields of `record` were written over. */
-  readonly came?: LogRecord;
+  /** The record as it was in the log, if fields of `record` were overwritten. */
+  readonly original?: LogRecord;
 }
 
 interface Accepted {
@@ -18,24 +18,23 @@ interface Accepted {
   readonly receivedAtMicros: number;
 }
 
-/** Events of a batch without the repeats among them. */
+/** The events of a batch, without repeats. */
 export interface CheckedEvents<R> {
   readonly fresh: readonly R[];
   readonly repeats: number;
-  /** To be called once `fresh` is stored, except for `refused`. */
+  /** Call this after `fresh` is stored; pass the records that ClickHouse refused. */
   remember(refused: ReadonlySet<LogRecord>): void;
 }
 
 /**
- * Recognises an event that repeats a stored one: a client that lost the answer sends its request again, and stored again its event
- * would win over a newer patch of the run.
+ * Detects events that repeat a stored one. A client that loses the answer sends its request again; if the sink stored the event again, it
+ * would override a newer patch of the run.
  *
- * Invariant: an event is dropped only if the same bytes, except for what each acceptance sets, are stored from a smaller offset of the
- * same partition, accepted at another time within the window. So a redelivered event is never dropped, which would change the rows of an
- * insert batch that is repeated, and neither is a dead-letter record that an operator replays.
+ * Invariant: an event is dropped only if the same bytes, except for the fields that each acceptance sets, are stored from a smaller offset
+ * of the same partition and were accepted at another time within the window. So a redelivered event is never dropped, which keeps the rows
+ * of a retried insert batch the same, and neither is a dead-letter record that an operator replays.
  *
- * What is remembered is lost with the process, and stays behind when the partition moves to another one: a repeat is then stored as a
- * new event.
+ * The memory is lost when the process ends and does not move with a partition. A repeat after that is stored as a new event.
  */
 export class RecentEvents {
   readonly #minEvents: number;
@@ -52,11 +51,11 @@ export class RecentEvents {
     const found = new Map<string, Accepted & { readonly record: LogRecord }>();
     const fresh: R[] = [];
     for (const event of events) {
-      const record = event.came ?? event.record;
+      const record = event.original ?? event.record;
       const { value, partition, offset } = record;
       const receivedAtMicros = receivedAtMicrosOf(value);
       if (receivedAtMicros !== undefined) {
-        // 160 bits: two different events never meet by chance.
+        // 160 bits make collisions of different events practically impossible.
         const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'base64'));
         const accepted = { offset, receivedAtMicros, record };
         if (isRepeat(accepted, found.get(digest) ?? this.#young.get(digest) ?? this.#old.get(digest))) continue;

@@ -4,16 +4,16 @@ import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts'
 import { schemaIdOf } from '../../../infra/event-log/wire-format.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 
-/** A schema under which records of a topic were written: that of this release, an older or a newer one. */
+/** Schema that records of a topic were written under, of this or another release. */
 export interface RecordSchema {
-  /** As JSON text. */
+  /** Schema as JSON text. */
   readonly schema: string;
   readonly walk: AvroWalk;
-  /** Its fields, which are the columns of an insert: the others take their defaults. */
+  /** Fields of the schema, which are the columns of the insert; ClickHouse fills other columns with their defaults. */
   readonly columns: readonly string[];
 }
 
-/** The schemas of records that passed, compiled once. */
+/** Caches the compiled schemas of records that were read from the log. */
 export class RecordSchemas {
   readonly #log: Pick<EventLog, 'schemaOf'>;
   readonly #byTopic = new Map<Topic, Map<number, RecordSchema>>();
@@ -23,17 +23,18 @@ export class RecordSchemas {
   }
 
   /**
-   * The schemas that `records` name, by id. Left out are ids that nobody knows and those of another kind of record.
-   * @throws what the log throws where it cannot tell now.
+   * Known schemas of `topic` by id, among them those of `records`. Ids that the log does not have, and ids of another record type, are
+   * missing.
+   * @throws what the log throws if it cannot look an id up now.
    */
   async of(topic: Topic, records: readonly LogRecord[]): Promise<ReadonlyMap<number, RecordSchema>> {
     const known = this.#byTopic.get(topic) ?? new Map<number, RecordSchema>();
     this.#byTopic.set(topic, known);
-    const asked = new Set<number>();
+    const seen = new Set<number>();
     for (const { value } of records) {
       const id = schemaIdOf(value);
-      if (id === undefined || known.has(id) || asked.has(id)) continue;
-      asked.add(id);
+      if (id === undefined || known.has(id) || seen.has(id)) continue;
+      seen.add(id);
       const schema = await this.#log.schemaOf(id);
       const compiled = schema === undefined ? undefined : compile(topic, schema);
       if (compiled) known.set(id, compiled);
@@ -41,7 +42,7 @@ export class RecordSchemas {
     return known;
   }
 
-  /** One that {@link RecordSchemas.of} has found. */
+  /** A schema that {@link RecordSchemas.of} has loaded. */
   get(topic: Topic, id: number): RecordSchema | undefined {
     return this.#byTopic.get(topic)?.get(id);
   }

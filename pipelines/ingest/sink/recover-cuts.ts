@@ -12,21 +12,21 @@ export interface RecoverPorts {
 }
 
 /**
- * Completes cuts that were written down and not finished: their inserts may have happened, or reached `runs` and not the
- * views on it. Their hours are noted, because counting one once more is harmless. Cuts that are under way now are left alone.
+ * Completes insert batches that were begun and not completed. Their inserts may have happened, or may have reached `runs` but not the
+ * views on it. Marks their hours dirty, because counting an hour again is harmless. Skips batches that are in flight now.
  */
-export async function recoverCuts(
+export async function recoverInserts(
   { log, warehouse, database }: RecoverPorts,
-  underWay: ReadonlySet<string>,
+  inFlight: ReadonlySet<string>,
 ): Promise<void> {
-  for (const cut of await log.unfinishedCuts()) {
-    if (underWay.has(cut.token)) continue;
-    // It may still run: rows that it writes after the look at them would be missed.
-    await endInserts(warehouse, cut.token);
-    await repairViews(warehouse, cut.hours);
+  for (const batch of await log.unfinishedInserts()) {
+    if (inFlight.has(batch.token)) continue;
+    // The insert may still be running; end it first, so that it writes no rows after the repair has read the table.
+    await endInserts(warehouse, batch.token);
+    await repairViews(warehouse, batch.hours);
     await database.transaction(async (transaction) => {
-      await noteHours(transaction, cut.hours);
-      await log.finishCut(cut, transaction);
+      await noteHours(transaction, batch.hours);
+      await log.completeInsert(batch, transaction);
     });
   }
 }

@@ -2,10 +2,9 @@ import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
 
 /**
- * What the views on `runs` would have written, as in `schemas/clickhouse/0001_runs.sql`, `0007_trace_locations.sql` and
- * `0008_trace_spans.sql`: an insert that died may have reached
- * `runs` and not yet them. Repeats are harmless, except of traces: a merged run has its earliest time and its last sender, so
- * that only traces that are missing are added.
+ * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`, `0007_trace_locations.sql` and
+ * `0008_trace_spans.sql`. An insert that was interrupted may have reached `runs` but not the views. Repeated rows are harmless except
+ * in `traces`: a merged run has its earliest time and its last sender, so the repair adds only missing traces.
  */
 const views: Readonly<Record<string, string>> = {
   traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick
@@ -19,13 +18,13 @@ const views: Readonly<Record<string, string>> = {
 };
 
 /**
- * Brings the tables behind the views of `runs` up to what `runs` holds of the traces of `hours`.
+ * Adds to the tables behind the views of `runs` what `runs` has of the traces of `hours`.
  *
- * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs need not lie near each other, so
- * that no bound on `start_time` is safe. All four tables together take 0.5 s for a tenant of 2 million runs on two cores, once
- * for each cut that a crash left unfinished.
+ * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no bound on
+ * `start_time` is safe. The four tables together take 0.5 s for a tenant with 2 million runs on two cores, once for each insert batch
+ * that a crash left unfinished.
  *
- * @throws what ClickHouse throws; a repeat completes it.
+ * @throws what ClickHouse throws; a retry completes the repair.
  */
 export async function repairViews(warehouse: Warehouse, hours: readonly TouchedHour[]): Promise<void> {
   if (hours.length === 0) return;

@@ -1,27 +1,27 @@
 /**
- * The sink: takes batches of the event log into ClickHouse.
+ * The sink: stores batches of the event log in ClickHouse.
  *
- * Invariant: one batch a partition at a time and in the order of the log, because order decides values; nothing of a
- * batch is acknowledged before all of it is stored, parked or among the dead letters.
+ * Invariant: the sink handles one batch per partition at a time, in log order, because the order decides values. It acknowledges a
+ * batch only after every record of it is stored, deferred or in the dead-letter queue.
  *
- *   1. Each record is inspected without decoding; what can never be stored is put aside. What is not to be kept is left
- *      out, and what stays gets its place in the log where its table stores that (`settle-in-log.ts`).
- *   2. Run events take the project and time of their trace. Those of unknown traces are parked in Postgres.
- *   3. Parked events of traces that this batch made known are inserted, before the batch's own: they are older. Events that repeat
- *      stored ones are dropped, of both (`recent-events.ts`).
- *   4. The batch is split into cuts, and each is inserted in its turn (`insert-cut.ts`).
- *   5. The places of new traces are remembered, and the usage roll-up is woken.
- *   6. What was put aside goes to the dead letters: last, so that a batch that comes again while ClickHouse is away does
- *      not leave a letter each time.
+ *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not to be stored;
+ *      write partition and offset into the others if their table stores them (`settle-in-log.ts`).
+ *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
+ *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they are older. Drop
+ *      events of either kind that repeat stored ones (`recent-events.ts`).
+ *   4. Split the batch into insert batches and insert them one after the other (`insert-cut.ts`).
+ *   5. Cache the locations of new traces and wake the usage roll-up.
+ *   6. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is redelivered while
+ *      ClickHouse is down does not write a dead-letter record each time.
  *
- * A batch that fails half-way comes again whole, or its publishers send again; what is stored already merges.
+ * After a failure the log redelivers the whole batch, or its publishers retry; rows that are already stored merge with the repeats.
  */
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
-  type Cut,
   type EventLog,
+  type InsertBatch,
   type LogBatch,
   type LogRecord,
   storingGroup,
@@ -32,18 +32,25 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceCut } from '../../../infra/telemetry/tracing/cut-span.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { tenantIdOf, traceIdOf, traceKeyOf } from '../run-event/key-fields.ts';
-import { insertCut } from './insert-cut.ts';
+import { insertBatch } from './insert-cut.ts';
 import { acceptedTimes, inspectRecord, type Poison } from './inspect-record.ts';
-import { KnownTraces, type TracePlace } from './known-traces.ts';
-import { claimParkedEvents, countParked, parkEvents, unparkEvents } from './parked-events.ts';
-import { moveTo, placeByTrace } from './place-by-trace.ts';
+import { KnownTraces, type TraceLocation } from './known-traces.ts';
+import { claimDeferredEvents, countDeferred, deferEvents, releaseEvents } from './parked-events.ts';
+import { assignTraceLocations, moveTo } from './place-by-trace.ts';
 import { RecentEvents } from './recent-events.ts';
 import { type RecordSchema, RecordSchemas } from './record-schemas.ts';
-import { recoverCuts } from './recover-cuts.ts';
-import { settleInLog } from './settle-in-log.ts';
-import { deadLetters, movedEvents, newestVisibleAge, parkedEvents, parkedNow, repeatedEvents } from './sink-metrics.ts';
-import { SomeParked } from './some-parked.ts';
-import { type GoodRecord, splitIntoCuts } from './split-into-cuts.ts';
+import { recoverInserts } from './recover-cuts.ts';
+import { prepareRecords } from './settle-in-log.ts';
+import {
+  deadLetters,
+  deferredEvents,
+  deferredNow,
+  movedEvents,
+  newestVisibleAge,
+  repeatedEvents,
+} from './sink-metrics.ts';
+import { DeferredTopics } from './some-parked.ts';
+import { splitIntoInsertBatches, type ValidRecord } from './split-into-cuts.ts';
 import { ageOfNewestVisible } from './visible-runs.ts';
 
 export interface SinkOptions {
@@ -52,7 +59,7 @@ export interface SinkOptions {
   readonly database: Database;
   readonly config: Pick<Config, 'cutRows' | 'cutBytes' | 'knownTraces' | 'maxRunAgeDays' | 'maxRunAheadHours'>;
   readonly logger: Logger;
-  /** Called when hours were noted. */
+  /** Called after hours were marked dirty. */
   readonly onHoursNoted: () => void;
 }
 
@@ -61,27 +68,27 @@ export class Sink {
   readonly #known: KnownTraces;
   readonly #recent = new RecentEvents();
   readonly #schemas: RecordSchemas;
-  readonly #underWay = new Set<string>();
-  readonly #someParked: SomeParked;
+  readonly #inFlight = new Set<string>();
+  readonly #deferredTopics: DeferredTopics;
   #recovering: NodeJS.Timeout | undefined;
   #hideMetrics: (() => void)[] = [];
   #mismatch: RunlakeError | undefined;
-  /** After a failure: `runs` may hold what the tables that decide places do not know yet, so those are completed first. */
-  #halfDone = false;
+  /** True after a failure: `runs` may be ahead of the tables that hold trace locations, so recovery runs before the next batch. */
+  #needsRecovery = false;
 
   constructor(options: SinkOptions) {
     this.#options = options;
     this.#known = new KnownTraces(options.config.knownTraces);
-    this.#someParked = new SomeParked(options.database);
+    this.#deferredTopics = new DeferredTopics(options.database);
     this.#schemas = new RecordSchemas(options.log);
   }
 
-  /** Repairs what an earlier process left half done, then consumes `topics`. */
+  /** Completes the unfinished inserts of an earlier process, then consumes `topics`. */
   async start(topics: readonly Topic[]): Promise<void> {
     const { config, log, database, warehouse } = this.#options;
     await this.#recover();
     this.#hideMetrics = [
-      parkedNow.showing(() => countParked(database)),
+      deferredNow.showing(() => countDeferred(database)),
       newestVisibleAge.showing(() => ageOfNewestVisible(warehouse), 0),
     ];
     for (const topic of topics) {
@@ -89,7 +96,7 @@ export class Sink {
         topic,
         group: storingGroup(topic),
         limits: { rows: config.cutRows, bytes: config.cutBytes },
-        assigned: () => this.#someParked.forget(topic.name),
+        assigned: () => this.#deferredTopics.forget(topic.name),
         handle: (batch) => this.#handle(batch),
       });
     }
@@ -100,36 +107,36 @@ export class Sink {
     for (const hide of this.#hideMetrics) hide();
   }
 
-  /** @throws SCHEMA_MISMATCH while schema and table disagree, which no later batch can pass. */
+  /** @throws SCHEMA_MISMATCH while schema and table disagree; no batch can be stored until an operator resolves it. */
   async check(): Promise<void> {
     if (this.#mismatch !== undefined) throw this.#mismatch;
   }
 
   async #handle(batch: LogBatch): Promise<void> {
     try {
-      if (this.#halfDone) await this.#recover();
+      if (this.#needsRecovery) await this.#recover();
       const { good: found, poison } = await this.#inspect(batch);
-      const good = settleInLog(batch.topic, found);
-      if (batch.topic.placedByTrace) await this.#storePlaced(batch, good);
+      const good = prepareRecords(batch.topic, found);
+      if (batch.topic.placedByTrace) await this.#storeRunEvents(batch, good);
       else await this.#insert(batch, good);
-      await this.#bury(batch, poison);
+      await this.#sendToDeadLetters(batch, poison);
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
-      this.#halfDone = true;
+      this.#needsRecovery = true;
       this.#recoverSoon();
       throw error;
     }
   }
 
   /** Step 1. */
-  async #inspect(batch: LogBatch): Promise<{ good: GoodRecord[]; poison: Poison[] }> {
+  async #inspect(batch: LogBatch): Promise<{ good: ValidRecord[]; poison: Poison[] }> {
     const inspection = {
       topic: batch.topic,
       schemas: await this.#schemas.of(batch.topic, batch.records),
       bounds: acceptedTimes(this.#options.config),
     };
-    const good: GoodRecord[] = [];
+    const good: ValidRecord[] = [];
     const poison: Poison[] = [];
     for (const record of batch.records) {
       const verdict = inspectRecord(record, inspection);
@@ -140,7 +147,7 @@ export class Sink {
   }
 
   /** Step 6. */
-  async #bury(batch: LogBatch, poison: readonly Poison[]): Promise<void> {
+  async #sendToDeadLetters(batch: LogBatch, poison: readonly Poison[]): Promise<void> {
     const { log, logger } = this.#options;
     for (const { record, reason, step } of poison) {
       logger.warn({ topic: batch.topic.name, offset: record.offset, reason }, 'poison record');
@@ -149,63 +156,63 @@ export class Sink {
     }
   }
 
-  /** Steps 2 to 5 for events of traces. */
-  async #storePlaced(batch: LogBatch, good: readonly GoodRecord[]): Promise<void> {
+  /** Steps 2 to 5 for run events. */
+  async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
     const { database, warehouse, onHoursNoted } = this.#options;
     const keys = new Set(good.map(({ record }) => traceKeyOf(record.value)));
-    const places = await this.#known.placesOf(keys, warehouse);
-    const { placed, parked, newTraces, moved } = placeByTrace(good, places);
+    const locations = await this.#known.locate(keys, warehouse);
+    const { located, deferred, newTraces, moved } = assignTraceLocations(good, locations);
     movedEvents.inc(moved);
-    parkedEvents.inc(parked.length);
-    if (parked.length > 0) {
-      const records = parked.map(({ record }) => record);
-      await parkEvents(database, { topic: batch.topic.name, salt: batch.tokenSalt ?? '' }, records);
-      this.#someParked.expect(batch.topic.name);
+    deferredEvents.inc(deferred.length);
+    if (deferred.length > 0) {
+      const records = deferred.map(({ record }) => record);
+      await deferEvents(database, { topic: batch.topic.name, salt: batch.tokenSalt ?? '' }, records);
+      this.#deferredTopics.add(batch.topic.name);
     }
-    await this.#joinParked(batch, placed, places);
-    await this.#insertOnce(placed, (fresh) => this.#insert(batch, fresh));
-    for (const key of newTraces) this.#known.remember(key, places.get(key) as TracePlace);
+    await this.#insertDeferred(batch, located, locations);
+    await this.#insertOnce(located, (fresh) => this.#insert(batch, fresh));
+    for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
     onHoursNoted();
   }
 
-  /** Step 3. Any event of the trace makes the parked ones join, also one of a trace that was known all along. */
-  async #joinParked(
+  /** Step 3. Any event of a trace releases its deferred events, even if the trace was known before. */
+  async #insertDeferred(
     batch: LogBatch,
-    placed: readonly GoodRecord[],
-    places: ReadonlyMap<string, TracePlace>,
+    located: readonly ValidRecord[],
+    locations: ReadonlyMap<string, TraceLocation>,
   ): Promise<void> {
     const { database } = this.#options;
     const topic = batch.topic.name;
-    if (placed.length === 0) return;
-    if (!(await this.#someParked.any(topic))) return;
+    if (located.length === 0) return;
+    if (!(await this.#deferredTopics.has(topic))) return;
     const traces = new Map(
-      placed.map(({ record: { value } }) => [
+      located.map(({ record: { value } }) => [
         traceKeyOf(value),
         { tenantId: tenantIdOf(value), traceId: traceIdOf(value) },
       ]),
     );
-    const events = await claimParkedEvents(database, topic, [...traces.values()]);
+    const events = await claimDeferredEvents(database, topic, [...traces.values()]);
     if (events.length === 0) return;
-    const joined = events.map(({ record }) => ({
-      record: moveTo(record, places.get(traceKeyOf(record.value)) as TracePlace),
-      came: record,
+    const released = events.map(({ record }) => ({
+      record: moveTo(record, locations.get(traceKeyOf(record.value)) as TraceLocation),
+      original: record,
       schemaId: schemaIdOf(record.value) as number,
     }));
     await this.#schemas.of(
       batch.topic,
-      joined.map(({ record }) => record),
+      released.map(({ record }) => record),
     );
-    await this.#insertOnce(joined, async (fresh) => {
-      if (fresh.length === 0) await unparkEvents(database, events);
-      return this.#insert(batch, fresh, (transaction) => unparkEvents(transaction, events));
+    await this.#insertOnce(released, async (fresh) => {
+      if (fresh.length === 0) await releaseEvents(database, events);
+      return this.#insert(batch, fresh, (transaction) => releaseEvents(transaction, events));
     });
-    await this.#someParked.askAgain(topic);
+    await this.#deferredTopics.refresh(topic);
   }
 
-  /** Leaves out events that repeat stored ones, and remembers the others once they are stored. */
+  /** Inserts `events` except those that repeat stored ones, and remembers the inserted ones. */
   async #insertOnce(
-    events: readonly GoodRecord[],
-    insert: (fresh: readonly GoodRecord[]) => Promise<readonly LogRecord[]>,
+    events: readonly ValidRecord[],
+    insert: (fresh: readonly ValidRecord[]) => Promise<readonly LogRecord[]>,
   ): Promise<void> {
     const { fresh, repeats, remember } = this.#recent.withoutRepeats(events);
     const refused = await insert(fresh);
@@ -213,29 +220,29 @@ export class Sink {
     repeatedEvents.inc(repeats);
   }
 
-  /** Step 4. `also` runs in the transaction that follows the last cut. @returns the records that ClickHouse refused, as they came. */
+  /** Step 4. `also` runs in the transaction that completes the last insert batch. @returns the refused records, as they were in the log. */
   async #insert(
     batch: LogBatch,
-    records: readonly GoodRecord[],
+    records: readonly ValidRecord[],
     also?: (transaction: Sql) => Promise<void>,
   ): Promise<readonly LogRecord[]> {
     const allRefused: LogRecord[] = [];
     const { config, logger } = this.#options;
     const limits = { rows: config.cutRows, bytes: config.cutBytes };
-    const cuts = splitIntoCuts(batch.topic, records, limits);
-    for (const [index, cut] of cuts.entries()) {
-      const schemaId = (cut[0] as GoodRecord).schemaId;
+    const insertBatches = splitIntoInsertBatches(batch.topic, records, limits);
+    for (const [index, batchRecords] of insertBatches.entries()) {
+      const schemaId = (batchRecords[0] as ValidRecord).schemaId;
       const insert = {
         topic: batch.topic,
         partition: batch.partition,
         schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
-        records: cut,
-        writeDown: (written: Cut) => batch.writeDownCut(written),
+        records: batchRecords,
+        begin: (begun: InsertBatch) => batch.beginInsert(begun),
         ...(batch.tokenSalt === undefined ? {} : { tokenSalt: batch.tokenSalt }),
-        ...(also && index === cuts.length - 1 ? { also } : {}),
+        ...(also && index === insertBatches.length - 1 ? { also } : {}),
       };
-      const ports = { ...this.#options, underWay: this.#underWay };
-      const refused = await traceCut(insert, () => insertCut(insert, ports));
+      const ports = { ...this.#options, inFlight: this.#inFlight };
+      const refused = await traceCut(insert, () => insertBatch(insert, ports));
       for (const { offset } of refused)
         logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
       allRefused.push(...refused);
@@ -244,12 +251,12 @@ export class Sink {
   }
 
   async #recover(): Promise<void> {
-    await recoverCuts(this.#options, this.#underWay);
-    this.#halfDone = false;
+    await recoverInserts(this.#options, this.#inFlight);
+    this.#needsRecovery = false;
     this.#options.onHoursNoted();
   }
 
-  /** After a failure a cut that was written down is completed as soon as the engines answer, also where no batch follows. */
+  /** Retries recovery every second after a failure, even if no further batch arrives. */
   #recoverSoon(): void {
     this.#recovering ??= setTimeout(() => {
       this.#recovering = undefined;

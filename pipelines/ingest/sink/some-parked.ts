@@ -1,11 +1,10 @@
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { anyParked } from './parked-events.ts';
-
+import { hasDeferred } from './parked-events.ts';
 /**
- * Remembers for which topics no event is parked at all, which is the usual case and saves a question for every batch.
- * Partitions are handled side by side: an answer that was on its way while somebody parked an event is not remembered.
+ * Remembers which topics have deferred events. Most have none, so this saves a query per batch.
+ * Partitions are handled concurrently: an answer is discarded if another partition deferred an event while the query ran.
  */
-export class SomeParked {
+export class DeferredTopics {
   readonly #database: Database;
   readonly #known = new Map<string, boolean>();
   readonly #changes = new Map<string, number>();
@@ -14,24 +13,25 @@ export class SomeParked {
     this.#database = database;
   }
 
-  async any(topic: string): Promise<boolean> {
-    return this.#known.get(topic) ?? this.askAgain(topic);
+  /** Whether `topic` has deferred events; queries Postgres unless the answer is known. */
+  async has(topic: string): Promise<boolean> {
+    return this.#known.get(topic) ?? this.refresh(topic);
   }
 
-  async askAgain(topic: string): Promise<boolean> {
+  async refresh(topic: string): Promise<boolean> {
     const before = this.#changes.get(topic);
-    const found = await anyParked(this.#database, topic);
+    const found = await hasDeferred(this.#database, topic);
     if (this.#changes.get(topic) === before) this.#known.set(topic, found);
     return found;
   }
 
-  /** To be called once events are parked: whoever asked before that, or meanwhile, may have seen none. */
-  expect(topic: string): void {
+  /** Call this after deferring events: a query that ran before or meanwhile may not have seen them. */
+  add(topic: string): void {
     this.#change(topic);
     this.#known.set(topic, true);
   }
 
-  /** Others may have parked events. */
+  /** Discards what is known of `topic`: another process may have deferred events of it. */
   forget(topic: string): void {
     this.#change(topic);
     this.#known.delete(topic);

@@ -1,59 +1,63 @@
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { placeOf, timeMicrosAt } from '../../../infra/event-log/fixed-fields.ts';
+import { fieldOffset, timeMicrosAt } from '../../../infra/event-log/fixed-fields.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 
-/** A record that passed inspection. */
-export interface GoodRecord {
+/** A record that passed the inspection. */
+export interface ValidRecord {
   readonly record: LogRecord;
   readonly schemaId: number;
-  /** As it came, where fields of `record` were written over. */
-  readonly came?: LogRecord;
+  /** The record as it was in the log, if fields of `record` were overwritten. */
+  readonly original?: LogRecord;
 }
 
-export interface CutLimits {
+export interface InsertLimits {
   readonly rows: number;
   readonly bytes: number;
 }
 
-/** ClickHouse refuses an insert over more than a hundred table partitions; half of it leaves room for the views. */
+/** ClickHouse refuses an insert into more than 100 table partitions; half of that leaves room for the views. */
 const maxTablePartitions = 50;
 
 const dayMicros = 24 * 3_600 * 1_000_000;
 
 /**
- * Splits `records` into runs of neighbours that can go into one insert: one schema, bounded rows and bytes, and at most
- * fifty partitions of the topic's table. The order stays.
+ * Splits `records` into insert batches of consecutive records: one schema, bounded rows and bytes, and at most 50 partitions of the
+ * topic's table each. Keeps the order.
  */
-export function splitIntoCuts(topic: Topic, records: readonly GoodRecord[], limits: CutLimits): GoodRecord[][] {
-  const cuts: GoodRecord[][] = [];
-  let cut: GoodRecord[] = [];
+export function splitIntoInsertBatches(
+  topic: Topic,
+  records: readonly ValidRecord[],
+  limits: InsertLimits,
+): ValidRecord[][] {
+  const batches: ValidRecord[][] = [];
+  let batch: ValidRecord[] = [];
   let bytes = 0;
   const tablePartitions = new Set<number>();
   const tablePartitionOf = tablePartitionsOf(topic);
   for (const good of records) {
     const tablePartition = tablePartitionOf(good.record.value);
     const full =
-      cut.length >= limits.rows ||
+      batch.length >= limits.rows ||
       bytes + good.record.value.length > limits.bytes ||
       (tablePartitions.size >= maxTablePartitions && !tablePartitions.has(tablePartition)) ||
-      cut[0]?.schemaId !== good.schemaId;
-    if (full && cut.length > 0) {
-      cuts.push(cut);
-      cut = [];
+      batch[0]?.schemaId !== good.schemaId;
+    if (full && batch.length > 0) {
+      batches.push(batch);
+      batch = [];
       bytes = 0;
       tablePartitions.clear();
     }
-    cut.push(good);
+    batch.push(good);
     bytes += good.record.value.length;
     tablePartitions.add(tablePartition);
   }
-  if (cut.length > 0) cuts.push(cut);
-  return cuts;
+  if (batch.length > 0) batches.push(batch);
+  return batches;
 }
 
 function tablePartitionsOf(topic: Topic): (value: Buffer) => number {
   if (topic.tablePartition === undefined) return () => 0;
   const { time, days, shiftDays } = topic.tablePartition;
-  const at = placeOf(topic, time);
+  const at = fieldOffset(topic, time);
   return (value) => Math.floor((timeMicrosAt(value, at) + shiftDays * dayMicros) / (days * dayMicros));
 }

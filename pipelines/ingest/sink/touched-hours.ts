@@ -1,15 +1,15 @@
 import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
-import { placeOf, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
+import { fieldOffset, timeMicrosAt, uuidAt } from '../../../infra/event-log/fixed-fields.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import type { GoodRecord } from './split-into-cuts.ts';
+import type { ValidRecord } from './split-into-cuts.ts';
 
 const hourMicros = 3_600_000_000;
 
-/** The hours of usage that `records` touch, each once a tenant; none where the topic's events are not billed. */
-export function touchedHours(topic: Topic, records: readonly GoodRecord[]): TouchedHour[] {
+/** Tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
+export function touchedHours(topic: Topic, records: readonly ValidRecord[]): TouchedHour[] {
   if (topic.usageHour === undefined) return [];
-  const tenantAt = placeOf(topic, topic.usageHour.tenant);
-  const timeAt = placeOf(topic, topic.usageHour.time);
+  const tenantAt = fieldOffset(topic, topic.usageHour.tenant);
+  const timeAt = fieldOffset(topic, topic.usageHour.time);
   const hours = new Map<string, TouchedHour>();
   for (const { record } of records) {
     const tenantId = uuidAt(record.value, tenantAt);

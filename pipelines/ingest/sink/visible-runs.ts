@@ -1,30 +1,30 @@
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import { receivedAtMicrosOf } from '../run-event/key-fields.ts';
 import { visibleSeconds } from './sink-metrics.ts';
-import type { GoodRecord } from './split-into-cuts.ts';
+import type { ValidRecord } from './split-into-cuts.ts';
 
-/** What this process has stored last, or found stored when it had stored nothing yet. */
+/** Acceptance time of the newest event that this process stored, or found in ClickHouse before it stored any. */
 let newestMicros = 0;
-let askedAtMs = Number.NEGATIVE_INFINITY;
-const askEveryMs = 5_000;
+let queriedAtMs = Number.NEGATIVE_INFINITY;
+const queryEveryMs = 5_000;
 
-/** Notes that an insert of run events is stored. They are in the order of the log, so its ends tell enough. */
-export function noteVisible(records: readonly GoodRecord[]): void {
+/** Updates the metrics after an insert of run events. The records are in log order, so the first and the last are enough. */
+export function recordVisible(records: readonly ValidRecord[]): void {
   const nowMicros = Date.now() * 1_000;
   const first = records[0] && receivedAtMicrosOf(records[0].record.value);
-  const last = records.length > 0 ? receivedAtMicrosOf((records.at(-1) as GoodRecord).record.value) : undefined;
+  const last = records.length > 0 ? receivedAtMicrosOf((records.at(-1) as ValidRecord).record.value) : undefined;
   if (first !== undefined) visibleSeconds.observe(Math.max(0, nowMicros - first) / 1_000_000);
-  // The clock of whoever accepted it may be ahead of ours.
+  // The clock of the API process that accepted the event may be ahead of this one.
   if (last !== undefined) newestMicros = Math.max(newestMicros, Math.min(last, nowMicros));
 }
 
 /**
- * Seconds since the newest run event that can be read was accepted: the newest that this process stored, or where it has
- * stored none yet, of runs that began within the last day. `undefined` where there is none.
+ * Seconds since the newest visible run event was accepted: of those that this process stored or, if it has stored none yet, of runs that
+ * started within the last day. `undefined` if there are none.
  */
 export async function ageOfNewestVisible(warehouse: Warehouse): Promise<number | undefined> {
-  if (newestMicros === 0 && performance.now() - askedAtMs >= askEveryMs) {
-    askedAtMs = performance.now();
+  if (newestMicros === 0 && performance.now() - queriedAtMs >= queryEveryMs) {
+    queriedAtMs = performance.now();
     const stored = await newestStored(warehouse);
     newestMicros = Math.max(newestMicros, stored);
   }

@@ -37,7 +37,7 @@ describe('an attachment', () => {
   });
 
   it.each([
-    ['INVALID_ATTACHMENT', 'ends before that of the attachment', { name: '' }],
+    ['INVALID_ATTACHMENT', 'contains no attachment name', { name: '' }],
     ['INVALID_ATTACHMENT', 'longer than 255 characters', { name: 'x'.repeat(256) }],
     ['INVALID_ATTACHMENT', 'control characters', { name: 'a\r\nb' }],
     ['INVALID_ATTACHMENT', 'control characters', { name: 'a\0' }],

@@ -5,7 +5,7 @@ import type { DeadLetter } from '../../../infra/event-log/dead-letters.ts';
 import { storedDeadLetters } from '../../../infra/event-log/in-process/stored-dead-letters.ts';
 import { replaysOf } from '../../../pipelines/dead-letters/letter-replays.ts';
 import { type ReplayPorts, replayLetter } from '../../../pipelines/dead-letters/replay-letter.ts';
-import { waitingLetters } from '../../../pipelines/dead-letters/waiting-letters.ts';
+import { countUnreplayed } from '../../../pipelines/dead-letters/waiting-letters.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
@@ -61,7 +61,7 @@ describe('a letter', () => {
     const letter = await letterOf(framed(event));
     const topic = topics.find(({ name }) => name === letter.topic) as Topic;
     const waiting = async () =>
-      (await waitingLetters({ letters: storedDeadLetters(ports.database), database: ports.database }, [topic]))[0]
+      (await countUnreplayed({ deadLetters: storedDeadLetters(ports.database), database: ports.database }, [topic]))[0]
         ?.value ?? 0;
     const before = await waiting();
     expect(await replayLetter(letter, ports, { force: false })).toEqual({ outcome: 'replayed' });
@@ -128,9 +128,11 @@ describe('a letter', () => {
       },
     });
     const unforced = { force: false };
-    await expect(replayLetter(letter, refusing('EVENT_LOG_UNAVAILABLE'), unforced)).rejects.toThrow('did not take');
-    await expect(replayLetter(letter, refusing('REPLAY_UNCONFIRMED'), unforced)).rejects.toThrow('did not say');
-    const reason = expect.stringContaining('it is not known how that ended');
+    await expect(replayLetter(letter, refusing('EVENT_LOG_UNAVAILABLE'), unforced)).rejects.toThrow(
+      'did not acknowledge',
+    );
+    await expect(replayLetter(letter, refusing('REPLAY_UNCONFIRMED'), unforced)).rejects.toThrow('did not confirm');
+    const reason = expect.stringContaining('its outcome is unknown');
     expect(await replayLetter(letter, ports, unforced)).toEqual({ outcome: 'refused', reason });
   });
 

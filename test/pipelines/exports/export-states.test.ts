@@ -11,7 +11,7 @@ import {
 import { finishExport } from '../../../pipelines/exports/finish-export.ts';
 import { Checkpoint } from '../../../pipelines/exports/runs/checkpoint.ts';
 import { endAttempt } from '../../../pipelines/exports/runs/end-attempt.ts';
-import { takeRun } from '../../../pipelines/exports/runs/take-run.ts';
+import { claimRun } from '../../../pipelines/exports/runs/take-run.ts';
 import { openWorkshop, type Workshop } from './workshop.ts';
 
 let shop: Workshop;
@@ -91,7 +91,7 @@ describe('a run', () => {
 
   it.each(exportStatuses.map((from) => ({ from })))('$from → RUNNING', async ({ from }) => {
     const { run } = await runIn(from);
-    const taken = await takeRun(shop.database, run.id, shop.limits, shop.now());
+    const taken = await claimRun(shop.database, run.id, shop.limits, shop.now());
     // Taken up again after a crash it stays RUNNING.
     expect(taken !== undefined).toBe(from === 'RUNNING' || allowed('run', from, 'RUNNING'));
     expect(await statusOf('bulk_export_runs', run.id)).toBe(taken ? 'RUNNING' : from);
@@ -126,6 +126,6 @@ describe('a run', () => {
     const [mine, other] = [await runIn('CREATED'), await runIn('CREATED')];
     await finishExport(shop.ports, mine.exportId, { to: 'CANCELLED', reason: null });
     expect(await statusOf('bulk_export_runs', other.run.id)).toBe('CREATED');
-    expect(await takeRun(shop.database, randomUUID(), shop.limits, shop.now())).toBeUndefined();
+    expect(await claimRun(shop.database, randomUUID(), shop.limits, shop.now())).toBeUndefined();
   });
 });

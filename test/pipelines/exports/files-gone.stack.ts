@@ -58,7 +58,10 @@ describe.runIf(stack)('before the manifest', () => {
     const id = await disturbed(async (exportId) => {
       await s3.admin.send(new DeleteObjectCommand({ Bucket: bucket.name, Key: await keyOf(exportId, 1) }));
     });
-    await expectFailed(id, /no longer in the destination.*: it is not there .*-000001\.parquet.*create a new export/);
+    await expectFailed(
+      id,
+      /changed or deleted in the destination.*: it is missing .*-000001\.parquet.*create a new export/,
+    );
   });
 
   it('so does a bucket that was emptied, deleted and made again while the last file was on its way', async () => {
@@ -71,7 +74,7 @@ describe.runIf(stack)('before the manifest', () => {
       await bucket.make();
     });
     await shop.work();
-    await expectFailed(id, /no longer in the destination.*: it is not there .*-00000[12]\.parquet/);
+    await expectFailed(id, /changed or deleted in the destination.*: it is missing .*-00000[12]\.parquet/);
   });
 
   it('so does a file with other content', async () => {

@@ -67,7 +67,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
   }
 
   const passing: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
-    ['a storm of 503', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the answer was 503 SlowDown/],
+    ['a storm of 503', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
     ['connections that are reset', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
     // What was on its way then arrives when the upload was given up long since.
     ['a network that stands still', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
@@ -79,7 +79,9 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     const failed = await runOf(exportId);
     expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
     expect(failed.errors).toEqual({
-      retry_0: expect.stringMatching(/^The destination cannot be used at the moment: .* tried again by itself\.$/),
+      retry_0: expect.stringMatching(
+        /^The destination cannot be used at the moment: .* retry failed writes automatically\.$/,
+      ),
     });
     expect(failed.errors?.retry_0).toMatch(cause);
     bucket.expectNoSecrets(failed);
@@ -131,7 +133,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
         strike: () => bucket.remove(),
         mend: () => bucket.make(),
         hasFiles: false,
-        cause: /^Bucket is not valid: there is no such bucket \(step upload, .* Make the bucket, /,
+        cause: /^Bucket is not valid: there is no such bucket \(step upload, .* Create the bucket, /,
       },
     ],
     [
@@ -139,7 +141,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
       {
         strike: () => bucket.deny('s3:PutObject'),
         mend: () => bucket.allow(),
-        cause: /^Access denied: the key may not do this \(step upload, .* Check the secret key, /,
+        cause: /^Access denied: the key has no permission for this operation \(step upload, .* Check the secret key, /,
       },
     ],
     [

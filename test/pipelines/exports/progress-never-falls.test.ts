@@ -8,7 +8,7 @@ import { keyOfPart } from '../../../pipelines/exports/export-places.ts';
 import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/read-export.ts';
 import { Checkpoint } from '../../../pipelines/exports/runs/checkpoint.ts';
 import { endAttempt } from '../../../pipelines/exports/runs/end-attempt.ts';
-import { type TakenRun, takeRun } from '../../../pipelines/exports/runs/take-run.ts';
+import { type ClaimedRun, claimRun } from '../../../pipelines/exports/runs/take-run.ts';
 import { Random } from '../../histories/random.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
 
@@ -29,7 +29,7 @@ interface Day {
   total: number | undefined;
   written: number;
   completed: boolean;
-  taken: TakenRun | undefined;
+  taken: ClaimedRun | undefined;
   part: number;
 }
 
@@ -88,12 +88,12 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
   }));
   await look('its start', days);
 
-  const checkpointOf = (taken: TakenRun) => new Checkpoint(shop.database, taken.run, shop.ports.now);
-  const steps: Record<string, (of: Day, taken: TakenRun) => Promise<void>> = {
+  const checkpointOf = (taken: ClaimedRun) => new Checkpoint(shop.database, taken.run, shop.ports.now);
+  const steps: Record<string, (of: Day, taken: ClaimedRun) => Promise<void>> = {
     async count(of, taken) {
       if (of.total !== undefined) return;
       const total = random.chance(0.2) ? 0 : random.between(1, 40);
-      await checkpointOf(taken).noteTotal(total);
+      await checkpointOf(taken).recordTotal(total);
       of.total = total;
     },
     async write(of, taken) {
@@ -118,7 +118,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     },
     async crash(of, taken) {
       await shop.worker().lose(of.id);
-      of.taken = await takeRun(shop.database, of.id, shop.limits, shop.ports.now());
+      of.taken = await claimRun(shop.database, of.id, shop.limits, shop.ports.now());
       // Who had it wakes up and has nothing to say.
       const late = { part: 99, path: 'p', rows: 5, bytes: 5, sha256: 's', etag: null };
       await expect(checkpointOf(taken).recordFile(late, cursor)).rejects.toMatchObject({ code: 'EXPORT_ATTEMPT_OVER' });
@@ -135,10 +135,10 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     const open = days.filter(({ completed }) => !completed);
     if (open.length === 0) break;
     const of = random.pick(open);
-    of.taken ??= await takeRun(shop.database, of.id, shop.limits, shop.ports.now());
+    of.taken ??= await claimRun(shop.database, of.id, shop.limits, shop.ports.now());
     expect(of.taken).toBeDefined();
     const name = random.pick(Object.keys(steps));
-    await steps[name]?.(of, of.taken as TakenRun);
+    await steps[name]?.(of, of.taken as ClaimedRun);
     await look(name, days);
   }
   if (isCancelled) {
@@ -147,7 +147,7 @@ it.each(seeds)('of an export with attempts that fail, crash and are given back (
     return;
   }
   for (const of of days.filter(({ completed }) => !completed)) {
-    const taken = of.taken ?? ((await takeRun(shop.database, of.id, shop.limits, shop.ports.now())) as TakenRun);
+    const taken = of.taken ?? ((await claimRun(shop.database, of.id, shop.limits, shop.ports.now())) as ClaimedRun);
     await steps.count?.(of, taken);
     await steps.complete?.(of, taken);
     await look('the end of a day', days);

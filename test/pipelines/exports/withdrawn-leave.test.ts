@@ -28,7 +28,7 @@ test.each([
     /Invalid endpoint: 127\.0\.0\.1 is a loopback address/,
   ],
   ['credentials of the machine', 's3', false, { allowDefaultCredentials: false }, /needs credentials/],
-  ['folders', 'local', false, { localExportRoot: undefined }, /type 'local' are not available/],
+  ['folders', 'local', false, { localExportRoot: undefined }, /type 'local' are disabled/],
 ] as const)(
   'without leave for %s an export fails at once, and says so',
   async (_what, type, sealed, withdrawn, cause) => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { inTurn } from '../../../pipelines/feedback/in-turn.ts';
+import { runExclusive } from '../../../pipelines/feedback/in-turn.ts';
 
 it('does work of one key one after the other, whatever becomes of it, and of other keys at once', async () => {
   const steps: string[] = [];
@@ -13,9 +13,9 @@ it('does work of one key one after the other, whatever becomes of it, and of oth
       if (fail) throw new Error(name);
       return name;
     };
-  const first = inTurn('a', work('first', true)).catch((error: Error) => `failed ${error.message}`);
-  const second = inTurn('a', work('second'));
-  const other = inTurn('b', work('other'));
+  const first = runExclusive('a', work('first', true)).catch((error: Error) => `failed ${error.message}`);
+  const second = runExclusive('a', work('second'));
+  const other = runExclusive('b', work('other'));
   await expect.poll(() => ends.length).toBe(2);
   expect(steps).toEqual(['first begins', 'other begins']);
   ends[0]?.();

@@ -27,11 +27,11 @@ it('nothing selected: the default, and an empty list means the same', () => {
 });
 
 it('only what is selected is read', () => {
-  const { columns, surroundings } = selectFields(['name']);
+  const { columns, relatedKinds } = selectFields(['name']);
   for (const heavy of ['inputs', 'outputs', 'extra', 'events', 'error'] as const)
     expect(columns.has(heavy)).toBe(false);
-  expect(surroundings.size).toBe(0);
-  expect([...selectFields(['child_run_ids', 'feedback_stats']).surroundings].sort()).toEqual([
+  expect(relatedKinds.size).toBe(0);
+  expect([...selectFields(['child_run_ids', 'feedback_stats']).relatedKinds].sort()).toEqual([
     'children',
     'feedbackStats',
   ]);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { allNames, fewNames } from '../../../pipelines/usage/dimension-names.ts';
+import { allNames, maxPrefetchedNames } from '../../../pipelines/usage/dimension-names.ts';
 import { granularUsage, type UsageRow, usageRows } from '../../../pipelines/usage/granular-usage.ts';
 import { type Grouping, groupings } from '../../../pipelines/usage/grouping.ts';
 import { noteHours } from '../../../pipelines/usage/note-hours.ts';
@@ -223,7 +223,7 @@ describe('names', () => {
     const ids = [organizationId, workspaceId, user];
     const needed = ids.filter((_, index) => many[groupBy].includes(`$${index + 1}`));
     const sql = needed.reduce((text, id) => text.replace(`$${ids.indexOf(id) + 1}`, `'${id}'`), many[groupBy]);
-    await stores.database.query(`WITH n AS (SELECT generate_series(1, ${fewNames}) AS n) ${sql}`);
+    await stores.database.query(`WITH n AS (SELECT generate_series(1, ${maxPrefetchedNames}) AS n) ${sql}`);
     expect(await allNames(stores.database, organizationId, groupBy)).toBeUndefined();
     expect(await ask(organizationId, [workspaceId], range, groupBy)).toEqual(before);
   });

@@ -22,9 +22,9 @@ async function written(rows: readonly (readonly [number, readonly (readonly [str
     format: 'RowBinary',
   });
   const { ids, rows: read } = readUsageRows(answer);
-  return read.map(({ bucket, places, traces }) => [
+  return read.map(({ bucket, idIndexes, traces }) => [
     bucket,
-    [...places].map((place, entry) => [ids[place], traces[entry]]),
+    [...idIndexes].map((index, entry) => [ids[index], traces[entry]]),
   ]);
 }
 

@@ -203,8 +203,8 @@ describe('counts of a report', () => {
 /** ClickHouse gives rows in any order. */
 function sorted({ ids, rows }: UsageCounts): string[] {
   return rows
-    .flatMap(({ bucket, places, traces }) =>
-      [...places].map((place, entry) => `${bucket} ${ids[place]} ${traces[entry]}`),
+    .flatMap(({ bucket, idIndexes, traces }) =>
+      [...idIndexes].map((index, entry) => `${bucket} ${ids[index]} ${traces[entry]}`),
     )
     .sort();
 }

@@ -119,7 +119,7 @@ describe('times of a schedule', () => {
     ['H * * * *', 'H is not'],
     ['often * * * *', ''],
     ['0 0 30 2 *', ''],
-    ['0 0 31 4,6 *', 'no day'],
+    ['0 0 31 4,6 *', 'no date'],
   ])('refuses %s', (schedule, reason) => {
     expect(() => readSchedule(schedule, null, at('2026-01-01'))).toThrow(
       expect.objectContaining({ code: 'CRON_SCHEDULE_INVALID', message: expect.stringContaining(reason) }),

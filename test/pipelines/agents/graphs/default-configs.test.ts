@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
-import { defaultConfigs } from '../../../../pipelines/agents/graphs/default-configs.ts';
+import { parseDefaultConfigs } from '../../../../pipelines/agents/graphs/default-configs.ts';
 
 const graphs = ['a', 'b'].map((graphId) => ({ graphId, description: null, path: '/a.js', name: 'default' }));
 const read = (LANGGRAPH_CONFIG?: string) =>
-  defaultConfigs({
+  parseDefaultConfigs({
     path: '/langgraph.json',
     graphs,
     env: LANGGRAPH_CONFIG === undefined ? {} : { LANGGRAPH_CONFIG },

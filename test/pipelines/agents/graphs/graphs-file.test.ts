@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readGraphsFile, referenceOf } from '../../../../pipelines/agents/graphs/graphs-file.ts';
+import { parseReference, readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { projectFile } from '../../../agents/pool-under-test.ts';
 
 let folder: string;
@@ -95,7 +95,7 @@ describe('a file that cannot be used says where and why', () => {
       'array',
     ],
     ['a header that is none', { graphs, http: { cors: { allow_headers: ['a b'] } } }, 'http.cors.allow_headers.0', ''],
-    ['a setting that is not known', { graphs, http: { disable_all: true } }, 'http.disable_all', 'no such setting'],
+    ['a setting that is not known', { graphs, http: { disable_all: true } }, 'http.disable_all', 'unknown setting'],
     [
       'an origin with a path',
       cors({ allow_origins: ['https://a.example/x'] }),
@@ -147,4 +147,4 @@ test.each([
   ['./a.ts', '/p/a.ts', 'default'],
   ['./a.ts:', '/p/a.ts', 'default'],
   ['../x/a.ts:g', '/x/a.ts', 'g'],
-])('%s', (text, path, name) => expect(referenceOf('/p', text)).toEqual({ path, name }));
+])('%s', (text, path, name) => expect(parseReference('/p', text)).toEqual({ path, name }));

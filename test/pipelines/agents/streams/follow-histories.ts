@@ -13,7 +13,7 @@ import type {
   StreamReader,
   ThreadReadFrom,
 } from '../../../../pipelines/agents/streams/stream-ports.ts';
-import { decodeStreamRecord, headOf } from '../../../../pipelines/agents/streams/stream-record.ts';
+import { decodeStreamHead, decodeStreamRecord } from '../../../../pipelines/agents/streams/stream-record.ts';
 import { streamEvents } from '../../../../schemas/topics.ts';
 import { Random } from '../../../histories/random.ts';
 import { until } from '../../../infra/until.ts';
@@ -26,7 +26,7 @@ class Model {
   readonly #latest = new Map<string, number>();
 
   see(value: Buffer): void {
-    const head = headOf(value);
+    const head = decodeStreamHead(value);
     const event = decodeStreamRecord(value);
     if (head === undefined || event === undefined) throw new Error('not a record');
     if (head.attempt < (this.#latest.get(head.runId) ?? 0)) return;
@@ -61,7 +61,7 @@ class History {
 
   async openHub(): Promise<void> {
     const recentBytes = this.#random.pick([15_000, 60_000, 2 ** 24]);
-    this.#hubs.push(await this.#under.hub({ recentBytes, patienceMs: 20_000 }));
+    this.#hubs.push(await this.#under.hub({ recentBytes, storeTimeoutMs: 20_000 }));
   }
 
   async replaceHub(): Promise<void> {
@@ -245,7 +245,7 @@ export function followHistories(name: string, open: () => Promise<StreamsUnderTe
     test.each(seeds)('history %i', async (seed) => {
       const random = new Random(seed);
       const model = new Model();
-      const tail = await under.log.tail(streamEvents, {
+      const tail = await under.log.follow(streamEvents, {
         onRecords: (records) => {
           for (const { value } of records) model.see(value);
         },

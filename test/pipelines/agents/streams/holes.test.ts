@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-const hubOf = () => under.hub({ patienceMs: 600_000 });
+const hubOf = () => under.hub({ storeTimeoutMs: 600_000 });
 
 /** A log that loses the calls of which it is said, whose process dies before it knows. */
 function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | 'schemaId'> {

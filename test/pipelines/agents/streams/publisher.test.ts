@@ -67,7 +67,7 @@ test('a writer waits while too much is on its way', async () => {
 
 test('a log that takes nothing now is tried again with the same; one that never will surfaces when all is to be settled', async () => {
   const { calls, log } = openAnswers();
-  const writer = createStreamPublisher({ log, keptMs: 1_000, patienceMs: 400 }).open(newRun());
+  const writer = createStreamPublisher({ log, keptMs: 1_000, retryTimeoutMs: 400 }).open(newRun());
   await writer.write([chunk('a')]);
   calls[0]?.fail(unavailable());
   await until('another try', () => calls.length === 2);

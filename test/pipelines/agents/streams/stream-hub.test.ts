@@ -182,7 +182,7 @@ test('a reader that is too slow costs nobody anything: stored events it reads la
 });
 
 test('events that are missing for good are told of, not left out', async () => {
-  const [hub, publisher] = [await under.hub({ patienceMs: 300 }), under.publisher()];
+  const [hub, publisher] = [await under.hub({ storeTimeoutMs: 300 }), under.publisher()];
   const run = newRun();
   const writer = publisher.open(run);
   await writer.write(Array.from({ length: 10 }, (_, index) => chunk(`${index}`)));
@@ -193,7 +193,7 @@ test('events that are missing for good are told of, not left out', async () => {
     sql: `ALTER TABLE stream_events DELETE WHERE run_id = '${run.runId}' AND seq IN (4, 5) SETTINGS mutations_sync = 2`,
   });
   const events: StreamedEvent[] = [];
-  const later = await (await under.hub({ patienceMs: 300 })).readRun(run, 'start');
+  const later = await (await under.hub({ storeTimeoutMs: 300 })).readRun(run, 'start');
   await expect(
     (async () => {
       for await (const event of later) events.push(event);

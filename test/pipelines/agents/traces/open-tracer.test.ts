@@ -17,9 +17,9 @@ const order: TraceOrder = {
   rootMicros,
   values: true,
   thread: true,
-  mostRuns: 1_000,
-  mostCharacters: 1_000_000,
-  mostRunBytes: 1_000_000,
+  maxRuns: 1_000,
+  maxCharacters: 1_000_000,
+  maxRunBytes: 1_000_000,
 };
 
 /** Runs of the trace by id, as the last of their events left them, and the last marks. */
@@ -65,13 +65,13 @@ describe('a project that says in its environment', () => {
 describe('limits', () => {
   // Each round is a node and the function that says where it goes on.
   it('of runs: the rest is counted', async () => {
-    const { runs, marks } = await collect(loop, { rounds: 30 }, { mostRuns: 10 });
+    const { runs, marks } = await collect(loop, { rounds: 30 }, { maxRuns: 10 });
     expect(runs).toHaveLength(10);
     expect(marks).toMatchObject({ droppedRuns: 51, droppedValues: 0 });
   });
 
   it('of characters: values beyond are left out and counted, the runs are there', async () => {
-    const { runs, marks } = await collect(loop, { rounds: 30 }, { mostCharacters: 500 });
+    const { runs, marks } = await collect(loop, { rounds: 30 }, { maxCharacters: 500 });
     expect(runs).toHaveLength(61);
     const lacking = runs.filter(({ extra }) => 'values_left_out' in (extra as { metadata: object }).metadata);
     expect(lacking.length).toBeGreaterThan(10);

@@ -8,11 +8,11 @@ import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import {
+  claimWebhooks,
   type DeliveryPorts,
+  deleteOldWebhooks,
   deliverWebhook,
-  forgetWebhooks,
   msToNextWebhook,
-  takeWebhooks,
 } from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { noteWebhook } from '../../../../pipelines/agents/webhooks/note-webhook.ts';
 import { webhookSecret } from '../../../../pipelines/agents/webhooks/sign-webhook.ts';
@@ -111,7 +111,7 @@ async function endRun(webhook: string | undefined, ended: { values?: string; err
 }
 
 async function deliverDue(delivery: DeliveryPorts): Promise<number> {
-  const taken = await takeWebhooks(delivery, 100);
+  const taken = await claimWebhooks(delivery, 100);
   await Promise.all(taken.map((one) => deliverWebhook(delivery, one)));
   return taken.length;
 }
@@ -233,7 +233,7 @@ describe('a webhook', () => {
       [2, 'gone'],
     ] as const) {
       clock = new Date(clock.getTime() + hours * 3_600_000);
-      await forgetWebhooks(delivery);
+      await deleteOldWebhooks(delivery);
       expect(await stateOf(runId)).toEqual(state);
     }
   });
@@ -241,12 +241,12 @@ describe('a webhook', () => {
   it('is taken by one process, and by another when that one died with it', async () => {
     const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(hook())));
     const [first, second] = [ports(), ports({ database: other })];
-    const taken = (await Promise.all([first, second, first, second].map((some) => takeWebhooks(some, 5)))).flat();
+    const taken = (await Promise.all([first, second, first, second].map((some) => claimWebhooks(some, 5)))).flat();
     const ids = taken.map(({ run_id }) => run_id);
     expect([ids.length, new Set(ids).size]).toEqual([12, 12]);
     expect(await deliverDue(second)).toBe(0);
     clock = new Date(clock.getTime() + 16_000);
-    expect(await takeWebhooks(second, 100)).toHaveLength(12);
+    expect(await claimWebhooks(second, 100)).toHaveLength(12);
     // One that was thought dead comes back: what it says does not count.
     answer = (response) => void response.writeHead(404).end();
     await deliverWebhook(first, taken[0]!);
@@ -278,7 +278,7 @@ describe('a webhook', () => {
         "UPDATE agents.webhooks SET given_up_at = now() - interval '23 hours' WHERE run_id = $1",
         [runId],
       );
-      await forgetWebhooks(withDatabaseClock);
+      await deleteOldWebhooks(withDatabaseClock);
       expect(await stateOf(runId)).not.toBe('gone');
     } finally {
       vi.useRealTimers();

@@ -34,8 +34,8 @@ describe('what may be a webhook', () => {
     ['hooks.example/a', 'neither'],
     ['ftp://hooks.example/', 'neither'],
     ['file:///etc/passwd', 'neither'],
-    ['//hooks.example/a', 'no path of this server'],
-    ['/\\hooks.example/a', 'no path of this server'],
+    ['//hooks.example/a', 'not a path of this server'],
+    ['/\\hooks.example/a', 'not a path of this server'],
     ['http://127.0.0.1/', 'loopback'],
     ['http://localhost:3000/', 'loopback'],
     ['http://a.localhost./', 'loopback'],
@@ -44,13 +44,13 @@ describe('what may be a webhook', () => {
     ['http://169.254.169.254/latest', 'credentials', { allowPrivate: true }],
     ['https://hooks.example/\0', 'characters'],
     ['https://hooks.example/a b', 'characters'],
-    ['https://hooks.example/', 'turned off', { disabled: true }],
+    ['https://hooks.example/', 'disables webhooks', { disabled: true }],
     ['http://hooks.example/', 'https', url({ require_https: true })],
     ['https://hooks.example:8443/', '8443', url({ allowed_ports: [443] })],
-    ['https://hooks.example/', 'hooks.example is not', url({ allowed_domains: ['*.hooks.example', 'b.example'] })],
-    ['https://evilhooks.example/', 'not a host', url({ allowed_domains: ['*.hooks.example'] })],
+    ['https://hooks.example/', 'the host hooks.example', url({ allowed_domains: ['*.hooks.example', 'b.example'] })],
+    ['https://evilhooks.example/', 'not allow the host', url({ allowed_domains: ['*.hooks.example'] })],
     ['https://hooks.example/long', '10 characters', url({ max_url_length: 10 })],
-    ['/x', 'turned off', url({ disable_loopback: true })],
+    ['/x', 'disables paths', url({ disable_loopback: true })],
   ])('not %s: %s', (webhook, reason, options?) => {
     expect(flawOf(webhook, options)).toContain(reason);
   });

@@ -3,7 +3,7 @@ import type { Warehouse } from '../../../../infra/clickhouse/warehouse.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../../../../pipelines/exports/export-scope.ts';
 import { countMembers } from '../../../../pipelines/exports/slices/count-members.ts';
 import { findSlice, type SliceLimits } from '../../../../pipelines/exports/slices/find-slice.ts';
-import { placeOfMembers } from '../../../../pipelines/exports/slices/members.ts';
+import { membersCondition } from '../../../../pipelines/exports/slices/members.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';
@@ -70,7 +70,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
 }
 
 async function membersOf(slice: Pick<ExportSlice, 'after' | 'last'>): Promise<string[]> {
-  const { sql, params } = placeOfMembers(scope, slice);
+  const { sql, params } = membersCondition(scope, slice);
   const rows = await warehouse.query<{ id: string }>({
     name: 'test',
     sql: `SELECT id FROM runs FINAL PREWHERE ${sql} WHERE isNull(deleted_at) ORDER BY start_time, trace_id, id`,

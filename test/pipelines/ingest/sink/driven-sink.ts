@@ -64,7 +64,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
     log,
     async deliver(topic, records) {
       const partition = records[0]?.partition ?? 0;
-      await handlers.get(topic.name)?.({ topic, partition, records, writeDownCut: async () => {} });
+      await handlers.get(topic.name)?.({ topic, partition, records, beginInsert: async () => {} });
     },
     failNextInsert: (when) => {
       failing = when;

@@ -26,7 +26,7 @@ test.each([
   const events = [first, second] as const;
   const ofEach = async () => {
     const key = traceKey(tenantId, first.traceId);
-    const place = (await new KnownTraces(1_000).placesOf([key], stores.warehouse)).get(key);
+    const place = (await new KnownTraces(1_000).locate([key], stores.warehouse)).get(key);
     expect(place).toEqual({ projectId, traceTimeMicros: first.traceTimeMicros });
     expect(await locateTrace(stores.warehouse, tenantId, first.traceId)).toEqual([projectId]);
   };

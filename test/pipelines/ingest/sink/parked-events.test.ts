@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../../infra/postgres/pool.ts';
-import { claimParkedEvents, parkEvents } from '../../../../pipelines/ingest/sink/parked-events.ts';
+import { claimDeferredEvents, deferEvents } from '../../../../pipelines/ingest/sink/parked-events.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { runEvent, tenantId } from '../../runs/run-events.ts';
 import { framed } from './sink-under-test.ts';
@@ -50,14 +50,14 @@ test('a thousand events take one statement; each is there once, as it came, in t
   );
   const { database, statements } = counting();
   const from = { topic: 'run-events', salt: '' };
-  await parkEvents(database, from, records.slice(0, 10));
-  await parkEvents(database, from, records);
+  await deferEvents(database, from, records.slice(0, 10));
+  await deferEvents(database, from, records);
   expect(statements()).toBe(4);
-  const claimed = await claimParkedEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
+  const claimed = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
   expect(claimed.map(({ record }) => record)).toEqual(records);
   // Released meanwhile: none is parked a second time.
   await stores.database.query('DELETE FROM parked_events');
-  await parkEvents(database, from, records);
+  await deferEvents(database, from, records);
   expect(await stores.database.query('SELECT FROM parked_events')).toEqual([]);
 });
 
@@ -73,7 +73,7 @@ test('large events go in statements of bounded size', async () => {
     }),
   );
   const { database, statements } = counting();
-  await parkEvents(database, { topic: 'run-events', salt: '' }, records);
+  await deferEvents(database, { topic: 'run-events', salt: '' }, records);
   expect(statements()).toBe(3);
   expect(await stores.database.query('SELECT FROM parked_events WHERE partition = 4')).toHaveLength(3);
 });

@@ -5,7 +5,7 @@ import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-lo
 import { wirePrefix } from '../../../../infra/event-log/wire-format.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
 import { encodeFeedback } from '../../../../pipelines/feedback/encode-feedback.ts';
-import { insertCut } from '../../../../pipelines/ingest/sink/insert-cut.ts';
+import { insertBatch } from '../../../../pipelines/ingest/sink/insert-cut.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
@@ -116,8 +116,8 @@ async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void
   const schemaId = under.log.schemaId(topic);
   const { warehouse, database } = under.stores;
   const good = records.map((each) => ({ record: each, schemaId }));
-  const cut = { topic, partition: 0, schema: topic, records: good, writeDown: async () => {} };
-  await insertCut(cut, { log: under.log, warehouse, database, underWay: new Set() });
+  const cut = { topic, partition: 0, schema: topic, records: good, begin: async () => {} };
+  await insertBatch(cut, { log: under.log, warehouse, database, inFlight: new Set() });
 }
 
 describe.each(Object.entries(reached))('%s', (table, kind) => {
