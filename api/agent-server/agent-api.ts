@@ -8,27 +8,27 @@ import type { ApiForm, OwnAccess } from '../server/api-form.ts';
 import { appRoutes } from './app/app-routes.ts';
 import { setsOrigins, sharedOrigins } from './shared-origins.ts';
 
-/** What a langgraph.json adds to the agent server. */
+/** The settings of a langgraph.json that change the agent server. */
 export interface AgentApiParts {
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;
   readonly app?: HttpApp;
   readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
-  /** Of API keys, for an app that asks for them. */
+  /** Authenticates API keys, for an app whose routes require them. */
   readonly authenticator: Authenticator;
 }
 
-/** The agent server, for {@link buildServer}: its own limit, the workspace of its deployment, and `http` of its langgraph.json. */
+/** Returns the agent server's API for {@link buildServer}: body limit, workspace of the deployment, and `http` of its langgraph.json. */
 export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiForm {
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = sharedOrigins(config.agentsCorsOrigins, http.cors);
-  // An app answers preflights of its own routes, unless allowed origins are set.
+  // An app handles preflights of its own routes, unless allowed origins are configured.
   const ofApp = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',
     description:
-      'Assistants, threads, runs, crons and stored items. Wherever an assistant is named, the id of its graph will do. Times are ISO 8601 in UTC.',
+      'Assistants, threads, runs, crons and store items. The id of a graph is accepted wherever an assistant id is. Times are ISO 8601 in UTC.',
     bodyLimit,
     takesAnyContentType: true,
     workspaceId,

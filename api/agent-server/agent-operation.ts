@@ -2,12 +2,14 @@ import type { Access, Operation, OperationOf, OperationSchema } from '../server/
 import type { AgentServices } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
 
-/** Permissions to read, and to change and run. The workspace is that of the deployment, whichever one a key has by default. */
+/**
+ * Permissions to read, and to change and run. The workspace is always that of the deployment, regardless of the default workspace of a key.
+ */
 export const reads = { permission: 'agents:read', tenantScope: 'workspace' } as const;
 export const runs = { permission: 'agents:run', tenantScope: 'workspace' } as const;
 
-/** A deployment of another workspace, or custom authentication. */
-const turnedAwayBy = [
+/** Errors for callers of another workspace, and of custom authentication. */
+const possibleAccessErrors = [
   'DEPLOYMENT_FORBIDDEN',
   'AUTH_REJECTED',
   'AUTH_FORBIDDEN',
@@ -16,13 +18,13 @@ const turnedAwayBy = [
 ] as const;
 
 /**
- * Declares an operation of the agent server, as `defineOperation` does for the main API. Its paths have no prefix, and the
- * caller's workspace is the deployment's.
+ * Declares an operation of the agent server, like `defineOperation` for the main API. Its paths have no prefix; the caller's workspace is
+ * that of the deployment.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<OperationOf<A, S, AgentServices>, 'mount'>,
 ): Operation {
-  const turnedAway = 'public' in operation.access ? [] : turnedAwayBy;
+  const accessErrors = 'public' in operation.access ? [] : possibleAccessErrors;
   const streams = operation.schema.produces === eventStreamType;
   const handler: typeof operation.handler = (input) => {
     if (streams) requireEventStream(input.request);
@@ -30,7 +32,7 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
   };
   const errors = [
     ...(operation.whileDraining ? [] : (['DEPLOYMENT_DELETED'] as const)),
-    ...turnedAway,
+    ...accessErrors,
     ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),
   ];

@@ -17,55 +17,55 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 export interface ServedGraph {
   readonly name: string;
   readonly description: string | null;
-  /** Why it cannot be used; its assistant is still listed. */
+  /** The reason why the graph cannot be used; its assistant is still listed. */
   readonly fault?: string;
 }
 
-/** Everything that operations of the agent server call, filled once by the wiring of its role. */
+/** The services that operations of the agent server use, created once by its role. */
 export interface AgentServices {
   readonly authenticator: Authenticator;
   readonly agents: Agents;
 }
 
 export interface Agents {
-  /** The deployment that this server is a process of; callers who do not reach its workspace get 403 before any handler. */
+  /** Id of the deployment that this server belongs to; callers without access to its workspace get 403 before any handler. */
   readonly deploymentId: string;
-  /** Of the deployment. */
+  /** Organisation of the deployment. */
   readonly organizationId: string;
-  /** Of the deployment. */
+  /** Workspace of the deployment. */
   readonly workspaceId: string;
   readonly config: Config;
   readonly database: Database;
-  /** Answers questions that need graph code. */
+  /** Executes queries that need graph code. */
   readonly pool: WorkerPool;
-  /** What is known of graphs by their TypeScript types. */
+  /** Schemas of graphs from their TypeScript types. */
   readonly types: GraphTypes;
-  /** Where events of runs are read. */
+  /** Source of the events of runs. */
   readonly hub: StreamHub;
-  /** Tells readers of threads of state that was written outside a run. */
+  /** Notifies readers of threads of state that was written outside a run. */
   readonly tellState: TellState;
-  /** By id. */
+  /** Graphs by id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
-  /** Nodes of a graph, where they are known before it runs. Unset: of none. */
+  /** Returns the nodes of a graph if they are known before it runs. Unset: unknown for all graphs. */
   readonly nodesOf?: (graphId: string) => GraphNodes | undefined;
-  /** Of `@langchain/langgraph`, as graphs load it. */
+  /** Version of `@langchain/langgraph` that the graphs load. */
   readonly libraryVersion?: string | undefined;
-  /** From `store` of the langgraph.json; absent: no index, and nothing runs out. */
+  /** From `store` of the langgraph.json. Unset: no index and no TTL. */
   readonly store?: StoreRules;
-  /** Tells the executor of this process that there may be a run to take up; other processes hear of it from Postgres. */
+  /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
-  /** A seat in the executor of this process, for a run that need not wait. */
+  /** Reserves a worker slot of this process, for a run that then starts without waiting to be claimed. */
   readonly takeSeat?: () => Seat | undefined;
-  /** Spare a run that its assistant is read first. Unset: it is read. */
+  /** Cache of assistants, which saves a run the look-up of its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
-  /** Protocols that `http` of the langgraph.json has switched off are false. */
+  /** False for protocols that `http` of the langgraph.json disables. */
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
-  /** Which webhooks runs may have. Unset: nothing calls them, so that they are refused. */
+  /** Validates the webhooks of runs. Unset: webhooks are not sent, so they are refused. */
   readonly webhooks?: WebhookRules;
-  /** Which headers of a request its run gets. */
+  /** Decides which headers of a request are copied to its run. */
   readonly copiesHeader?: HeaderRule;
-  /** Whether runs may have `feedback_keys`: there is a public address to leave feedback under. Unset: no. */
+  /** Whether runs may have `feedback_keys`, which requires a public URL for feedback. Unset: no. */
   readonly takesFeedback?: boolean;
-  /** Of threads that are made and say nothing of it. Unset: they stay for good. */
+  /** Default TTL of new threads. Unset: they do not expire. */
   readonly threadTtl?: ThreadTtl | undefined;
 }

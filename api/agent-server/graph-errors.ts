@@ -1,4 +1,4 @@
-/** What operations that ask graph code can fail with. */
+/** Errors of operations that execute graph code. */
 export const graphErrors = [
   'ASSISTANT_NOT_FOUND',
   'GRAPH_NOT_FOUND',

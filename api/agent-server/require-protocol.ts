@@ -3,7 +3,7 @@ import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { pathOf } from '../server/register-operation.ts';
 import type { Agents } from './agent-services.ts';
 
-/** @throws ROUTE_NOT_FOUND where the langgraph.json has switched the protocol off. */
+/** @throws ROUTE_NOT_FOUND if the langgraph.json disables the protocol. */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
   if (agents.protocols?.[protocol] === false) throw noRoute(request);
 }

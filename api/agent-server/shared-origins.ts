@@ -2,47 +2,47 @@ import { type CorsSettings, originPattern } from '../../pipelines/agents/graphs/
 import type { SharedOrigins } from '../server/cross-origin.ts';
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
-/** What clients of the agent server read, so that it is exposed whatever else is. */
+/** Headers that clients of the agent server read; they are always exposed. */
 const exposedHeaders = [
   ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
   'x-ignored-fields',
 ];
-/** No browser sends a longer one, and a pattern of a project may take long over it. */
-const longestOrigin = 300;
+/** Browsers send no longer origin, and matching a long text against a pattern of the project may be slow. */
+const maxOriginLength = 300;
 
 /** Source: RFC 5735, loopback; a browser writes the host of an origin in its shortest form. */
 const loopback = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
 const loopbackOrigins = { includes: (origin: string) => loopback.test(origin) };
 
-/** Whether the operator or the langgraph.json says which origins may call the agent server. */
+/** Returns true if the operator or the langgraph.json configures the allowed origins. */
 export function setsOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): boolean {
-  return ofOperator !== undefined || originsOf(cors ?? {}) !== undefined;
+  return ofOperator !== undefined || readOrigins(cors ?? {}) !== undefined;
 }
 
 /**
- * Which pages may call the agent server: those of `ofOperator`, else those of `http.cors` in the langgraph.json, else pages of this
- * machine, such as a development server.
+ * Returns the CORS configuration of the agent server. Allowed origins are those of `ofOperator`, otherwise those of `http.cors` in the
+ * langgraph.json, otherwise loopback origins, such as a development server.
  */
 export function sharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
-  const origins = ofOperator === undefined ? (originsOf(cors ?? {}) ?? loopbackOrigins) : originsIn(ofOperator);
+  const origins = ofOperator === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(ofOperator);
   const { allow_methods: allowed = ['*'], allow_headers: headers = ['*'], expose_headers: exposed = [] } = cors ?? {};
   return {
     origins,
     methods: allowed.includes('*') ? methods : allowed.map((method) => method.toUpperCase()),
     headers: headers.includes('*') ? '*' : headers,
     exposedHeaders: [...new Set([...exposedHeaders, ...exposed.map((name) => name.toLowerCase())])],
-    // Browsers send no cookies to a server that all origins may call.
+    // Browsers refuse credentials with a wildcard origin.
     credentials: (cors?.allow_credentials ?? false) && origins !== '*',
     maxAgeSeconds: cors?.max_age ?? 600,
     settings: 'RUNLAKE_AGENTS_CORS_ORIGINS, or to http.cors.allow_origins of the langgraph.json',
   };
 }
 
-function originsIn(text: string): SharedOrigins['origins'] {
+function parseOrigins(text: string): SharedOrigins['origins'] {
   return text === '*' ? '*' : text.split(',').map((origin) => origin.trim());
 }
 
-function originsOf({
+function readOrigins({
   allow_origins: list = [],
   allow_origin_regex: regex,
 }: CorsSettings): SharedOrigins['origins'] | undefined {
@@ -50,6 +50,6 @@ function originsOf({
   if (!regex) return list.length === 0 ? undefined : list;
   const pattern = originPattern(regex);
   return {
-    includes: (origin: string) => list.includes(origin) || (origin.length <= longestOrigin && pattern.test(origin)),
+    includes: (origin: string) => list.includes(origin) || (origin.length <= maxOriginLength && pattern.test(origin)),
   };
 }

@@ -33,19 +33,21 @@ export interface AgentParts {
   readonly databaseUrl: string;
   readonly stores: Pick<Stores, 'database' | 'warehouse'>;
   readonly log: EventLog;
-  /** Signs webhooks; the same on every process. */
+  /** Signs webhooks; must be equal on all processes. */
   readonly secretKey: string;
   readonly accept: Services['accept'];
 }
 
-/** What processes that run code of the project are given. */
+/** Parameters for processes that run graph code. */
 export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words'> {
   readonly file: GraphsFile;
-  /** Postgres as graph code reaches it. */
+  /** Postgres URL with the account that graph code uses. */
   readonly databaseUrl: string;
 }
 
-/** User ids and the account in Postgres of graph code; they close after what uses them. @throws GRAPH_CODE_NOT_ISOLATED */
+/**
+ * Opens the user ids and the Postgres account of graph code. They close after everything that uses them. @throws GRAPH_CODE_NOT_ISOLATED
+ */
 export async function isolateGraphs(
   { config, logger, databaseUrl, stores }: AgentParts,
   file: GraphsFile,
@@ -63,16 +65,19 @@ export async function isolateGraphs(
     logger,
   });
   ends.add('account of graph code', () => account.close());
-  const rows = account.isBound ? 'rows of its deployment alone' : 'rows of every deployment';
+  const rows = account.isBound ? 'only rows of its deployment' : 'rows of every deployment';
   if (!account.isBound && config.agentsIsolation === 'required') {
-    throw fault('GRAPH_CODE_NOT_ISOLATED', { reason: `the account of graph code in Postgres reaches ${rows}` });
+    throw fault('GRAPH_CODE_NOT_ISOLATED', { reason: `the Postgres account of graph code has access to ${rows}` });
   }
-  const words = `${ofIds}; in Postgres it reaches ${rows}: see SECURITY.md`;
+  const words = `${ofIds}; in Postgres it can access ${rows}: see SECURITY.md`;
   logger.info(`graph code has ${words}`);
   return { file, accounts, words, databaseUrl: account.url };
 }
 
-/** The processes that run graph code: the front needs the one for questions alone, and who works does without it. */
+/**
+ * Opens the pool of processes that run graph code. A front opens only the query worker; a process that only executes runs opens no query
+ * worker.
+ */
 export async function openGraphPool(
   { config, logger }: AgentParts,
   { file, accounts, databaseUrl }: IsolatedGraphs,
@@ -99,7 +104,7 @@ export async function openGraphPool(
   return pool;
 }
 
-/** Claims runs for the processes of `pool`; if there are none it only requeues and publishes runs that other processes left. */
+/** Claims runs for the processes of `pool`. Without any, it only requeues and publishes runs that other processes left. */
 export function startWork(
   { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentParts,
   {
@@ -125,10 +130,10 @@ export function startWork(
   };
   const childRuns = traceChildRuns({
     ...tracing,
-    mostRuns: config.agentsTraceChildRuns,
-    mostCharacters: config.agentsTraceChildBytes,
+    maxRuns: config.agentsTraceChildRuns,
+    maxCharacters: config.agentsTraceChildBytes,
   });
-  ends.add('runs inside of runs of graphs', () => childRuns.close());
+  ends.add('child runs', () => childRuns.close());
   const publisher = createStreamPublisher({
     log,
     keptMs: config.agentsStreamHours * 3_600_000,
@@ -156,10 +161,10 @@ export function startWork(
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
   });
-  ends.add('runs of graphs', () => executor.stop(config.drainTimeoutMs));
-  ends.add('watch of the deployment', () => watch.stop());
+  ends.add('graph runs', () => executor.stop(config.drainTimeoutMs));
+  ends.add('deployment watch', () => watch.stop());
   watch.onDeleted(() => executor.stop(0));
   const hide = showAgentMetrics({ database: stores.database, deploymentId, executor, pool });
-  ends.add('metrics of runs of graphs', async () => hide());
+  ends.add('metrics of graph runs', async () => hide());
   return { executor, publisher };
 }

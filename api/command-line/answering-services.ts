@@ -25,14 +25,14 @@ export interface AnsweringParts {
   readonly logger: Logger;
   readonly stores: Stores;
   readonly log: EventLog;
-  /** Signs links; the same on every process that answers. */
+  /** Signs links; must be equal on all processes that serve the API. */
   readonly secretKey: string;
   readonly healthChecks: readonly HealthCheck[];
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly countRuns: AcceptPorts['count'];
 }
 
-/** What the operations of the main API call: the accept ports and the authenticator of this process, beside what is given. */
+/** Creates the services of the main API: the given parts, and the authenticator and accept ports of this process. */
 export function answeringServices(parts: AnsweringParts, ends: Ends): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, warehouse } = parts.stores;

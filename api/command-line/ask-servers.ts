@@ -6,19 +6,19 @@ import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/ins
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { AskedServer, ServerName } from './explain-part.ts';
+import type { CheckedServer, ServerName } from './explain-part.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { requireVersion } from './require-store-versions.ts';
 
-/** One server: resolves with words where it is well, and throws the first thing that is wrong. */
-export interface ServerCheck extends AskedServer {
+/** The check of one server. Resolves with a description if the server is usable; throws its first problem otherwise. */
+export interface ServerCheck extends CheckedServer {
   readonly check: () => Promise<string>;
 }
 
-/** Clocks of servers that decide which event is newer may not differ more than this. */
-const clockSlackMs = 5_000;
+/** Maximum clock difference between this host and a server whose times order events. */
+const maxClockDifferenceMs = 5_000;
 
-/** Every server whose address is known, in the order in which a start needs them. */
+/** Returns a check for every server with a known address, in the order in which a start needs them. */
 export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
   const { warehouse, database } = stores;
   const logger = createLogger('silent', 'doctor');
@@ -68,13 +68,13 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
 
 /** @throws PART_UNFIT */
 async function compareClock(name: ServerName, ask: () => Promise<number>): Promise<void> {
-  const askedMs = Date.now();
-  const theirsMs = await ask();
-  // Somewhere between question and answer the server looked at its clock.
-  const aheadMs = Math.max(askedMs - theirsMs, theirsMs - Date.now());
-  if (aheadMs <= clockSlackMs) return;
+  const requestedAtMs = Date.now();
+  const serverMs = await ask();
+  // The server read its clock at some time between request and response.
+  const aheadMs = Math.max(requestedAtMs - serverMs, serverMs - Date.now());
+  if (aheadMs <= maxClockDifferenceMs) return;
   throw fault('PART_UNFIT', {
-    reason: `The clock of ${name} differs from the one here by ${Math.round(aheadMs / 1_000)} s`,
-    remedy: 'Keep both machines on time, by NTP for example: times decide in which hour usage is counted.',
+    reason: `The clock of ${name} differs from the clock of this host by ${Math.round(aheadMs / 1_000)} s`,
+    remedy: 'Synchronise the clocks of both hosts, for example with NTP. Usage is counted per hour of these times.',
   });
 }

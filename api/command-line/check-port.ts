@@ -4,37 +4,40 @@ import type { Config } from '../../infra/config/settings.ts';
 import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 
 const reasons: ReadonlyMap<string, string> = new Map([
-  ['EADDRNOTAVAIL', 'this machine has no such address'],
+  ['EADDRNOTAVAIL', 'this host has no such address'],
   ['ENOTFOUND', 'no such host'],
-  ['EAI_AGAIN', 'the name could not be looked up'],
-  ['EACCES', 'this user may not take that port'],
+  ['EAI_AGAIN', 'the DNS look-up failed'],
+  ['EACCES', 'this user has no permission to bind the port'],
 ]);
 
-/** Where a server listens, and the beginning of the names of the settings that say so. */
+/** Address of a server and the common prefix of the settings that configure it. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
   readonly settings: 'RUNLAKE' | 'RUNLAKE_AGENTS';
 }
 
-/** Where the API of Runlake listens. */
+/** Returns the address of the main API. */
 export function apiAddress({ host, port }: Pick<Config, 'host' | 'port'>): ListenAddress {
   return { host, port, settings: 'RUNLAKE' };
 }
 
-/** Where the agent server listens. */
+/** Returns the address of the agent server. */
 export function agentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPort'>): ListenAddress {
   return { host: config.agentsHost, port: config.agentsPort, settings: 'RUNLAKE_AGENTS' };
 }
 
-/** The catalogue's error for what kept a server from listening. */
+/** Converts an error of `listen` to an error of the catalogue. */
 export function listenFault(cause: unknown, address: ListenAddress): RunlakeError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === 'EADDRINUSE') return fault('PORT_IN_USE', { ...address }, { cause });
   return fault('HOST_UNUSABLE', { ...address, reason: reasons.get(code ?? '') ?? code ?? String(cause) }, { cause });
 }
 
-/** Where code of a project reaches the agent server of its own process. Undefined: its port is not known before it listens. */
+/**
+ * Returns the URL under which graph code reaches the agent server of its own process. Undefined if the port is 0 and no public URL is
+ * configured, because the port is unknown until the server listens.
+ */
 export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
   if (agentsPort === 0) return agentsPublicUrl;
   const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[agentsHost] ?? agentsHost;
@@ -42,7 +45,7 @@ export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Conf
 }
 
 /**
- * Finds out that a port is taken before engines are started for it. Whoever listens later still has to expect it.
+ * Checks that a port is free before engines are started. The port can still be taken afterwards, so callers of `listen` must handle that.
  * @throws PORT_IN_USE, HOST_UNUSABLE
  */
 export async function checkPort(address: ListenAddress): Promise<void> {

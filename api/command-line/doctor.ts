@@ -6,51 +6,50 @@ import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import type { PartHealth } from '../../infra/telemetry/check-health.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { serverChecks } from './ask-servers.ts';
-import { type AskedServer, explainPart } from './explain-part.ts';
+import { type CheckedServer, explainPart } from './explain-part.ts';
 import { inspectAgentDatabase, inspectAgentPort, inspectGraphs } from './inspect-agents.ts';
 import { inspections, lastEngineLines } from './inspect-installation.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { partRemedy } from './part-remedy.ts';
 import { embedsEngines } from './role.ts';
 
-const answerWithinMs = 5_000;
+const timeoutMs = 5_000;
 
-/** Stands where an address is not known. */
-const neverAsked: StoreAddresses = { clickhouseUrl: 'http://none.invalid', databaseUrl: 'postgres://none.invalid' };
+/** Placeholder for an unknown address. */
+const placeholderAddresses: StoreAddresses = {
+  clickhouseUrl: 'http://none.invalid',
+  databaseUrl: 'postgres://none.invalid',
+};
 
-/**
- * `runlake doctor`: one line a part, in words: up, or what is wrong and what to do. Ends with status 1 where anything is wrong.
- */
+/** `runlake doctor`: prints one line per part: up, or the problem and its remedy. The exit code is 1 if there is any problem. */
 export async function diagnose(): Promise<void> {
-  const { config, unknownVariables } = loadConfig();
-  say(true, 'Configuration', 'every setting is valid');
-  for (const variable of unknownVariables)
-    say(false, variable, 'is no setting of Runlake', 'Check the spelling with `runlake config`.');
+  const { config } = loadConfig();
+  printFinding(true, 'Configuration', 'every setting is valid');
 
   const running = await readRunFile(config.dataDir).catch((error: unknown) => error);
-  if (!embedsEngines(config)) await askHere(config);
+  if (!embedsEngines(config)) await checkLocalRoles(config);
   else if (isRunning(running)) {
-    say(true, 'Process', `runlake runs as process ${running.pid} since ${running.startedAt}`);
-    await askReady(running, config);
+    printFinding(true, 'Process', `runlake runs as process ${running.pid} since ${running.startedAt}`);
+    await checkReadiness(running, config);
   } else {
-    await lookAtInstallation(config, running);
+    await inspectStoppedInstallation(config, running);
   }
 
-  // Of embedded engines that do not run there is no address; servers that have one are asked all the same.
+  // Embedded engines that do not run have no address; configured servers are checked in any case.
   const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => configuredStores(config));
-  const patient = { ...config, queryTimeoutMs: answerWithinMs };
-  const stores = openStores({ ...neverAsked, ...addresses }, patient, createLogger('silent', 'doctor'));
+  const withTimeout = { ...config, queryTimeoutMs: timeoutMs };
+  const stores = openStores({ ...placeholderAddresses, ...addresses }, withTimeout, createLogger('silent', 'doctor'));
   try {
-    const fit = await askServers(stores, config, addresses);
+    const fit = await checkServers(stores, config, addresses);
     const { agentsFile } = config;
     if (agentsFile !== undefined) {
       const logger = createLogger('silent', 'doctor');
-      await inspectGraphs(agentsFile, config, logger, say);
-      await inspectAgentPort(config, say);
+      await inspectGraphs(agentsFile, config, logger, printFinding);
+      await inspectAgentPort(config, printFinding);
       const { databaseUrl } = addresses;
       if (fit && databaseUrl !== undefined) {
         const asked = { database: stores.database, databaseUrl, config: { ...config, agentsFile }, logger };
-        await report('Agent database', () => inspectAgentDatabase(asked, say).then(() => undefined));
+        await report('Agent database', () => inspectAgentDatabase(asked, printFinding).then(() => undefined));
       }
     }
   } finally {
@@ -58,52 +57,52 @@ export async function diagnose(): Promise<void> {
   }
 }
 
-/** Roles on addresses leave no trace in a folder, and may run elsewhere: what answers at our own address is asked. */
-async function askHere(config: Config): Promise<void> {
+/** Roles without embedded engines write no run file and may run on other hosts. So this checks what listens on the configured addresses. */
+async function checkLocalRoles(config: Config): Promise<void> {
   const { host, port, metricsHost, metricsPort } = config;
-  const places = [
+  const endpoints = [
     ['API', host, port],
     ['Ingest', metricsHost, metricsPort],
   ] as const;
-  for (const [role, at, number] of places) {
+  for (const [role, at, number] of endpoints) {
     const url = `http://${at.includes(':') ? `[${at}]` : at}:${number}`;
-    const answers = await fetch(`${url}/ok`, { signal: AbortSignal.timeout(answerWithinMs) }).then(
+    const answers = await fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) }).then(
       ({ ok }) => ok,
       () => false,
     );
-    if (answers) await askReady({ url, pid: undefined }, config);
-    else
-      console.log(`note   ${role}: no runlake answers at ${url}; one that runs elsewhere is asked by GET /ready there`);
+    if (answers) await checkReadiness({ url, pid: undefined }, config);
+    else console.log(`note   ${role}: no Runlake process at ${url}; on another host, check it with GET /ready`);
   }
 }
 
-/** Nothing runs: says whether it could, what the engines said last, and how to start. */
-async function lookAtInstallation(config: Config, reason: unknown): Promise<void> {
+/** No process runs: reports whether one could start, the last log lines of the engines, and how to start. */
+async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
   for (const { part, check } of inspections(config)) await report(part, check);
   for (const { path, lines } of lastEngineLines(config)) {
     console.log(`note   Last lines of ${path}:`);
     for (const line of lines) console.log(`       | ${line}`);
   }
-  const remedy = 'Start it with `runlake all`; for another data folder set RUNLAKE_DATA_DIR, here too.';
-  say(false, 'Process', wordsOf(reason), remedy);
+  const remedy =
+    'Start it with `runlake all`. If it uses another data folder, set RUNLAKE_DATA_DIR for this command, too.';
+  printFinding(false, 'Process', errorText(reason), remedy);
 }
 
-async function askReady(
+async function checkReadiness(
   { url, pid }: { readonly url: string; readonly pid: number | undefined },
   config: Config,
 ): Promise<void> {
-  const remedy = `See the log of process ${pid ?? 'runlake'}; where it goes on, stop that process and start runlake again.`;
+  const remedy = `See the log of process ${pid ?? 'runlake'}. If the problem persists, restart that process.`;
   try {
-    const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(answerWithinMs) });
+    const answer = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(timeoutMs) });
     const { parts = {} } = (await answer.json()) as { parts?: Record<string, PartHealth> };
-    if (answer.ok) return say(true, 'HTTP', `answers at ${url} and is ready`);
+    if (answer.ok) return printFinding(true, 'HTTP', `answers at ${url} and is ready`);
     const down = Object.entries(parts).filter(([, part]) => !part.up);
-    const names = down.map(([name]) => name).join(', ') || 'no part says why';
-    say(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, down.length === 0 ? remedy : '');
+    const names = down.map(([name]) => name).join(', ') || 'no part reports a reason';
+    printFinding(false, 'HTTP', `answers at ${url} but is not ready: ${names}`, down.length === 0 ? remedy : '');
     for (const [name, { reason = 'is down' }] of down)
-      say(false, `Part ${name}`, reason, partRemedy(name, config, pid));
+      printFinding(false, `Part ${name}`, reason, partRemedy(name, config, pid));
   } catch (error) {
-    say(false, 'HTTP', `does not answer at ${url}: ${wordsOf(error)}`, remedy);
+    printFinding(false, 'HTTP', `does not answer at ${url}: ${errorText(error)}`, remedy);
   }
 }
 
@@ -111,8 +110,8 @@ function configuredStores({ clickhouseUrl, databaseUrl }: Config): Partial<Store
   return { ...(clickhouseUrl !== undefined && { clickhouseUrl }), ...(databaseUrl !== undefined && { databaseUrl }) };
 }
 
-/** @returns whether both stores are up and of this release. */
-async function askServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
+/** @returns true if both stores are up and have the schema of this release. */
+async function checkServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
   const up: boolean[] = [];
   for (const server of serverChecks(config, addresses, stores)) {
     up.push(await report(server.name, server.check, { server, config }));
@@ -123,37 +122,37 @@ async function askServers(stores: Stores, config: Config, addresses: Partial<Sto
   await report('Schema', async () => {
     const { pending } = await checkMigrations(stores);
     current = pending.length === 0;
-    if (current) return 'is that of this release';
-    say(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
+    if (current) return 'matches this release';
+    printFinding(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
     return undefined;
   });
   return current;
 }
 
-/** Says how a check ended; one that resolves with nothing has spoken itself. */
+/** Prints the result of a check and returns whether it succeeded. A check that resolves with undefined has printed its result itself. */
 async function report(
   part: string,
   check: () => Promise<string | undefined>,
-  asked?: { readonly server: AskedServer; readonly config: Config },
+  asked?: { readonly server: CheckedServer; readonly config: Config },
 ): Promise<boolean> {
   try {
     const words = await check();
-    if (words !== undefined) say(true, part, words);
+    if (words !== undefined) printFinding(true, part, words);
     return true;
   } catch (error) {
     const why = asked && explainPart(error, asked.server);
-    if (why !== undefined && !isEmbedded(part, asked?.config)) say(false, part, why.words, why.remedy);
+    if (why !== undefined && !isEmbedded(part, asked?.config)) printFinding(false, part, why.words, why.remedy);
     else {
       const own = isRunlakeError(error) ? error.remedy : undefined;
       const passes = isRunlakeError(error) && error.class === 'transient';
       const remedy = asked && partRemedy(part.toLowerCase(), asked.config, undefined);
-      say(false, part, wordsOf(error), (passes ? remedy : own) ?? own ?? remedy);
+      printFinding(false, part, errorText(error), (passes ? remedy : own) ?? own ?? remedy);
     }
     return false;
   }
 }
 
-/** An engine of our own is not reached by an address that somebody could correct. */
+/** Embedded engines have no configurable address that the operator could correct. */
 function isEmbedded(part: string, config: Config | undefined): boolean {
   return (
     (part === 'ClickHouse' && config?.clickhouseUrl === undefined) ||
@@ -161,11 +160,11 @@ function isEmbedded(part: string, config: Config | undefined): boolean {
   );
 }
 
-function wordsOf(error: unknown): string {
+function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function say(up: boolean, part: string, words: string, remedy = ''): void {
+function printFinding(up: boolean, part: string, words: string, remedy = ''): void {
   console.log(`${up ? 'ok   ' : 'FAULT'}  ${part}: ${words}${remedy === '' ? '' : `\n       → ${remedy}`}`);
   if (!up) process.exitCode = 1;
 }

@@ -2,17 +2,17 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
- * How the parts that were started end: last to first, each even where one before it failed. A part that comes up after
- * {@link Ends.run} was called, because a start was under way, ends at once.
+ * Shutdown steps of started parts. They run in reverse order of {@link Ends.add}, each even if an earlier one fails. A part that is added
+ * after {@link Ends.run} was called, because its start was still in progress, ends at once.
  */
 export class Ends {
   readonly #ends: [name: string, end: () => unknown][] = [];
   #running = false;
 
-  /** @throws DRAINING where the parts have been told to end: the start goes no further. */
+  /** @throws DRAINING if {@link Ends.run} was called; the start must stop then. */
   add(name: string, end: () => unknown): void {
     if (this.#running) {
-      // Whatever it uses may have ended before it, so only its own clean-up counts.
+      // Its dependencies may have ended already, so errors of its shutdown carry no information.
       void Promise.resolve()
         .then(end)
         .catch(() => undefined);
@@ -27,7 +27,7 @@ export class Ends {
       try {
         await end();
       } catch (error) {
-        logger.error({ err: error, part }, 'a part did not end cleanly');
+        logger.error({ err: error, part }, 'part failed to stop');
       }
     }
   }

@@ -1,7 +1,9 @@
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Services } from '../server/services.ts';
 
-/** Queues the deletion of what a deleted project or workspace holds; at most one job at a time for each. */
+/**
+ * Returns functions that queue the deletion of a deleted project's or workspace's data; at most one job per project or workspace is queued.
+ */
 export function enqueueDeletions(
   jobs: Pick<Jobs, 'enqueue'>,
 ): Pick<Services, 'enqueueProjectDeletion' | 'enqueueWorkspaceDeletion'> {

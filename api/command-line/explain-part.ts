@@ -6,12 +6,12 @@ import {
 } from '../../infra/errors/explain-connection.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 
-/** Servers at addresses that the doctor knows. */
+/** Servers with a configurable address that `runlake doctor` checks. */
 export type ServerName = 'ClickHouse' | 'Postgres' | 'Redis' | 'Kafka' | 'Schema registry';
 
-export interface AskedServer {
+export interface CheckedServer {
   readonly name: ServerName;
-  /** As configured: a URL, or for Kafka its list of brokers. Passwords in it are never shown. */
+  /** The configured URL; for Kafka the list of brokers. Its password is never printed. */
   readonly address: string;
 }
 
@@ -23,7 +23,7 @@ const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'place'>>> = {
     variable: 'RUNLAKE_KAFKA_BROKERS',
     withTls: 'RUNLAKE_KAFKA_TLS=true',
     withoutTls: 'RUNLAKE_KAFKA_TLS=false',
-    signIn: 'It may ask who you are: set RUNLAKE_KAFKA_SASL_MECHANISM, RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD.',
+    signIn: 'It may require SASL: set RUNLAKE_KAFKA_SASL_MECHANISM, RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD.',
   },
   'Schema registry': {
     variable: 'RUNLAKE_SCHEMA_REGISTRY_URL',
@@ -32,7 +32,7 @@ const tls: Readonly<Record<ServerName, Omit<ServerAddress, 'place'>>> = {
   },
 };
 
-/** What servers say when they were reached and do not let us in, matched against codes and texts. */
+/** Errors of reachable servers that refuse access, matched against error codes and texts. */
 const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: string, remedy: string])[] = [
   [
     'Postgres',
@@ -43,26 +43,26 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
   [
     'Postgres',
     /\b3D000\b/,
-    'has no database of that name',
-    'Make it with CREATE DATABASE, or correct the name at the end of RUNLAKE_DATABASE_URL.',
+    'does not have a database of that name',
+    'Create it with CREATE DATABASE, or correct the name at the end of RUNLAKE_DATABASE_URL.',
   ],
   [
     'Postgres',
     /\b42501\b/,
-    'does not give the user the rights',
+    'does not grant the user the required privileges',
     'GRANT the user CREATE on the database and its schema.',
   ],
   [
     'Postgres',
     /no encryption/,
-    'takes encrypted connections only',
+    'accepts only encrypted connections',
     'Add ?sslmode=verify-full to RUNLAKE_DATABASE_URL.',
   ],
   [
     'Postgres',
     /\b28000\b/,
-    'has no rule that lets this user in from here',
-    'Correct the user in RUNLAKE_DATABASE_URL, or add a line to pg_hba.conf of the server.',
+    'has no pg_hba.conf rule for this user and host',
+    'Correct the user in RUNLAKE_DATABASE_URL, or add a rule to pg_hba.conf on the server.',
   ],
   [
     'ClickHouse',
@@ -73,13 +73,13 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
   [
     'ClickHouse',
     /\bUNKNOWN_DATABASE\b|^81$/m,
-    'has no database of that name',
-    'Make it with CREATE DATABASE, or correct the name at the end of RUNLAKE_CLICKHOUSE_URL.',
+    'does not have a database of that name',
+    'Create it with CREATE DATABASE, or correct the name at the end of RUNLAKE_CLICKHOUSE_URL.',
   ],
   [
     'ClickHouse',
     /\bACCESS_DENIED\b|^497$/m,
-    'does not give the user the rights',
+    'does not grant the user the required privileges',
     'GRANT the user SELECT, INSERT, ALTER, CREATE TABLE, CREATE VIEW, DROP TABLE on the database.',
   ],
   [
@@ -91,8 +91,8 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
   [
     'Redis',
     /\bNOPERM\b/,
-    'does not give the user the rights',
-    'Let the user run all commands on keys that begin with runlake: and on INFO.',
+    'does not grant the user the required privileges',
+    'Allow the user INFO, and all commands on keys that begin with runlake:.',
   ],
   [
     'Kafka',
@@ -103,8 +103,8 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
   [
     'Kafka',
     /AUTHORIZATION_FAILED/,
-    'does not give the user the rights',
-    'Let the user describe, read, write and create topics and groups that begin with RUNLAKE_KAFKA_TOPIC_PREFIX.',
+    'does not grant the user the required privileges',
+    'Allow the user to describe, read, write and create topics and groups that begin with RUNLAKE_KAFKA_TOPIC_PREFIX.',
   ],
   [
     'Schema registry',
@@ -115,23 +115,23 @@ const refusals: readonly (readonly [server: ServerName, pattern: RegExp, words: 
   [
     'Schema registry',
     /answered 404\b/,
-    'is not what answers there',
-    'Correct the path in RUNLAKE_SCHEMA_REGISTRY_URL; that of Apicurio ends with /apis/ccompat/v7.',
+    'does not serve this path',
+    'Correct the path in RUNLAKE_SCHEMA_REGISTRY_URL. With Apicurio it ends with /apis/ccompat/v7.',
   ],
 ];
 
-/** The first thing that is wrong with a server, and what to do about it; undefined where the error speaks for itself. */
-export function explainPart(error: unknown, { name, address }: AskedServer): Explanation | undefined {
-  // What an inspection found out is said by itself.
+/** Explains why a server is not usable, with a remedy. Undefined if the message of the error is explanation enough. */
+export function explainPart(error: unknown, { name, address }: CheckedServer): Explanation | undefined {
+  // Errors of an inspection already contain the explanation.
   const found = ['PART_UNFIT', 'STORE_TOO_OLD', 'TOPIC_UNFIT', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
-  const place = placeOf(address);
+  const place = hostOrAddress(address);
   const signs = signsOf(error);
   const refusal = refusals.find(([server, pattern]) => server === name && pattern.test(signs));
   if (refusal !== undefined) return { words: `${name} at ${place} ${refusal[2]}`, remedy: refusal[3] };
   return explainConnection(error, { place, ...tls[name] });
 }
 
-function placeOf(address: string): string {
+function hostOrAddress(address: string): string {
   return URL.canParse(address) && address.includes('://') ? new URL(address).host : address;
 }

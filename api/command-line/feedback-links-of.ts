@@ -4,7 +4,7 @@ import type { RunSender } from '../../pipelines/agents/runs/run-row.ts';
 import { feedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { urlUnder } from '../server/public-base.ts';
 
-/** Links that lead to the public address of the main API; undefined where that is not known. */
+/** Returns a factory of feedback links under the public URL of the main API; undefined if no public URL is configured. */
 export function feedbackLinksOf(
   { publicUrl, agentsFeedbackHours: validHours }: Pick<Config, 'publicUrl' | 'agentsFeedbackHours'>,
   secretKey: string,

@@ -14,33 +14,47 @@ import { operatorOf } from '../../pipelines/tenants/operator.ts';
 import { serverName } from '../agent-server/system/get-ok.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
 
-/** What was found out about a part: whether it is well, in words, and what to do where it is not. */
+/** Reports the state of a part: whether it is usable, a description, and a remedy if it is not. */
 export type Finding = (up: boolean, part: string, words: string, remedy?: string) => void;
 
-const answerWithinMs = 5_000;
-const importWithinMs = 60_000;
+const timeoutMs = 5_000;
+const importTimeoutMs = 60_000;
 
 /**
- * Looks at the file that names the graphs, imports each of them in a process of its own, as a start would, and tries the embedder of the
- * store with a text. Keeps nothing. Runs code of the project.
+ * Reads the agents file, imports each graph in a separate process as a start would, and tests the store's embedder with a text. Persists
+ * nothing. Executes graph code.
  */
-export async function inspectGraphs(agentsFile: string, config: Config, logger: Logger, say: Finding): Promise<void> {
+export async function inspectGraphs(
+  agentsFile: string,
+  config: Config,
+  logger: Logger,
+  printFinding: Finding,
+): Promise<void> {
   let file: GraphsFile;
   try {
     file = await readGraphsFile(agentsFile);
   } catch (error) {
-    return say(false, 'Agents file', wordsOf(error), 'Correct it, or set RUNLAKE_AGENTS_FILE to another one.');
+    return printFinding(
+      false,
+      'Agents file',
+      errorText(error),
+      'Correct the file, or set RUNLAKE_AGENTS_FILE to another file.',
+    );
   }
-  say(true, 'Agents file', `${file.path} names ${file.graphs.length} graph${file.graphs.length === 1 ? '' : 's'}`);
+  printFinding(
+    true,
+    'Agents file',
+    `${file.path} names ${file.graphs.length} graph${file.graphs.length === 1 ? '' : 's'}`,
+  );
   let isolation: GraphIsolation;
   try {
     isolation = await openGraphIsolation(file, config);
   } catch (error) {
-    return say(false, 'Graph code', wordsOf(error), isRunlakeError(error) ? error.remedy : undefined);
+    return printFinding(false, 'Graph code', errorText(error), isRunlakeError(error) ? error.remedy : undefined);
   }
-  say(true, 'Graph code', `has ${isolation.words}: see SECURITY.md`);
+  printFinding(true, 'Graph code', `has ${isolation.words}: see SECURITY.md`);
   try {
-    await inspectProject(file, { config, logger, accounts: isolation.accounts }, say);
+    await inspectProject(file, { config, logger, accounts: isolation.accounts }, printFinding);
   } finally {
     await isolation.close();
   }
@@ -57,14 +71,15 @@ async function inspectProject(
     readonly logger: Logger;
     readonly accounts: GraphIsolation['accounts'];
   },
-  say: Finding,
+  printFinding: Finding,
 ): Promise<void> {
   const untested = await untestedLibraries(file);
   for (const { path, version } of untested) {
-    const remedy = `Install @langchain/langgraph ${testedLibraries} there; others may work, and nobody has tried.`;
-    say(false, 'Library', `${path} is of version ${version}`, remedy);
+    const remedy = `Install @langchain/langgraph ${testedLibraries} there. Other versions are not tested.`;
+    printFinding(false, 'Library', `${path} has version ${version}`, remedy);
   }
-  if (untested.length === 0) say(true, 'Library', `@langchain/langgraph is ${testedLibraries} for every graph`);
+  if (untested.length === 0)
+    printFinding(true, 'Library', `@langchain/langgraph is ${testedLibraries} for every graph`);
   try {
     const pool = await openWorkerPool({
       file,
@@ -76,64 +91,80 @@ async function inspectProject(
       maxBufferedBytes: config.agentsWorkerBufferBytes,
       silentMs: config.agentsSilentMs,
       heapMegabytes: config.agentsWorkerHeapMegabytes,
-      loadWithinMs: importWithinMs,
+      loadWithinMs: importTimeoutMs,
       logger,
     });
     try {
       for (const { graphId } of file.graphs) {
         const reason = pool.faults[graphId];
-        if (reason === undefined) say(true, `Graph ${graphId}`, 'can be used');
+        if (reason === undefined) printFinding(true, `Graph ${graphId}`, 'can be used');
         else
-          say(false, `Graph ${graphId}`, reason, `Correct the module that ${file.path} names; the other graphs serve.`);
+          printFinding(
+            false,
+            `Graph ${graphId}`,
+            reason,
+            `Correct the module that ${file.path} names. The other graphs are not affected.`,
+          );
       }
       const { index } = file.store;
-      if (index !== undefined) await inspectEmbedder(index, (texts) => pool.ask({ kind: 'embed', texts }), say);
+      if (index !== undefined)
+        await inspectEmbedder(index, (texts) => pool.ask({ kind: 'embed', texts }), printFinding);
     } finally {
       await pool.close(0);
     }
   } catch (error) {
-    // Without its embedder no process of the file gets ready.
+    // Without its embedder no graph process becomes ready.
     const part = file.store.index === undefined ? 'Graphs' : 'Store index';
-    say(false, part, wordsOf(error), 'Correct what store.index.embed names, or the module that ends its process.');
+    printFinding(
+      false,
+      part,
+      errorText(error),
+      'Correct the embedder in store.index.embed, or the module that terminates the process.',
+    );
   }
 }
 
 async function inspectEmbedder(
   { embed, dims }: { readonly embed: string; readonly dims: number },
   ask: (texts: readonly string[]) => Promise<string>,
-  say: Finding,
+  printFinding: Finding,
 ): Promise<void> {
   try {
-    await ask(['what runlake doctor tries']);
-    say(true, 'Store index', `${embed} makes vectors of ${dims} numbers`);
+    await ask(['test text of runlake doctor']);
+    printFinding(true, 'Store index', `${embed} returns vectors with ${dims} dimensions`);
   } catch (error) {
     const remedy =
-      'Let store.index.dims say how many numbers the embedder makes; check its model, key and address in `env` of the file.';
-    say(false, 'Store index', `${embed}: ${wordsOf(error)}`, remedy);
+      'Set store.index.dims to the dimensions of the embedder; check its model, key and address in `env` of the file.';
+    printFinding(false, 'Store index', `${embed}: ${errorText(error)}`, remedy);
   }
 }
 
-/** Whether the port could be had, where no agent server answers there already. */
-export async function inspectAgentPort(config: Config, say: Finding): Promise<void> {
+/** Checks that an agent server answers on its port, or that the port is free. */
+export async function inspectAgentPort(config: Config, printFinding: Finding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  // It is there whatever the `http` of a langgraph.json turns off, and open to everybody.
+  // `/ok` needs no authentication, and the `http` settings of a langgraph.json cannot disable it.
   const answers = () =>
-    fetch(`${url}/ok`, { signal: AbortSignal.timeout(answerWithinMs) })
+    fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) })
       .then(({ headers }) => headers.get('server') === serverName)
       .catch(() => false);
-  if (await answers()) return say(true, 'Agent server', `answers at ${url}`);
+  if (await answers()) return printFinding(true, 'Agent server', `answers at ${url}`);
   try {
     await checkPort(agentServerAddress(config));
-    say(true, 'Agent port', `${host}:${port} is free`);
+    printFinding(true, 'Agent port', `${host}:${port} is free`);
   } catch (error) {
-    // One that was about to start when it was asked has taken its port since.
-    if (await answers()) return say(true, 'Agent server', `answers at ${url}`);
-    say(false, 'Agent port', wordsOf(error), 'Set RUNLAKE_AGENTS_PORT to another one, or end what listens there.');
+    // An agent server that was starting may have taken the port since the first check.
+    if (await answers()) return printFinding(true, 'Agent server', `answers at ${url}`);
+    printFinding(
+      false,
+      'Agent port',
+      errorText(error),
+      'Set RUNLAKE_AGENTS_PORT to another port, or stop the process that listens on it.',
+    );
   }
 }
 
-/** What the agent server needs of Postgres beyond its schema: notices, and vectors of the length that the file says. */
+/** Checks what the agent server needs of Postgres beyond its schema: notifications, and stored vectors with the configured dimensions. */
 export async function inspectAgentDatabase(
   {
     database,
@@ -146,14 +177,14 @@ export async function inspectAgentDatabase(
     readonly config: Config & { readonly agentsFile: string };
     readonly logger: Logger;
   },
-  say: Finding,
+  printFinding: Finding,
 ): Promise<void> {
   const at = { url: databaseUrl, authorities: trustedAuthorities(config), logger };
-  if (await noticesArrive(database, at, answerWithinMs)) say(true, 'Notices', 'LISTEN and NOTIFY of Postgres work');
+  if (await noticesArrive(database, at, timeoutMs)) printFinding(true, 'Notices', 'LISTEN and NOTIFY of Postgres work');
   else {
     const remedy =
-      'Let RUNLAKE_DATABASE_URL lead to Postgres itself, or to a pooler that keeps sessions: one in transaction mode loses notices.';
-    say(false, 'Notices', 'what NOTIFY tells is not heard: runs begin up to a second late', remedy);
+      'Point RUNLAKE_DATABASE_URL to Postgres itself or to a pooler in session mode. Transaction mode loses notifications.';
+    printFinding(false, 'Notices', 'NOTIFY does not arrive: runs start up to a second late', remedy);
   }
   const file = await readGraphsFile(config.agentsFile).catch(() => undefined);
   const dims = file?.store.index?.dims;
@@ -161,11 +192,12 @@ export async function inspectAgentDatabase(
   const deploymentId =
     config.agentsDeployment ?? (await operatorOf(database, config.agentsOrganization)).organizationId;
   const numbers = await misfitVectors(database, deploymentId, dims);
-  if (numbers === undefined) return say(true, 'Stored vectors', `are of ${dims} numbers, as store.index.dims says`);
-  const words = `some are of ${numbers} numbers, and store.index.dims says ${dims}: searches pass over their items`;
-  say(false, 'Stored vectors', words, 'Put those items once more, or set the former embedder again.');
+  if (numbers === undefined)
+    return printFinding(true, 'Stored vectors', `have ${dims} dimensions, as store.index.dims says`);
+  const words = `some have ${numbers} dimensions, but store.index.dims is ${dims}: searches skip their items`;
+  printFinding(false, 'Stored vectors', words, 'Put these items again, or configure the previous embedder.');
 }
 
-function wordsOf(error: unknown): string {
+function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -8,15 +8,15 @@ import { engineLogs } from './part-remedy.ts';
 
 const tailBytes = 16 * 1024;
 const shownLines = 3;
-const longestLine = 300;
+const maxLineLength = 300;
 
-/** One thing to look at while no process runs: resolves with words where it is well, and throws where it is not. */
+/** A check for an installation that does not run. Resolves with a description if there is no problem; throws otherwise. */
 export interface Inspection {
   readonly part: string;
   readonly check: () => Promise<string>;
 }
 
-/** What a start would need: packages of the engines that have no address, and a data folder that can be written. */
+/** Returns the checks of what a start needs: packages of embedded engines, and a writable data folder. */
 export function inspections(config: Config): Inspection[] {
   const all: (Inspection | false)[] = [
     config.clickhouseUrl === undefined && {
@@ -32,15 +32,15 @@ export function inspections(config: Config): Inspection[] {
   return all.filter((inspection) => inspection !== false);
 }
 
-/** The last lines of the embedded engines' logs, by file; files that are not there or empty are left out. */
+/** Returns the last lines of each log of the embedded engines; skips missing and empty files. */
 export function lastEngineLines(config: Config): { readonly path: string; readonly lines: readonly string[] }[] {
   return Object.values(engineLogs(config)).flatMap((path) => {
-    const lines = tailOf(path);
+    const lines = readTail(path);
     return lines.length === 0 ? [] : [{ path, lines }];
   });
 }
 
-/** @throws DATA_FOLDER_UNUSABLE; nothing is made. */
+/** Creates nothing. @throws DATA_FOLDER_UNUSABLE */
 function inspectFolder(folder: string): string {
   const there = statSync(folder, { throwIfNoEntry: false });
   if (there !== undefined && !there.isDirectory()) {
@@ -51,12 +51,16 @@ function inspectFolder(folder: string): string {
   try {
     accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
-    throw fault('DATA_FOLDER_UNUSABLE', { folder, reason: `this user may not write to ${path}` }, { cause: error });
+    throw fault(
+      'DATA_FOLDER_UNUSABLE',
+      { folder, reason: `this user has no write permission for ${path}` },
+      { cause: error },
+    );
   }
-  return there === undefined ? `${folder} is not there yet; the start makes it` : `${folder} can be written`;
+  return there === undefined ? `${folder} does not exist yet; a start creates it` : `${folder} is writable`;
 }
 
-function tailOf(path: string): string[] {
+function readTail(path: string): string[] {
   try {
     const file = openSync(path, 'r');
     try {
@@ -66,16 +70,16 @@ function tailOf(path: string): string[] {
       const lines = tail.toString('utf8').split('\n');
       return (
         lines
-          // Where in the engine it happened helps nobody here.
+          // Stack frames of the engine do not help the operator.
           .filter((line) => line.trim() !== '' && !/^\d+\. .* @ 0x/.test(line))
           .slice(-shownLines)
-          .map((line) => line.slice(0, longestLine))
+          .map((line) => line.slice(0, maxLineLength))
       );
     } finally {
       closeSync(file);
     }
   } catch {
-    // Without a log there is nothing to show.
+    // A missing log is not an error.
     return [];
   }
 }

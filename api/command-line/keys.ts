@@ -30,24 +30,24 @@ export async function listKeys(): Promise<void> {
       key.short_key,
       key.user_email,
       key.workspace_names?.join(', ') ?? 'whole organisation',
-      rightsOf(key),
+      formatPermissions(key),
       key.description,
     ]);
     printTable([['ID', 'KEY', 'USER', 'REACHES', 'MAY', 'DESCRIPTION'], ...rows]);
   });
 }
 
-/** Who has the machine is let in again, however many keys there are. */
+/** The command line ignores limits, so that an operator can always create a key. */
 const unlimited = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
 
-/** `runlake keys create` prints the key, and nothing else on standard output. */
+/** `runlake keys create` prints only the key to standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
-    throw fault('BAD_REQUEST', { reason: `'${options.email}' is no email address.` });
+    throw fault('BAD_REQUEST', { reason: `'${options.email}' is not an email address.` });
   }
   await asOperator(async (database, operator) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
-    const made = await makeKey(
+    const created = await makeKey(
       database,
       operator,
       {
@@ -59,15 +59,15 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
       },
       unlimited,
     );
-    console.error(`Key ${made.id} (${made.description}) for ${made.user_email}, shown this once:`);
-    console.log(made.key);
+    console.error(`Key ${created.id} (${created.description}) for ${created.user_email}, shown this once:`);
+    console.log(created.key);
   });
 }
 
 /** `runlake keys revoke <id>` */
 export async function revokeKey(id: string): Promise<void> {
   if (!/^[0-9a-f-]{36}$/i.test(id))
-    throw fault('BAD_REQUEST', { reason: `'${id}' is no id of a key: see \`runlake keys list\`.` });
+    throw fault('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
   await asOperator(async (database, operator) => {
     const authenticator = createAuthenticator({ database, logger: createLogger('error', 'keys') });
     const ended = await endKey({ database, authenticator }, operator, id, null);
@@ -76,7 +76,7 @@ export async function revokeKey(id: string): Promise<void> {
   });
 }
 
-function rightsOf({ read_only: readOnly, permissions }: KeyRecord): string {
+function formatPermissions({ read_only: readOnly, permissions }: KeyRecord): string {
   const scope = permissions.includes(EVERYTHING) ? 'everything' : `${permissions.length} permissions`;
   return readOnly ? `${scope}, read only` : scope;
 }

@@ -10,16 +10,19 @@ import { openDeadLetters } from './open-dead-letters.ts';
 import { openEventLog } from './open-event-log.ts';
 import { findStores, openStores, type Stores } from './open-stores.ts';
 
-/** The dead letters of this installation, and the ways to look at them and to put them back. */
-export interface LetterAccess {
+/** Access to the dead-letter queue of this installation, for reading and replaying. */
+export interface DeadLetterAccess {
   readonly letters: DeadLetters;
   readonly stores: Stores;
   readonly schemaOf: (schemaId: number) => Promise<string | undefined>;
   readonly publish: (letter: DeadLetter) => Promise<void>;
 }
 
-/** Opens what a command about dead letters needs, and closes it when `work` is done. @throws NOT_RUNNING, and what the parts throw. */
-export async function withLetters(work: (access: LetterAccess) => Promise<void>): Promise<void> {
+/**
+ * Opens the dependencies of a dead-letter command and closes them when `work` has finished.
+ * @throws NOT_RUNNING and the errors of the dependencies.
+ */
+export async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>): Promise<void> {
   const { config } = loadConfig();
   const logger = createLogger('error', 'dlq');
   const addresses = await findStores(config);

@@ -2,13 +2,13 @@ import type { DeadLetter, DeadLetterHead } from '../../infra/event-log/dead-lett
 import { schemaIdOf } from '../../infra/event-log/wire-format.ts';
 import { printable } from './print-table.ts';
 
-/** Most bytes of a record that is shown in hexadecimal. */
-const dumpedBytes = 4 * 1024;
+/** Maximum number of bytes in a hex dump. */
+const maxDumpBytes = 4 * 1024;
 
 type Shown = Pick<DeadLetter, 'value' | 'headers'> & { readonly record: Record<string, unknown> | undefined };
 
-/** A letter for programs. A record that no schema reads comes as base64. */
-export function letterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
+/** Formats a dead-letter record for programs. A record that cannot be decoded is base64. */
+export function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | undefined, shown?: Shown): object {
   const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
   return {
     id,
@@ -29,15 +29,15 @@ export function letterAsJson(head: DeadLetterHead, replayedAt: string | undefine
   };
 }
 
-/** A letter for people: what it is, its headers, then its record as JSON, or its bytes where no schema reads it. */
-export function letterAsText(
+/** Formats a dead-letter record as text: metadata, headers, then the decoded record as JSON, or a hex dump if it cannot be decoded. */
+export function deadLetterAsText(
   letter: DeadLetter,
   replayedAt: string | undefined,
   record: Record<string, unknown> | undefined,
 ): string[] {
   const schemaId = schemaIdOf(letter.value);
   const facts: [string, string][] = [
-    ['Letter', letter.id],
+    ['Id', letter.id],
     ['Reason', letter.reason],
     ['Step', letter.step],
     ['Time', new Date(letter.deadAtMs).toISOString()],
@@ -50,17 +50,17 @@ export function letterAsText(
   ];
   const lines = facts.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
   if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(printable)];
-  return [...lines, '', 'No schema reads the record; its bytes:', ...hexDump(letter.value)];
+  return [...lines, '', 'The record cannot be decoded. Its bytes:', ...hexDump(letter.value)];
 }
 
 function hexDump(bytes: Buffer): string[] {
   const lines: string[] = [];
-  for (let at = 0; at < Math.min(bytes.length, dumpedBytes); at += 16) {
+  for (let at = 0; at < Math.min(bytes.length, maxDumpBytes); at += 16) {
     const row = bytes.subarray(at, at + 16);
     const hex = [...row].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
     const text = row.toString('latin1').replace(/[^ -~]/g, '.');
     lines.push(`${at.toString(16).padStart(8, '0')}  ${hex.padEnd(47)}  ${text}`);
   }
-  if (bytes.length > dumpedBytes) lines.push(`… and ${bytes.length - dumpedBytes} more bytes: see --json`);
+  if (bytes.length > maxDumpBytes) lines.push(`… and ${bytes.length - maxDumpBytes} more bytes: see --json`);
   return lines;
 }

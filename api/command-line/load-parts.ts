@@ -3,7 +3,7 @@ import { type Role, servesAgents } from './role.ts';
 
 export type LoadedParts = Awaited<ReturnType<typeof loadParts>>;
 
-/** Loads the code of the role's parts, and none of the others': all of it together takes a second more of each start. */
+/** Loads only the code of the role's parts: loading everything adds a second to each start. */
 export async function loadParts(role: Role, config: Config) {
   const all = role === 'all';
   const answersMain = all || role === 'api';

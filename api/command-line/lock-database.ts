@@ -4,12 +4,12 @@ import { type SessionLock, takeSessionLock } from '../../infra/postgres/session-
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 
-/** Of the lock that the one process with the in-process log has on its database. */
+/** Advisory lock key of the one process with the in-process log. */
 const logLockKey = 7_215_508_432;
 
 /**
- * Keeps a second process with an in-process log off the database: two sinks would place traces each on its own, and take each
- * other's cuts for those of a dead process. @throws LOG_IN_USE
+ * Keeps a second process with an in-process log off the database: two sinks would assign trace locations independently and treat each
+ * other's insert batches as those of a dead process. @throws LOG_IN_USE
  */
 export async function lockDatabase(url: string, config: Config, logger: Logger): Promise<SessionLock> {
   const lock = await takeSessionLock({ url, authorities: trustedAuthorities(config), key: logLockKey, logger });

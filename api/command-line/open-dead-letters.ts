@@ -6,7 +6,7 @@ import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
-/** The dead letters of the event log that is configured. Connects at the first question. */
+/** Opens the dead-letter queue of the configured event log. Connects at first use. */
 export async function openDeadLetters(
   { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },
   ends: Ends,

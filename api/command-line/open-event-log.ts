@@ -12,7 +12,9 @@ export interface OpenedLog {
   readonly healthChecks: readonly HealthCheck[];
 }
 
-/** The event log of this process: Kafka where brokers are configured, loaded only then, else the one inside it. @throws what they throw. */
+/**
+ * Opens the event log: Kafka if brokers are configured (its code is loaded only then), otherwise the in-process log. @throws their errors.
+ */
 export async function openEventLog(
   { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },
   ends: Ends,

@@ -2,7 +2,7 @@ import { openWarehouse } from '../../infra/clickhouse/client.ts';
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/run-file.ts';
-import { endsWithin } from '../../infra/event-log/kafka/pause.ts';
+import { settlesWithin } from '../../infra/event-log/kafka/pause.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -13,7 +13,7 @@ export interface Stores {
   close(): Promise<void>;
 }
 
-const closeWithinMs = 1_000;
+const closeTimeoutMs = 1_000;
 
 export interface StoreAddresses {
   readonly clickhouseUrl: string;
@@ -29,17 +29,17 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
     warehouse,
     database,
     close: async () => {
-      // All users have ended. Only connections to a server that does not answer are left.
-      await endsWithin(Promise.all([warehouse.close(), database.close()]), closeWithinMs);
+      // Nothing uses the stores any more. Only connections to an unresponsive server can remain open.
+      await settlesWithin(Promise.all([warehouse.close(), database.close()]), closeTimeoutMs);
     },
   };
 }
 
 /**
- * The stores as a command beside a running instance finds them: by the configured addresses, or by what the instance
- * on the data folder wrote into its run file.
+ * Finds the stores for a command that runs next to an instance: the configured addresses, or those in the run file of the instance that
+ * uses the data folder.
  *
- * @throws NOT_RUNNING where neither says.
+ * @throws NOT_RUNNING if there is neither.
  */
 export async function findStores(config: Config): Promise<StoreAddresses> {
   if (config.clickhouseUrl !== undefined && config.databaseUrl !== undefined) {

@@ -32,13 +32,13 @@ interface Access {
 export async function listOrganizations(): Promise<void> {
   await asOperator(async ({ database, operator }) => {
     const rows = (await list(database, operator, { includeDeleted: true })).map((each) => [
-      ...[each.id, each.display_name, each.created_at, String(each.workspaces), stateOf(each)],
+      ...[each.id, each.display_name, each.created_at, String(each.workspaces), formatState(each)],
     ]);
     printTable([['ID', 'NAME', 'CREATED', 'WORKSPACES', 'STATE'], ...rows]);
   });
 }
 
-/** `runlake organizations create <name>` prints the admin key, and nothing else on standard output. */
+/** `runlake organizations create <name>` prints only the admin key to standard output. */
 export async function createOrganization(name: string, options: CreateOrganizationOptions): Promise<void> {
   const { workspace: workspaceName, handle, email: adminEmail } = options;
   for (const [what, text] of Object.entries({ name, ...options })) requireName(what, text);
@@ -46,46 +46,46 @@ export async function createOrganization(name: string, options: CreateOrganizati
     throw fault('BAD_REQUEST', { reason: `'${handle}' is not a handle: a-z, 0-9, - and _, at most 64 characters.` });
   }
   if (adminEmail !== undefined && !Format.Test('email', adminEmail)) {
-    throw fault('BAD_REQUEST', { reason: `'${adminEmail}' is no email address.` });
+    throw fault('BAD_REQUEST', { reason: `'${adminEmail}' is not an email address.` });
   }
   await asOperator(async ({ database, operator }) => {
-    // The limit is for callers of the API.
+    // The limit applies only to callers of the API.
     const deps = { database, config: { maxOrganizations: Number.POSITIVE_INFINITY } };
-    const made = await create(deps, operator, { displayName: name, workspaceName, handle, adminEmail });
-    console.error(`Organisation ${made.organizationId} (${name})`);
-    console.error(`Workspace ${made.workspaceId} (${made.workspaceName}), tenant handle ${made.tenantHandle}`);
-    console.error(`Admin key of ${made.adminEmail}, shown this once:`);
-    console.log(made.key);
+    const created = await create(deps, operator, { displayName: name, workspaceName, handle, adminEmail });
+    console.error(`Organisation ${created.organizationId} (${name})`);
+    console.error(`Workspace ${created.workspaceId} (${created.workspaceName}), tenant handle ${created.tenantHandle}`);
+    console.error(`Admin key of ${created.adminEmail}, shown this once:`);
+    console.log(created.key);
   });
 }
 
-/** `runlake organizations delete <id>` asks for the name of the organisation, unless `--confirm` gives it. */
+/** `runlake organizations delete <id>` prompts for the name of the organisation, unless `--confirm` gives it. */
 export async function deleteOrganization(id: string, { confirm }: { readonly confirm?: string }): Promise<void> {
   const unknown = () =>
-    fault('BAD_REQUEST', { reason: `There is no organisation '${id}': see \`runlake organizations list\`.` });
+    fault('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });
   if (!Format.Test('uuid', id)) throw unknown();
   await asOperator(async (access) => {
     const all = await list(access.database, access.operator, { includeDeleted: true });
     const found = all.find((each) => each.id === id.toLowerCase());
     if (found === undefined) throw unknown();
     const { display_name: name, workspaces } = found;
-    if ((confirm ?? (await askForName(name, workspaces))) !== name) {
+    if ((confirm ?? (await promptForName(name, workspaces))) !== name) {
       throw fault('BAD_REQUEST', { reason: `Nothing was deleted: the name of the organisation is '${name}'.` });
     }
     const authenticator = { forgetAll: () => undefined };
     const deleted = await remove({ ...access, authenticator }, access.operator, id);
     console.log(
-      `Organisation ${name} is deleted: its keys end within two seconds. State of its data: ${stateOf(deleted)}.`,
+      `Organisation ${name} is deleted. Its keys stop working within two seconds. State of its data: ${formatState(deleted)}.`,
     );
-    console.log('`runlake organizations list` shows how far the jobs are.');
+    console.log('`runlake organizations list` shows the progress of the deletion.');
   });
 }
 
-async function askForName(name: string, workspaces: number): Promise<string> {
+async function promptForName(name: string, workspaces: number): Promise<string> {
   const lines = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = lines.question(
-      `This deletes the organisation '${name}' with ${workspaces} workspaces and all their data. Type its name to go on: `,
+      `This deletes the organisation '${name}' with ${workspaces} workspaces and all their data. Type its name to continue: `,
     );
     const closed = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
     return await Promise.race([answer, closed]);
@@ -101,7 +101,7 @@ function requireName(what: string, text: string | undefined): void {
   }
 }
 
-function stateOf({ deleted_at, workspaces, purged_workspaces }: ListedOrganization): string {
+function formatState({ deleted_at, workspaces, purged_workspaces }: ListedOrganization): string {
   if (deleted_at === null) return 'active';
   if (purged_workspaces === workspaces) return 'deleted';
   return `deleting, ${purged_workspaces} of ${workspaces} workspaces done`;

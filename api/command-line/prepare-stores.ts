@@ -4,8 +4,8 @@ import type { Stores } from './open-stores.ts';
 import { requireStoreVersions } from './require-store-versions.ts';
 
 /**
- * Brings the stores to the schema of this release, whichever role starts first: one migrates, the others wait for it.
- * @throws STORE_TOO_OLD, what `migrate` throws, and the stores' own faults where they cannot be asked.
+ * Migrates the stores to the schema of this release. Any role may start first: one process migrates, the others wait for it.
+ * @throws STORE_TOO_OLD, the errors of `migrate`, and the errors of the stores if they are unreachable.
  */
 export async function prepareStores({ warehouse, database }: Stores, logger: Logger): Promise<void> {
   await requireStoreVersions({ warehouse, database });

@@ -1,6 +1,6 @@
-/** Prints rows in columns, the first row being their heads. Cells are cut to `longestCell`, and lines are not padded at their end. */
-export function printTable(rows: readonly (readonly (string | undefined)[])[], longestCell = 60): void {
-  const cells = rows.map((row) => row.map((cell) => shorten(printable(cell ?? ''), longestCell)));
+/** Prints rows as a table; the first row is the header. Cells are truncated to `maxCellLength`. */
+export function printTable(rows: readonly (readonly (string | undefined)[])[], maxCellLength = 60): void {
+  const cells = rows.map((row) => row.map((cell) => shorten(printable(cell ?? ''), maxCellLength)));
   const widths = cells[0]?.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0))) ?? [];
   for (const row of cells) {
     console.log(
@@ -12,7 +12,7 @@ export function printTable(rows: readonly (readonly (string | undefined)[])[], l
   }
 }
 
-/** Text of strangers must not steer the terminal. */
+/** Replaces control characters: text of other users must not control the terminal. */
 export function printable(text: string): string {
   return text.replace(/\p{C}/gu, '\u{FFFD}');
 }

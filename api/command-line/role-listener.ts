@@ -8,16 +8,16 @@ import { apiAddress } from './check-port.ts';
 import type { LoadedParts } from './load-parts.ts';
 
 /**
- * Where a role answers from the beginning of its start: the main API, or metrics and readiness of a role without it.
- * Until {@link RoleListener.open}, `/ready` answers 503 with the state of the servers, and the main API takes no other request.
+ * The HTTP listener of a role from the beginning of its start: the main API, or metrics and readiness for a role without it.
+ * Until {@link RoleListener.open}, `/ready` responds with 503 and the state of the servers, and the main API refuses every other request.
  */
 export interface RoleListener {
   readonly url: string;
-  /** Says for what the start waits. */
+  /** Sets what the start is waiting for, for `/ready` and STARTING. */
   waitFor(what: string): void;
-  /** Takes requests: `/ready` asks `healthChecks` now. `services` belong to the main API. */
+  /** Accepts requests; `/ready` runs `healthChecks` from now on. `services` are those of the main API. */
   open(healthChecks: readonly HealthCheck[], services?: Services): void;
-  /** Before the parts of the role end: `/ready` says `draining`. The main API finishes its requests and closes. */
+  /** Call before the parts of the role end: `/ready` reports `draining`; the main API finishes its requests and closes. */
   drain(): Promise<void>;
   close(): Promise<void>;
 }
@@ -57,7 +57,7 @@ export async function listenForRole(
     };
   }
 
-  // Operations read the services at each request, and none but those of health is reached before they are complete.
+  // Operations read the services at each request, and only health operations run before the services are complete.
   const services = { config, healthChecks } as Services;
   const api = await mainApi.listenHttp({
     server: { config, services, logger, operations: mainApi.operations, waitsFor: () => what },

@@ -3,14 +3,14 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
 
-/** What of the agent server a process is: `front` answers HTTP and takes no runs up, `work` executes runs and answers nobody. */
+/** The part of the agent server that a process runs: `front` serves HTTP and claims no runs, `work` executes runs and serves no HTTP. */
 export type AgentsPart = 'both' | 'front' | 'work';
 
 /**
- * What a role cannot do without, beyond what the settings say each by itself.
+ * Checks the settings that a role requires, beyond the validation of each setting.
  *
- * @throws ADDRESS_REQUIRED where a role that is to meet others was not told where; INVALID_CONFIG where nothing is embedded and
- *   no secret key is set: nothing says then that the data folder outlives the process, and a key kept there could be lost.
+ * @throws ADDRESS_REQUIRED if a role other than `all` lacks the address of a server; INVALID_CONFIG if no engine is embedded and no secret
+ * key is set, because the data folder may then not outlive the process and a key kept there could be lost.
  */
 export function checkRole(role: Role, config: Config): void {
   const needed = {
@@ -27,17 +27,17 @@ export function checkRole(role: Role, config: Config): void {
     throw fault('ADDRESS_REQUIRED', { role, variables: 'RUNLAKE_AGENTS_FILE' });
   }
   if (!embedsEngines(config) && config.secretKey === undefined) {
-    const faults = '  - RUNLAKE_SECRET_KEY is required where both stores have addresses: no engine is embedded.';
+    const faults = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
     throw fault('INVALID_CONFIG', { count: 1, faults });
   }
 }
 
-/** Whether this process starts an engine, and so needs the data folder. */
+/** Returns true if this process embeds an engine and so needs the data folder. */
 export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
   return clickhouseUrl === undefined || databaseUrl === undefined;
 }
 
-/** Whether this process runs graphs and answers for them. */
+/** Returns true if this process runs an agent server. */
 export function servesAgents(role: Role, { agentsFile }: Config): boolean {
   return agentsFile !== undefined && (role === 'all' || role === 'agents');
 }

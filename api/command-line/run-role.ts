@@ -1,15 +1,15 @@
 /**
- * Runs one role until it is told to stop.
+ * Runs one role until a signal stops it.
  *
- * Order, and the reverse of it at the end: data folder and engines, where any is embedded → stores → listener, servers that are
- * away, the parts of the role (`start-role.ts`).
+ * Start order, reversed at shutdown: data folder and engines, if any is embedded → stores → listener, wait for servers, parts of the role
+ * (`start-role.ts`).
  * On SIGTERM or SIGINT:
- *   1. new requests get 503; those under way are finished;
- *   2. the log finishes what it accepted, and the sink with it;
- *   3. the roll-up ends its pass, jobs end theirs;
- *   4. connections close, engines stop, the data folder is given back.
- * A signal during the start ends the parts that are up, in the same order, and leaves with 128 + the signal's number; engines
- * that are coming up are waited for, so that none is left behind. A second signal ends the process at once.
+ *   1. new requests get 503; in-flight requests finish;
+ *   2. the log and the sink finish what was accepted;
+ *   3. the roll-up finishes its run, and jobs finish;
+ *   4. connections close, engines stop, the lock of the data folder is released.
+ * A signal during the start ends the parts that are up in the same order and exits with 128 + the signal's number. Engines that are
+ * starting are awaited, so that no child process is left behind. A second signal ends the process at once.
  */
 import { constants } from 'node:os';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -24,23 +24,22 @@ import { Ends } from './ends.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { type AgentsPart, checkRole, embedsEngines, type Role, servesAgents } from './role.ts';
 
-/** `runlake all|api|ingest|exports|agents`. Resolves when the role was stopped. @throws what keeps it from starting. */
+/** `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped. @throws the error that prevents the start. */
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
-  const { config, unknownVariables } = loadConfig();
+  const { config } = loadConfig();
   const logger = createLogger(config.logLevel, role);
-  for (const variable of unknownVariables) logger.warn({ variable }, 'no setting of Runlake: misspelt?');
   checkRole(role, config);
   const stopped = stopSignal();
   let interruptedBy: NodeJS.Signals | undefined;
   const ends = new Ends();
   try {
-    const folder = embedsEngines(config) ? await takeFolder(config, ends) : undefined;
+    const folder = embedsEngines(config) ? await openFolder(config, ends) : undefined;
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     ends.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
-    // What serves is most of the program: it is loaded beside the start of the engines, and only by who gets this far.
-    const [{ addresses, enginesGone }, { startRole }, loaded] = await Promise.all([
+    // These modules are most of the program. They load while the engines start, and only after the checks above.
+    const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, ends),
       import('./start-role.ts'),
       import('./load-parts.ts').then(({ loadParts }) => loadParts(role, config)),
@@ -51,18 +50,18 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     const served = await Promise.race([started, stopped]);
     if (typeof served === 'string') {
       interruptedBy = served;
-      logger.info({ signal: served }, 'stopping before everything was up');
-      // It fails at the next part that it brings up, or on stores that are closed.
+      logger.info({ signal: served }, 'stopping during start');
+      // The start then fails at the next part that it adds, or because the stores are closed.
       started.catch(() => undefined);
       return;
     }
     const replaced = served.replaced.then(() => {
       process.exitCode = 1;
-      logger.error('another runlake has taken the database while the connection to it was lost: this one stops');
+      logger.error('another process locked the database while the connection was lost, stopping');
       return 'lock lost';
     });
-    const signal = await Promise.race([stopped, enginesGone, replaced]);
-    logger.info({ signal }, 'stopping: finishing what was accepted');
+    const signal = await Promise.race([stopped, engineExited, replaced]);
+    logger.info({ signal }, 'stopping, finishing accepted work');
   } finally {
     await ends.run(logger);
     if (interruptedBy !== undefined) process.exit(128 + constants.signals[interruptedBy]);
@@ -70,13 +69,13 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
   logger.info('stopped');
 }
 
-async function takeFolder({ dataDir }: Config, ends: Ends): Promise<DataFolder> {
+async function openFolder({ dataDir }: Config, ends: Ends): Promise<DataFolder> {
   const folder = await openDataFolder(dataDir);
   ends.add('data folder', () => folder.close());
   return folder;
 }
 
-/** The addresses of both stores; those that have none are started in `folder`. */
+/** Returns the addresses of both stores; starts stores without a configured address in `folder`. */
 async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, ends: Ends) {
   const needs = { clickhouse: config.clickhouseUrl === undefined, database: config.databaseUrl === undefined };
   const engines = folder && (await startEmbedded({ folder, needs, logger }));
@@ -88,20 +87,20 @@ async function startEngines(folder: DataFolder | undefined, config: Config, logg
   const gone = engines?.exited.then(({ engine, reason, expected }) => {
     if (!expected) {
       process.exitCode = 1;
-      logger.error({ engine, reason }, 'an embedded engine is gone for good');
+      logger.error({ engine, reason }, 'embedded engine exited and is not restarted');
     }
     return `${engine} ended`;
   });
-  return { addresses, enginesGone: gone ?? new Promise<string>(() => undefined) };
+  return { addresses, engineExited: gone ?? new Promise<string>(() => undefined) };
 }
 
 function stopSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
-    let asked = false;
+    let isStopping = false;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       process.on(signal, () => {
-        if (asked) process.exit(1);
-        asked = true;
+        if (isStopping) process.exit(1);
+        isStopping = true;
         resolve(signal);
       });
     }

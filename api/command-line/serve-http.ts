@@ -5,11 +5,11 @@ import type { Ends } from './ends.ts';
 
 export interface HttpListener {
   readonly url: string;
-  /** Refuses new requests, finishes those under way and closes. */
+  /** Refuses new requests, finishes in-flight requests and closes. */
   drain(): Promise<void>;
 }
 
-/** Answers an API. @throws PORT_IN_USE, HOST_UNUSABLE */
+/** Starts the server of an API. @throws PORT_IN_USE, HOST_UNUSABLE */
 export async function listenHttp(parts: {
   readonly server: ServerOptions;
   readonly at: ListenAddress;
@@ -26,7 +26,7 @@ export async function listenHttp(parts: {
   return { url: `http://${name}:${address.port}`, drain: async () => void (await server.drain()) };
 }
 
-/** As {@link listenHttp}; drains at the end. @returns where it answers. @throws PORT_IN_USE, HOST_UNUSABLE */
+/** Like {@link listenHttp}, and drains the server at shutdown. @returns the URL of the server. @throws PORT_IN_USE, HOST_UNUSABLE */
 export async function serveHttp(parts: Parameters<typeof listenHttp>[0] & { readonly ends: Ends }): Promise<string> {
   const { url, drain } = await listenHttp(parts);
   parts.ends.add('HTTP', drain);

@@ -1,9 +1,9 @@
 /**
  * Composes the parts of a role in one process.
  *
- * Order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink → jobs and
- * their workers → bulk exports → HTTP → agents. `api` leaves out sink, roll-up and all workers; `ingest` leaves out exports and the
- * API, `exports` and `agents` everything but them. HTTP listens already, and takes requests when all parts are up.
+ * Start order, each part adding its end to `ends`: lock of the in-process log → schema → event log → roll-up and sink → jobs and their
+ * workers → bulk exports → HTTP → agents. `api` runs no sink, roll-up or workers; `ingest` runs no exports and no API; `exports` and
+ * `agents` run only those. HTTP listens from the beginning and accepts requests when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { DataFolder } from '../../infra/embedded/data-folder.ts';
@@ -25,21 +25,21 @@ import { printFirstKey } from './print-first-key.ts';
 import type { AgentsPart, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
 
-/** What a role without the main API says that it does. */
+/** What a role without the main API prints at its start. */
 const work = {
-  ingest: 'takes events into the store',
+  ingest: 'stores events',
   exports: 'writes bulk exports',
   agents: 'runs agents',
 } as const;
 
 export interface RoleParts {
   readonly role: Role;
-  /** Those that the role has. */
+  /** The modules of the role's parts. */
   readonly loaded: LoadedParts;
   readonly part: AgentsPart;
   readonly config: Config;
   readonly logger: Logger;
-  /** Held where an engine is embedded. */
+  /** Set if an engine is embedded. */
   readonly folder: DataFolder | undefined;
   readonly addresses: StoreAddresses;
   readonly stores: Stores;
@@ -49,15 +49,13 @@ export interface RoleParts {
 }
 
 export interface ServedRole {
-  /** Resolves when this process must stop because another one has taken its place; with Kafka that cannot happen. */
+  /** Resolves when this process must stop because another one has locked the database. Never resolves with Kafka. */
   readonly replaced: Promise<void>;
-  /** Takes requests, and prints where. */
+  /** Accepts requests and prints the URLs. */
   open(): void;
 }
 
-/**
- * Brings the parts of the role up. @throws LOG_IN_USE, and what the parts throw.
- */
+/** Starts the parts of the role. @throws LOG_IN_USE and the errors of the parts. */
 export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   const { role, part, loaded, config, logger, addresses, stores, ends, listener } = parts;
   const { database, warehouse } = stores;
@@ -65,7 +63,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
   if (lock !== undefined) ends.add('lock', () => lock.release());
   await prepareStores(stores, logger);
-  const { log, healthChecks: ofLog } = await openEventLog({ config, logger, stores }, ends);
+  const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, ends);
   const { mainApi, storing, exporting, agents } = loaded;
   const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, ends) : [];
   const jobs = await openJobs({
@@ -82,7 +80,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   const healthChecks: readonly HealthCheck[] = [
     { name: 'clickhouse', check: () => warehouse.ping() },
     { name: 'postgres', check: () => database.ping() },
-    ...ofLog,
+    ...logChecks,
     ...storingChecks,
     { name: 'jobs', check: () => jobs.check() },
   ];
@@ -105,7 +103,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     );
     firstKey = await parts.bootstrap();
   }
-  // Before the agents: the main API ends after them.
+  // Added before the agents, so that the main API ends after them.
   if (mainApi) ends.add('HTTP', () => listener.drain());
   const { agentsFile } = config;
   if (services && agents && agentsFile !== undefined) {
@@ -114,7 +112,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {
       const { graphCode } = await agents.startAgentWork(forAgents, ends);
-      lines.push('Runlake executes runs of agents', `Graph code has ${graphCode}`);
+      lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
     } else {
       const { url, graphCode } = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, ends);
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);

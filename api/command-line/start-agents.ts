@@ -1,9 +1,9 @@
 /**
- * The agent server in one process, or a part of it: the one that answers takes no runs up, the one that works answers nobody.
+ * The agent server in one process, or a part of it: a front claims no runs, a worker process serves no HTTP.
  *
- * Order, each part adding its end to `ends`: user ids of graph code → its account in Postgres → workers → stream hub → executor → HTTP → crons, webhooks,
- * notices of Postgres. At the end nothing new is fired first, then HTTP refuses new requests; runs under way get the time for draining,
- * and go back to be taken up elsewhere.
+ * Start order, each part adding its end to `ends`: user ids of graph code → its Postgres account → graph workers → stream hub → executor →
+ * HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks stop first, then HTTP refuses new requests. Runs get
+ * the drain timeout to finish, and are requeued after it.
  */
 
 import { join } from 'node:path';
@@ -48,14 +48,14 @@ import { openCustomApp } from './open-custom-app.ts';
 import type { AgentsPart } from './role.ts';
 import { serveHttp } from './serve-http.ts';
 
-/** What an operator gets to know of an agent server that has started. */
+/** What the start prints for the operator. */
 export interface StartedAgents {
   readonly url: string;
-  /** What graph code has, in words. */
+  /** Description of the isolation of graph code. */
   readonly graphCode: string;
 }
 
-/** Runs the graphs of `config.agentsFile` and answers for them. @throws GRAPHS_FILE_INVALID, PORT_IN_USE, and what the parts throw. */
+/** Starts the agent server for the graphs of `config.agentsFile`. @throws GRAPHS_FILE_INVALID, PORT_IN_USE and the errors of the parts. */
 export async function startAgents(
   parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
@@ -75,7 +75,7 @@ export async function startAgents(
   return { url, graphCode: opened.graphCode };
 }
 
-/** Takes runs up and executes them, and answers nobody. @throws GRAPHS_FILE_INVALID, and what the parts throw. */
+/** Claims and executes runs; serves no HTTP. @throws GRAPHS_FILE_INVALID and the errors of the parts. */
 export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
@@ -85,25 +85,25 @@ export async function startAgentWork(parts: AgentParts, ends: Ends): Promise<Pic
   const watch = watchDeployment(stores.database, served, logger);
   const { executor } = startWork(parts, { served, file, watch }, pool, ends);
   const { deploymentId } = served;
-  await hearNotices({ databaseUrl, config, logger, deploymentId, wakes: wakesOf(executor) }, ends);
+  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes: wakeHandlers(executor) }, ends);
   return { graphCode: isolated.words };
 }
 
 export interface OpenedAgents {
   readonly agents: Agents & { readonly webhooks: WebhookRules };
   readonly executor: Executor;
-  /** Of a langgraph.json with `auth`; without, API keys say who may do what. */
+  /** Set if langgraph.json has `auth`; otherwise API keys authenticate and authorise. */
   readonly ownAccess?: OwnAccess;
   readonly http: GraphsFile['http'];
-  /** Of a langgraph.json with `http.app`. */
+  /** Set if langgraph.json has `http.app`. */
   readonly app?: HttpApp;
   readonly operations: readonly Operation[];
-  /** What graph code has, in words. */
+  /** Description of the isolation of graph code. */
   readonly graphCode: string;
   readonly watch: DeploymentWatch;
 }
 
-/** Everything behind the operations of the agent server. */
+/** Opens everything that the operations of the agent server use. */
 export async function openAgents(
   parts: AgentParts,
   ends: Ends,
@@ -113,10 +113,7 @@ export async function openAgents(
   const { database, warehouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile);
   if (file.ignored.length > 0)
-    logger.warn(
-      { file: file.path, fields: file.ignored },
-      'fields of the langgraph.json are not supported and ignored',
-    );
+    logger.warn({ file: file.path, fields: file.ignored }, 'unsupported fields of langgraph.json are ignored');
   const deployment = await openDeployment(database, config);
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;
@@ -135,7 +132,7 @@ export async function openAgents(
   }));
   await ensureSystemAssistants(database, deploymentId, served);
 
-  const hub = await openStreamHub({ log, warehouse, deploymentId, holePatienceMs: config.agentsLeaseMs + 10_000 });
+  const hub = await openStreamHub({ log, warehouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
   ends.add('streams', () => hub.close());
   const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, ends);
   if (app) watch.onDeleted(() => app.close());
@@ -144,7 +141,7 @@ export async function openAgents(
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
     { what: 'final values of runs', sweep: deleteExpiredFinalValues },
   ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
-  ends.add('what has run out', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
+  ends.add('expiry', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
 
   const graphs = Object.fromEntries(
     served.map(({ graphId, name, description }) => {
@@ -161,7 +158,7 @@ export async function openAgents(
     accounts,
     logger,
   });
-  ends.add('types of graphs', () => types.stop());
+  ends.add('graph types', () => types.stop());
   const webhooks = webhookRules({
     settings: file.webhooks,
     disabled: file.http.disable_webhooks ?? false,
@@ -208,7 +205,7 @@ export async function openAgents(
   };
 }
 
-/** What happens without a request: crons fire, webhooks are sent, and what other processes tell through Postgres is heard. */
+/** Starts what runs without a request: crons, webhooks, and reactions to notifications from other processes. */
 export async function followAgents(
   parts: AgentParts,
   { agents, executor, watch }: OpenedAgents,
@@ -238,11 +235,11 @@ export async function followAgents(
   });
   ends.add('webhooks', () => webhooks.stop());
   for (const each of [crons, webhooks]) watch.onDeleted(() => each.stop());
-  const wakes = { ...wakesOf(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
-  await hearNotices({ databaseUrl, config, logger, deploymentId, wakes }, ends);
+  const wakes = { ...wakeHandlers(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
+  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes }, ends);
 }
 
-function wakesOf(executor: Executor): Readonly<Record<string, () => void>> {
+function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> {
   return {
     agent_runs: () => executor.wake(),
     agent_cancels: () => executor.lookAtLeases(),
@@ -250,8 +247,8 @@ function wakesOf(executor: Executor): Readonly<Record<string, () => void>> {
   };
 }
 
-/** Listens to notices of Postgres. Their payload is the deployment that they are about; it is empty if notices may have been missed. */
-async function hearNotices(
+/** Listens to notifications of Postgres. The payload is the deployment id; it is empty if notifications may have been lost. */
+async function listenForNotifications(
   {
     databaseUrl: url,
     config,

@@ -13,9 +13,9 @@ import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
- * What `all` and `exports` do: bulk exports are started, worked on and looked over in this process. At the end they come before
- * the jobs, which else would wait for a run of hours.
- * @throws what work folder and jobs throw.
+ * Starts the workers of bulk exports, for `all` and `exports`. At shutdown they stop before the job queue, which would otherwise wait for a
+ * export run of several hours.
+ * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(
   parts: {
@@ -24,7 +24,7 @@ export async function startExports(
     readonly stores: Stores;
     readonly log: EventLog;
     readonly jobs: Jobs;
-    /** Opens the credentials of destinations; the same on every process. */
+    /** Decrypts the credentials of destinations; must be equal on all processes. */
     readonly secretKey: string;
     readonly now?: () => Date;
   },
@@ -37,7 +37,7 @@ export async function startExports(
   const destinations = destinationPorts(config, database, secretKey);
   if (config.formerSecretKeys !== undefined) {
     const resealed = await resealDestinations(destinations, logger);
-    logger.info({ resealed }, 'credentials under former secret keys were sealed again');
+    logger.info({ resealed }, 'resealed credentials of former secret keys');
   }
   const workers = await startExportWorkers(
     {

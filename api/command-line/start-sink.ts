@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { waitingLetters } from '../../pipelines/dead-letters/waiting-letters.ts';
+import { countUnreplayed } from '../../pipelines/dead-letters/waiting-letters.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Ends } from './ends.ts';
@@ -10,9 +10,9 @@ import { openDeadLetters } from './open-dead-letters.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
- * Takes every topic of the log into ClickHouse, and shows how many dead letters wait. At the end the log finishes what it
- * handed over first, then the sink stops.
- * @throws what the log and the stores throw.
+ * Starts the sink for every topic of the log, and the metric of waiting dead-letter records. At shutdown the log first finishes the batches
+ * that it delivered, then the sink stops.
+ * @throws the errors of the log and the stores.
  */
 export async function startSink(
   parts: {
@@ -26,13 +26,13 @@ export async function startSink(
 ): Promise<Sink> {
   const { config, logger, log, onHoursNoted } = parts;
   const { database, warehouse } = parts.stores;
-  const letters = await openDeadLetters(parts, ends);
-  const hide = waitingDeadLetters.showing(() => waitingLetters({ letters, database }, topics));
-  ends.add('count of dead letters', async () => hide());
+  const deadLetters = await openDeadLetters(parts, ends);
+  const hide = waitingDeadLetters.showing(() => countUnreplayed({ deadLetters, database }, topics));
+  ends.add('dead-letter metric', async () => hide());
   const sink = new Sink({ log, warehouse, database, config, logger, onHoursNoted });
   ends.add('sink', () => sink.stop());
   await sink.start(topics);
-  // The log was opened before the sink, but a batch under way still needs it: closed here, and there once more.
-  ends.add('batches under way', () => log.close());
+  // In-flight batches need both log and sink. The log was opened before the sink, so its own end would close it too late.
+  ends.add('in-flight batches', () => log.close());
   return sink;
 }

@@ -38,6 +38,6 @@ export async function startWorkers(parts: {
     await requeueWorkspaceDeletions(deps);
   });
   await jobs.every('expire-parked-events', tidyEveryMs, {});
-  // The schedule starts with one at once.
+  // A schedule runs its first job immediately.
   await jobs.every('requeue-deletions', tidyEveryMs, {});
 }

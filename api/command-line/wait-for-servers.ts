@@ -1,13 +1,13 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
-import { backoffMs, endsWithin, pause } from '../../infra/event-log/kafka/pause.ts';
+import { backoffMs, pause, settlesWithin } from '../../infra/event-log/kafka/pause.ts';
 import type { HealthCheck } from '../../infra/telemetry/health-check.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Stores } from './open-stores.ts';
 
-/** Errors of a server that is away. Every other error of a start is the operator's to correct, and ends the process. */
+/** Errors of an unavailable server. Any other error at start needs the operator and ends the process. */
 const awayCodes: ReadonlySet<ErrorCode> = new Set([
   'WAREHOUSE_UNAVAILABLE',
   'DATABASE_UNAVAILABLE',
@@ -18,17 +18,17 @@ const awayCodes: ReadonlySet<ErrorCode> = new Set([
   'PART_SILENT',
 ]);
 
-const answerWithinMs = 10_000;
+const probeTimeoutMs = 10_000;
 const firstPauseMs = 100;
 const maxPauseMs = 2_000;
-/** A server that stays away is logged again after this long. */
+/** Interval of repeated log lines for a server that stays unavailable. */
 const logAgainMs = 30_000;
 
 export function isAway(error: unknown): error is RunlakeError {
   return isRunlakeError(error) && awayCodes.has(error.code);
 }
 
-/** Asks each server that the role has an address of; embedded engines are there already. Each connects at the first question. */
+/** Returns a health check for each server of the role. Each connects at its first check; embedded engines are already up. */
 export async function openServerProbes(
   config: Config,
   { warehouse, database }: Stores,
@@ -52,9 +52,9 @@ export async function openServerProbes(
 }
 
 /**
- * Resolves when all servers answered in one round, or when `signal` is aborted.
- * @param onWaiting gets the names of those that are away, after each round.
- * @throws the first error that is not one of a server that is away.
+ * Resolves when all servers respond in the same round, or when `signal` is aborted.
+ * @param onWaiting receives the names of the unavailable servers after each round.
+ * @throws the first error that does not mean an unavailable server.
  */
 export async function waitForServers(
   checks: readonly HealthCheck[],
@@ -67,7 +67,7 @@ export async function waitForServers(
   const { logger, signal, onWaiting } = options;
   const loggedAtMs = new Map<string, number>();
   for (let round = 0; !signal.aborted; round++) {
-    const away = (await Promise.all(checks.map(askServer))).filter((each) => each !== undefined);
+    const away = (await Promise.all(checks.map(probeServer))).filter((each) => each !== undefined);
     if (signal.aborted) return;
     onWaiting(away.map(({ name }) => name));
     for (const { name, err } of away) {
@@ -85,12 +85,12 @@ export async function waitForServers(
   }
 }
 
-/** @returns undefined if the server answers. */
-async function askServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
+/** @returns undefined if the server responds. */
+async function probeServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
   const answer = check();
   try {
-    if (!(await endsWithin(answer, answerWithinMs)))
-      throw fault('PART_SILENT', { part: name, limitMs: answerWithinMs });
+    if (!(await settlesWithin(answer, probeTimeoutMs)))
+      throw fault('PART_SILENT', { part: name, limitMs: probeTimeoutMs });
     await answer;
     return undefined;
   } catch (err) {

@@ -62,7 +62,7 @@ import { getWorkspace } from './workspaces/get-workspace.ts';
 import { listWorkspaces } from './workspaces/list-workspaces.ts';
 import { updateWorkspace } from './workspaces/update-workspace.ts';
 
-/** Every operation of the main API. A new one is added here and in the table of `test/api/tenancy.test.ts`. */
+/** All operations of the main API. A new operation must be added here and to the table of `test/api/tenancy.test.ts`. */
 export const operations: readonly Operation[] = [
   // health and info
   getOk,

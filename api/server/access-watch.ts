@@ -12,34 +12,35 @@ declare module 'fastify' {
 
 const checkEveryMs = 2_000;
 
-/** Access of one request while it is answered. */
+/** Access of one request until its response is finished. */
 export interface OpenAccess {
   /**
    * Authenticates the caller again, for a further command on the same connection.
    *
-   * @throws what the first authentication throws, where the caller no longer has access.
+   * @throws what the first authentication throws if the caller no longer has access.
    */
   renew(): Promise<Caller>;
   /**
-   * Aborted within seconds after the caller lost access, with the error as its reason: the key was revoked or has expired, the member
-   * was removed, the workspace was deleted. Answers that go on end then. Under custom authentication only the last of these counts.
+   * Aborted within seconds after the caller loses access, with the error as its reason: the key was revoked or expired, the member was
+   * removed, or the workspace was deleted. Streaming responses end then. With custom authentication only the deletion of the workspace
+   * aborts it.
    */
   readonly ended: AbortSignal;
 }
 
 /**
- * Authenticates the callers of long answers again, every two seconds.
+ * Re-authenticates the callers of long responses every two seconds.
  *
- * Invariant: a request whose `ended` was read is checked until its response is finished. Requests of one key share one look-up, because
- * the authenticator remembers keys. A check that fails for another reason than access, as while Postgres is away, changes nothing: the
- * next one decides.
+ * Invariant: a request whose `ended` was read is checked until its response is finished. Requests with one key share one look-up, because
+ * the authenticator caches keys. A check that fails for a reason other than access (Postgres unavailable, for example) changes nothing; the
+ * next check decides.
  */
 export class AccessWatch {
   readonly #watched = new Map<WatchedAccess, AbortController>();
   #timer: NodeJS.Timeout | undefined;
   #checking = false;
 
-  /** `recheck` tests the access while the response is sent, `renew` for each further command. */
+  /** `recheck` runs periodically while the response is sent; `renew` runs for each further command. */
   open(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -75,7 +76,7 @@ export class AccessWatch {
     } catch (error) {
       if (!isAccessError(error)) return;
       const { log, id: requestId } = access.request;
-      log.info({ requestId, code: error.code }, 'access ended, closing the stream');
+      log.info({ requestId, code: error.code }, 'access revoked, closing the stream');
       this.#forget(access);
       controller.abort(error);
     }
@@ -117,7 +118,7 @@ class WatchedAccess implements OpenAccess {
   }
 }
 
-/** Whether an authentication failed because the caller has no access, rather than because it could not be checked. */
+/** Returns true if the caller has no access, false if the access could not be checked. */
 export function isAccessError(error: unknown): error is RunlakeError {
   return isRunlakeError(error) && (error.status === 401 || error.status === 403);
 }

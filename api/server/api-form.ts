@@ -6,44 +6,46 @@ import type { SharedOrigins } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
-/** How one API differs from another that the same builder makes a server of. */
+/** What differs between the APIs that `buildServer` serves. */
 export interface ApiForm extends ApiTitle {
-  /** Largest body, and the setting that says so. */
+  /** Maximum body size and the setting that configures it. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
-  /** JSON is taken whatever the content type says, except from pages of browsers. Default: only as JSON. */
+  /** Accept JSON bodies with any content type, unless a browser sends an `Origin`. Default: only JSON content types. */
   readonly takesAnyContentType?: true;
-  /** The only workspace whose keys are let in; requests that name no workspace are about this one. Unset: all. */
+  /** The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all workspaces. */
   readonly workspaceId?: string;
-  /** Whether it tells `/docs` and `/openapi.json`. Default: yes. */
+  /** Whether the server has `/docs` and `/openapi.json`. Default: true. */
   readonly isDescribed?: boolean;
-  /** Which pages of other origins may call its operations. Unset: none. */
+  /** CORS configuration of the operations. Unset: no cross-origin access. */
   readonly crossOrigin?: SharedOrigins;
-  /** Who asks, and what they reach, where API keys do not say so. */
+  /** Authentication and authorisation in place of API keys. */
   readonly ownAccess?: OwnAccess;
   readonly ownRoutes?: OwnRoutes;
-  /** Why every operation but those of health is refused, also on connections that are open. Unset: never. */
+  /** The error with which every operation except health is refused, also on open connections. Unset: never. */
   readonly refusal?: () => RunlakeError | undefined;
 }
 
-/** Routes that are no operations. */
+/** Routes that are not declared as operations. */
 export interface OwnRoutes {
-  /** Which pages of other origins may call them. Unset: the routes answer preflights themselves. */
+  /** CORS configuration of these routes. Unset: the routes answer preflights themselves. */
   readonly crossOrigin?: SharedOrigins | undefined;
-  /** Whether they come before an operation of the same route. They get all that no operation has. */
+  /**
+   * Returns true if these routes take precedence over an operation of the same route. Requests that match no operation always go to them.
+   */
   names(method: string, path: string): boolean;
-  /** Its body was not read. */
+  /** Handles the request. The body is still unread. */
   handle(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
-/** Access to the operations of an API that are not public, by other rules than API keys. */
+/** Replaces API keys for the non-public operations of an API. */
 export interface OwnAccess {
-  /** In place of the look at the API key. */
+  /** Authenticates the request; replaces the look-up of the API key. */
   identify(request: FastifyRequest): Promise<Caller>;
-  /** In place of the handler alone: whether, and with which input, that is called. The input fits the schema. */
+  /** Authorises the call and runs `handler` with `input`, which this may change. The input is already validated against the schema. */
   handle(operation: Operation, input: HandledInput, handler: (input: object) => Promise<unknown>): Promise<unknown>;
 }
 
-/** What a handler is called with, as far as its rules need to know. */
+/** The part of a handler's input that authorisation rules read. */
 export interface HandledInput {
   readonly request: FastifyRequest;
   readonly params: unknown;
@@ -55,7 +57,7 @@ export function mainApi({ maxJsonBodyBytes }: Config): ApiForm {
   return {
     title: 'Runlake API',
     description:
-      'Every path also answers without `/v1` and without `/api/v1`, and with a slash at the end. Times are ISO 8601; without a zone they are UTC.',
+      'Every path also works without `/v1`, without `/api/v1`, and with a trailing slash. Times are ISO 8601; UTC if they have no zone.',
     bodyLimit: { bytes: maxJsonBodyBytes, setting: 'RUNLAKE_MAX_JSON_BODY_BYTES' },
   };
 }

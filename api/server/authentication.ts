@@ -7,7 +7,7 @@ import type { Access } from './operation.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks; undefined on public operations. */
+    /** The authenticated caller; undefined on public operations. */
     caller: Caller | undefined;
   }
 }
@@ -15,9 +15,9 @@ declare module 'fastify' {
 /**
  * Authenticates the sender of `request` and authorises it for an operation with `access`.
  *
- * @param onlyWorkspace The workspace that all operations of the API are about, if there is only one.
+ * @param onlyWorkspace The only workspace that the API serves, if it serves one.
  * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
- * DEPLOYMENT_FORBIDDEN if the key does not reach `onlyWorkspace` or X-Tenant-Id names another one.
+ * DEPLOYMENT_FORBIDDEN if the key does not reach `onlyWorkspace` or X-Tenant-Id names another workspace.
  */
 export async function identifyCaller(
   request: FastifyRequest,
@@ -27,11 +27,11 @@ export async function identifyCaller(
 ): Promise<Caller | undefined> {
   if ('public' in access) return undefined;
   const { headers } = request;
-  const key = keyOf(headers);
+  const key = readApiKey(headers);
   if (key === undefined) throw fault('API_KEY_MISSING');
-  const named = textOf(headers['x-tenant-id']);
+  const named = readHeader(headers['x-tenant-id']);
   const caller = await authenticator
-    .authenticate({ key, workspace: named ?? onlyWorkspace, organization: textOf(headers['x-organization-id']) })
+    .authenticate({ key, workspace: named ?? onlyWorkspace, organization: readHeader(headers['x-organization-id']) })
     .catch((error: unknown) => {
       const unreached = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
       throw onlyWorkspace !== undefined && unreached ? fault('DEPLOYMENT_FORBIDDEN') : error;
@@ -42,13 +42,13 @@ export async function identifyCaller(
   return caller;
 }
 
-/** `x-api-key`, or else `Authorization: Bearer`. */
-function keyOf(headers: IncomingHttpHeaders): string | undefined {
-  return textOf(headers['x-api-key']) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
+/** `x-api-key`, otherwise `Authorization: Bearer`. */
+function readApiKey(headers: IncomingHttpHeaders): string | undefined {
+  return readHeader(headers['x-api-key']) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-/** Clients send empty headers where nothing is configured: that is no value. */
-function textOf(header: string | string[] | undefined): string | undefined {
+/** Clients send empty headers when nothing is configured; an empty header counts as absent. */
+function readHeader(header: string | string[] | undefined): string | undefined {
   const text = (Array.isArray(header) ? header.join(',') : header)?.trim();
   return text === '' ? undefined : text;
 }

@@ -23,12 +23,12 @@ import { canonicalUrl } from './canonical-url.ts';
 import { everyOrigin, type SharedOrigins, shareAcrossOrigins } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { errorAnswer, retryAfterSeconds, toRunlakeError } from './error-answer.ts';
-import { acceptTimesOfClients } from './formats.ts';
+import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
 import { answerMalformedRequest } from './malformed-request.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
-import { pathOf, refuseOtherMethods, registerOperation, routedPath, shapeOf } from './register-operation.ts';
+import { pathOf, refuseUnknownMethods, registerOperation, routedPath, shapeOf } from './register-operation.ts';
 import { noteError, noteRequest } from './request-metrics.ts';
 import { compileCheck } from './schema-check.ts';
 import { compileWriter } from './schema-writer.ts';
@@ -37,55 +37,55 @@ import { acceptWebSockets, WebSocketOrPlain } from './web-sockets.ts';
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Refuses new requests with 503, waits for those under way, at most `drainTimeoutMs`, and closes the server.
-     * Resolves with the number of requests that were cut off.
+     * Refuses new requests with 503, waits at most `drainTimeoutMs` for in-flight requests, and closes the server.
+     * Resolves with the number of requests that did not finish in time.
      */
     drain(): Promise<number>;
     /** Whether {@link FastifyInstance.drain} was called. */
     readonly draining: boolean;
-    /** Aborted by {@link FastifyInstance.drain}: answers that have no end of their own end then. */
+    /** Aborted by {@link FastifyInstance.drain}. Responses without an end of their own must end then. */
     readonly drainStarted: AbortSignal;
     readonly accessWatch: AccessWatch;
   }
 
   interface FastifyRequest {
-    /** Where this request is traced. */
+    /** OpenTelemetry span of this request. */
     span: RequestSpan | undefined;
   }
 }
 
 export interface ServerOptions {
   readonly config: Config;
-  /** What the operations call. */
+  /** Passed to the operations. */
   readonly services: {
     readonly authenticator: Authenticator;
-    /** Unset: requests are not limited. */
+    /** Unset: no rate limit. */
     readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
   };
   readonly logger: Logger;
   readonly operations: readonly Operation[];
-  /** Default: that of the main API. */
+  /** Default: the main API. */
   readonly form?: ApiForm;
-  /** What the process waits for before it takes requests; undefined from then on. Health operations answer meanwhile. */
+  /** What the process waits for before it accepts requests; undefined as soon as it accepts them. Health operations answer meanwhile. */
   readonly waitsFor?: () => string | undefined;
 }
 
-/** No browser may guess another type than an answer has, or show it inside a foreign page. */
+/** Browsers must not sniff the content type of a response or embed it in a page of another origin. */
 const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
 
 /** `Retry-After` of STARTING. */
 const startingRetrySeconds = 2;
 
-/** A path that no operation has. */
+/** Internal path for requests to `ownRoutes`; no operation uses it. */
 const ownRoute = '/own-route';
 const ownUrls: ReadonlySet<string> = new Set([ownRoute, '/*']);
 
-/** Room for headers beside the longest URL that our own check can name. */
+/** Bytes for headers in addition to the longest accepted URL, so that Node passes too long URLs to our own check. */
 const headerBytes = 1024 * 1024;
 
 /**
  * Builds the HTTP server of one API. `listen` starts it, `drain` ends it.
- * Every answer carries `x-request-id`; every error is one of the catalogue.
+ * Every response carries `x-request-id`; every error response is an entry of the error catalogue.
  */
 export async function buildServer({
   config,
@@ -95,7 +95,7 @@ export async function buildServer({
   form = mainApi(config),
   waitsFor = () => undefined,
 }: ServerOptions): Promise<FastifyInstance> {
-  acceptTimesOfClients();
+  registerTimestampFormat();
   collectProcessMetrics();
   const limits = { maxHeaderBytes: config.maxUrlBytes + headerBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
@@ -123,9 +123,9 @@ export async function buildServer({
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      // Longer than any that gets here, so that the check of the whole URL is the one that refuses.
+      // Longer than any URL that Node accepts, so that the check of the whole URL is the one that rejects it.
       maxParamLength: limits.maxHeaderBytes,
-      // Operations read the query themselves: its errors must not surface inside the router.
+      // Operations parse the query themselves, so that its errors do not surface inside the router.
       querystringParser: () => ({}),
     },
     rewriteUrl: ({ method = 'GET', url = '/' }) =>
@@ -143,16 +143,16 @@ export async function buildServer({
       operation: operation?.operationId,
       traceId: request.span?.traceId,
     };
-    if (error.class === 'terminal') logger.error(line, 'a request failed');
-    else if (error.class === 'transient') logger.warn(line, 'a request was put off');
-    else logger.debug(line, 'a request was refused');
+    if (error.class === 'terminal') logger.error(line, 'request failed');
+    else if (error.class === 'transient') logger.warn(line, 'request failed, client may retry');
+    else logger.debug(line, 'request refused');
     request.span?.failed(error.code);
     noteError(operation?.operationId ?? 'none', error.code);
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
-    const asked = { id: request.id, contentType: request.headers['content-type'] };
-    const { status, contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', asked);
+    const requestInfo = { id: request.id, contentType: request.headers['content-type'] };
+    const { status, contentType, body } = errorAnswer(error, operation?.errorStyle ?? 'detail', requestInfo);
     reply.code(status).headers(securityHeaders).type(contentType).send(body);
   }
 
@@ -190,7 +190,7 @@ export async function buildServer({
     if (what !== undefined) throw fault('STARTING', { what }, { retryAfterSeconds: startingRetrySeconds });
     if (counted) refuseIfClosed();
     if (counted) drain.enter();
-    if (operation && counted && !operation.untraced) request.span = spanOf(request, operation);
+    if (operation && counted && !operation.untraced) request.span = startSpan(request, operation);
     finished(reply.raw, (error) => {
       if (counted) drain.leave();
       const status = error ? 'aborted' : reply.statusCode;
@@ -208,7 +208,7 @@ export async function buildServer({
     const caller = await renew();
     request.caller = caller;
     await services.rateLimiter?.take(caller);
-    // Custom authentication is not asked again while the response is sent.
+    // Custom authentication is not called again while the response is sent.
     const recheck = form.ownAccess ? async () => refuseIfClosed() : renew;
     request.access = accessWatch.open(request, reply, renew, recheck);
   });
@@ -228,7 +228,7 @@ export async function buildServer({
   }
 
   if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);
-  readOnlyJson(server, config, form);
+  registerJsonParser(server, config, form);
   if (form.isDescribed !== false) await describeApi(server, form);
   for (const operation of operations)
     if (!operation.rawBody) registerOperation(server, operation, services, form.ownAccess);
@@ -237,9 +237,9 @@ export async function buildServer({
     scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
     for (const operation of operations)
       if (operation.rawBody) registerOperation(scope, operation, services, form.ownAccess);
-    if (form.ownRoutes) routeTheRest(scope, form.ownRoutes);
+    if (form.ownRoutes) registerCatchAllRoute(scope, form.ownRoutes);
   });
-  refuseOtherMethods(server, operations);
+  refuseUnknownMethods(server, operations);
   return server;
 }
 
@@ -247,14 +247,14 @@ function notFound({ method, originalUrl }: FastifyRequest): Error {
   return fault('ROUTE_NOT_FOUND', { method, path: pathOf(originalUrl) });
 }
 
-/** Everything that no operation has, and what was sent to `ownRoute`. */
-function routeTheRest(scope: FastifyInstance, { handle }: OwnRoutes): void {
+/** Registers the catch-all route: requests that match no operation, and those rewritten to `ownRoute`. */
+function registerCatchAllRoute(scope: FastifyInstance, { handle }: OwnRoutes): void {
   scope.route({
     method: scope.supportedMethods,
     exposeHeadRoute: false,
     url: '/*',
     schema: { hide: true },
-    // The plugin for sockets would take it over instead of calling the handler.
+    // Otherwise the WebSocket plugin takes the request over and the handler is not called.
     preHandler: async ({ headers }) => {
       if (/^websocket$/i.test(headers.upgrade ?? '')) throw fault('WEBSOCKET_NOT_TAKEN');
     },
@@ -264,13 +264,13 @@ function routeTheRest(scope: FastifyInstance, { handle }: OwnRoutes): void {
   });
 }
 
-function spanOf(request: FastifyRequest, { operationId }: Operation): RequestSpan | undefined {
+function startSpan(request: FastifyRequest, { operationId }: Operation): RequestSpan | undefined {
   const { method, headers, routeOptions } = request;
   return startRequestSpan({ method, route: routeOptions.url ?? '', operation: operationId, headers });
 }
 
-/** Bodies are JSON and nothing else, as they are. */
-function readOnlyJson(server: FastifyInstance, config: Config, { takesAnyContentType }: ApiForm): void {
+/** Replaces Fastify's body parsers: bodies are uncompressed JSON. */
+function registerJsonParser(server: FastifyInstance, config: Config, { takesAnyContentType }: ApiForm): void {
   const readJson = async ({ headers }: FastifyRequest, body: Buffer) => {
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
@@ -288,7 +288,7 @@ function readOnlyJson(server: FastifyInstance, config: Config, { takesAnyContent
     return;
   }
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
-    // A page of another origin may send such a type, with cookies, without asking first (CORS preflight); browsers name its origin.
+    // A page of another origin can send such a content type with cookies and without a preflight. Browsers then send `Origin`.
     if (request.headers.origin !== undefined) throw otherType(request);
     return readJson(request, body).catch((error: unknown) => {
       throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? otherType(request) : error;

@@ -1,16 +1,16 @@
 const CANONICAL_PREFIX = '/api/v1';
 
-/** Any run of `/api` and `/api/v1` at the start; clients also double it (`/api/v1/api/v1/…`). */
+/** Any sequence of `/api` and `/api/v1` at the start; some clients double the prefix (`/api/v1/api/v1/…`). */
 const PREFIXES = /^(?:\/+api(?:\/+v1)?)+(?=\/|$)/;
 
-/** The canonical path under which an operation with `path` is routed. */
+/** Returns the path that an operation with `path` is registered under. */
 export function canonicalPath(path: string): string {
   return CANONICAL_PREFIX + path;
 }
 
 /**
- * Rewrites the target of a request to its canonical form: `/runs`, `/api/runs`, `/api/v1/runs` and `/api/v1/api/v1/runs` all
- * become `/api/v1/runs`. Paths whose first segment is in `rootSegments` stay as they are. The query is not touched.
+ * Rewrites a request target to its canonical form: `/runs`, `/api/runs`, `/api/v1/runs` and `/api/v1/api/v1/runs` all become
+ * `/api/v1/runs`. Paths whose first segment is in `rootSegments` stay unchanged. The query is not changed.
  */
 export function canonicalUrl(url: string, rootSegments: ReadonlySet<string>): string {
   if (!url.startsWith('/')) return url;

@@ -4,19 +4,19 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 export interface SharedOrigins {
   readonly origins: '*' | { includes(origin: string): boolean };
   readonly methods: readonly string[];
-  /** That pages may send beside what every page may. `*`: any. */
+  /** Allowed request headers beyond the CORS-safelisted ones. `*`: any. */
   readonly headers: '*' | readonly string[];
-  /** Headers of answers that pages may read. */
+  /** Response headers that pages may read. */
   readonly exposedHeaders: readonly string[];
-  /** Whether cookies come along; not with `*` for origins. */
+  /** Whether requests may carry cookies. Must not be combined with `*` as `origins`. */
   readonly credentials: boolean;
-  /** How long a browser may keep the answer to a preflight. */
+  /** How long a browser may cache a preflight response. */
   readonly maxAgeSeconds: number;
-  /** What a refused preflight tells the operator to change. Unset: it is answered like any other OPTIONS request. */
+  /** The settings that ORIGIN_NOT_ALLOWED names. Unset: a preflight of another origin is handled like any other OPTIONS request. */
   readonly settings?: string;
 }
 
-/** For what anybody may call. */
+/** For operations that need no authentication. */
 export const everyOrigin: SharedOrigins = {
   origins: '*',
   methods: ['GET', 'POST'],
@@ -29,9 +29,9 @@ export const everyOrigin: SharedOrigins = {
 const headerList = /^[\w-]+(?: *, *[\w-]+)*$/;
 
 /**
- * Sets the CORS headers of the answer, errors included, if `origins` has the origin of `request`.
+ * Sets the CORS headers of the response, also of error responses, if `origins` includes the origin of `request`.
  *
- * @returns whether the request is a preflight, which is answered with 204 and no body. Source: Fetch standard, "CORS protocol".
+ * @returns true if the request is a preflight; the caller responds with 204 and no body. Source: Fetch standard, "CORS protocol".
  * @throws ORIGIN_NOT_ALLOWED for a preflight of another origin.
  */
 export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {
@@ -50,8 +50,9 @@ export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply,
   if (!isPreflight) return false;
   reply.header('access-control-allow-methods', shared.methods.join(', '));
   reply.header('access-control-max-age', String(shared.maxAgeSeconds));
-  const asked = request.headers['access-control-request-headers'];
+  const requestedHeaders = request.headers['access-control-request-headers'];
   if (headers !== '*') reply.header('access-control-allow-headers', headers.join(', '));
-  else if (asked !== undefined && headerList.test(asked)) reply.header('access-control-allow-headers', asked);
+  else if (requestedHeaders !== undefined && headerList.test(requestedHeaders))
+    reply.header('access-control-allow-headers', requestedHeaders);
   return true;
 }

@@ -2,23 +2,23 @@ import { setMaxListeners } from 'node:events';
 import { fault } from '../../infra/errors/runlake-error.ts';
 
 /**
- * Counts requests under way and stops new ones at shutdown.
+ * Counts in-flight requests and refuses new ones at shutdown.
  *
- * Invariant: a request that {@link Drain.enter} let in is finished, or the time given to {@link Drain.start} is over, before
- * that resolves. Steps: 1. from the call on, new requests are refused; 2. wait for those under way; 3. resolve.
+ * Invariant: {@link Drain.start} resolves when every request that {@link Drain.enter} admitted is finished, or when its timeout expires.
+ * Steps: 1. refuse new requests from the call on; 2. wait for in-flight requests; 3. resolve.
  */
 export class Drain {
-  #underWay = 0;
+  #inFlight = 0;
   #draining = false;
   #idle: (() => void) | undefined;
   readonly #started = new AbortController();
 
   constructor() {
-    // Every open stream listens.
+    // Every open stream adds a listener.
     setMaxListeners(0, this.#started.signal);
   }
 
-  /** Aborted when {@link Drain.start} is called: answers that have no end of their own end then. */
+  /** Aborted when {@link Drain.start} is called. Responses without an end of their own must end then. */
   get started(): AbortSignal {
     return this.#started.signal;
   }
@@ -30,19 +30,19 @@ export class Drain {
   /** @throws DRAINING after {@link Drain.start} was called. */
   enter(): void {
     if (this.#draining) throw fault('DRAINING', {}, { retryAfterSeconds: 1 });
-    this.#underWay++;
+    this.#inFlight++;
   }
 
   leave(): void {
-    this.#underWay--;
-    if (this.#underWay === 0) this.#idle?.();
+    this.#inFlight--;
+    if (this.#inFlight === 0) this.#idle?.();
   }
 
-  /** Resolves with the number of requests that were still under way when the time was over. */
+  /** Resolves with the number of requests that are still in flight when the timeout expires. */
   async start(timeoutMs: number): Promise<number> {
     this.#draining = true;
     this.#started.abort();
-    if (this.#underWay > 0) {
+    if (this.#inFlight > 0) {
       let timer: NodeJS.Timeout | undefined;
       await Promise.race([
         new Promise<void>((resolve) => {
@@ -54,6 +54,6 @@ export class Drain {
       ]);
       clearTimeout(timer);
     }
-    return this.#underWay;
+    return this.#inFlight;
   }
 }

@@ -2,8 +2,8 @@ import { type TSchema, type TSchemaOptions, Type } from 'typebox';
 import Format from 'typebox/format';
 
 /**
- * Time stamps as clients send them: ISO 8601 with up to nine fraction digits, `T` or a space, with `Z`, an offset or no zone at
- * all, which counts as UTC. Stricter than a pattern: the day has to exist.
+ * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an offset or no zone, which
+ * means UTC. The day must exist in the calendar.
  */
 const TIME =
   /^(\d{4})-(\d\d)-(\d\d)[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
@@ -12,26 +12,26 @@ function isTimestamp(text: string): boolean {
   const match = TIME.exec(text);
   if (!match) return false;
   const [year, month, day] = match.slice(1, 4).map(Number) as [number, number, number];
-  return year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= daysOf(year, month);
+  return year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= countDays(year, month);
 }
 
-function daysOf(year: number, month: number): number {
+function countDays(year: number, month: number): number {
   if (month === 2) return year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 29 : 28;
   return [4, 6, 9, 11].includes(month) ? 30 : 31;
 }
 
-/** Makes checks of `format: 'date-time'` accept every form that clients use. Once per process, before the first check. */
-export function acceptTimesOfClients(): void {
+/** Makes `format: 'date-time'` accept every timestamp form that clients send. Call once per process, before the first validation. */
+export function registerTimestampFormat(): void {
   Format.Set('date-time', isTimestamp);
 }
 
-// Building blocks of schemas. Functions, because options differ and schemas are not shared.
+// Building blocks of schemas. They are functions because options differ and schema objects must not be shared.
 
 export const Uuid = (options: { description?: string } = {}) => Type.String({ format: 'uuid', ...options });
 
 export const Timestamp = (options: { description?: string } = {}) => Type.String({ format: 'date-time', ...options });
 
-/** Text that a store can hold: no NUL character, no half of a surrogate pair. */
+/** Text that Postgres and ClickHouse can store: no NUL character, no lone surrogate. */
 export const Text = (options: { minLength?: number; maxLength?: number; description?: string } = {}) =>
   Type.Refine(
     Type.String(options),
@@ -42,10 +42,10 @@ export const Text = (options: { minLength?: number; maxLength?: number; descript
 export const nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Union([schema, Type.Null()], options);
 
-/** What clients leave out or send as null, which mean the same. */
+/** A field that clients may omit or send as null, with the same meaning. */
 export const optional = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Optional(nullable(schema, options));
 
-/** A JSON object with any keys, preserved as they are. */
+/** A JSON object with any keys; the value is kept unchanged. */
 export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });

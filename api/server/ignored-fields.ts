@@ -2,12 +2,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 
 /**
- * Body fields that a schema does not name. A newer client may send one that this server has never heard of, and has to keep working: such
- * a field is taken out of the body, named in `X-Ignored-Fields` and in the log. A field that clients know and this server does not build
- * is in `x-not-built` of its schema; it stays, and the check of the schema refuses it.
+ * Body fields that a schema does not name. A newer client may send fields that this server does not support and must still work: the server
+ * removes such a field from the body and names it in `X-Ignored-Fields` and in the log. Fields that exist in the API but are not
+ * implemented here are listed in `x-not-built` of the schema; they stay in the body and fail validation.
  */
 
-/** As far as a schema is followed here. */
+/** The part of a JSON schema that is evaluated here. */
 interface Shape {
   readonly type?: string;
   readonly properties?: Readonly<Record<string, Shape>>;
@@ -20,11 +20,11 @@ interface Shape {
 const header = 'x-ignored-fields';
 const maxNames = 20;
 const maxNameLength = 64;
-/** Fields that are logged at `info`, once each for an operation; later ones at `debug`. */
+/** Maximum number of fields logged at `info`, once per operation and field; everything else is logged at `debug`. */
 const maxLogged = 1_000;
 const logged = new Set<string>();
 
-/** Takes the fields out of `request.body` and names them in the answer. `schema` undefined: the operation takes no body. */
+/** Removes unknown fields from `request.body` and names them in the response. `schema` undefined: the operation has no body. */
 export function ignoreUnknownFields(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -38,14 +38,15 @@ export function ignoreUnknownFields(
   const isNew = names.filter((name) => logged.size < maxLogged && !logged.has(`${operationId} ${name}`));
   for (const name of isNew) logged.add(`${operationId} ${name}`);
   const line = { requestId: request.id, operation: operationId, fields: names };
-  request.log[isNew.length > 0 ? 'info' : 'debug'](line, 'unknown fields of a request body were ignored');
+  request.log[isNew.length > 0 ? 'info' : 'debug'](line, 'unknown body fields ignored');
 }
 
 /**
- * Takes out of `body` what `shape` does not name.
+ * Removes the fields from `body` that `shape` does not name.
  *
- * @returns the paths of what was taken out, each once, without indices: at most {@link maxNames}, then `...`. They are clients' text:
- * each is cut, and all but letters, digits, `.`, `_` and `-` is percent-encoded, so that it can stand in a header and in a log line.
+ * @returns the paths of the removed fields, each once, without array indices: at most {@link maxNames}, then `...`. Names come from the
+ * client, so each is truncated and every character except letters, digits, `.`, `_` and `-` is percent-encoded; the result is safe in a
+ * header and in a log line.
  */
 export function takeUnknown(body: unknown, shape: Shape): string[] {
   const found = new Set<string>();
@@ -75,7 +76,10 @@ function take(value: unknown, shape: Shape, path: string, note: (path: string) =
   }
 }
 
-/** The one alternative that a list or an object can be. Undefined: there is none, or more than one, which the check tells apart. */
+/**
+ * Returns the only alternative of `shape` that an array or an object can match. Undefined if none matches or several do; validation decides
+ * then.
+ */
 function alternativeFor(value: unknown, shape: Shape): Shape | undefined {
   const type = Array.isArray(value) ? 'array' : 'object';
   const fitting = (shape.anyOf ?? [shape]).flatMap((each) => {

@@ -8,13 +8,13 @@ export interface ConnectionLimits {
   readonly requestTimeoutMs: number;
 }
 
-/** Answers what Node could not read as an HTTP request, straight on the socket, and closes it. */
+/** Responds to a request that Node cannot parse as HTTP, directly on the socket, and closes it. */
 export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socket, limits: ConnectionLimits): void {
   if (raw.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
-  const error = errorOf(raw, limits);
+  const error = toConnectionError(raw, limits);
   const body = JSON.stringify(errorBody(error, 'detail', ''));
   const head = [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
@@ -26,7 +26,7 @@ export function answerMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }
 
-function errorOf(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
+function toConnectionError(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
   switch (raw.code) {
     case 'HPE_HEADER_OVERFLOW':
       return fault('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes, limit: 'RUNLAKE_MAX_URL_BYTES + 1 MiB' });

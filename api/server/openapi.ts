@@ -8,10 +8,10 @@ import type { Operation } from './operation.ts';
 import { errorsOf } from './operation-errors.ts';
 import { pathOf } from './register-operation.ts';
 
-/** First segments of the paths below; they take no prefix. */
+/** First segments of the paths below; they have no prefix. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
 
-/** For the pages: nothing from elsewhere. Swagger UI sets styles inline; plain HTTP stays what it is. */
+/** Policy for the documentation pages: no foreign resources. Swagger UI uses inline styles; plain HTTP is not upgraded. */
 const contentSecurityPolicy = {
   'default-src': ["'self'"],
   'style-src': ["'self'", "'unsafe-inline'"],
@@ -22,13 +22,13 @@ const contentSecurityPolicy = {
   'frame-ancestors': ["'none'"],
 };
 
-/** What the pages say of an API as a whole. */
+/** Title and description of an API on its documentation pages. */
 export interface ApiTitle {
   readonly title: string;
   readonly description: string;
 }
 
-/** Serves the API description as `/openapi.json` and its pages as `/docs`. Before any operation is registered. */
+/** Serves the API description at `/openapi.json` and documentation pages at `/docs`. Call before registering operations. */
 export async function describeApi(server: FastifyInstance, about: ApiTitle): Promise<void> {
   await server.register(swagger, {
     openapi: {
@@ -47,7 +47,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
             type: 'apiKey',
             in: 'header',
             name: 'x-tenant-id',
-            description: 'The workspace, for keys that reach several.',
+            description: 'Id of the workspace, for keys with access to several workspaces.',
           },
         },
         schemas: { Error: errorSchema() },
@@ -57,7 +57,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
   });
   await server.register(async (pages) => {
     pages.setErrorHandler<FastifyError>((error, request) => {
-      // What the server of files refuses, such as a path that leads out of them, is the client's fault.
+      // The static file server rejects some paths, such as those outside its folder, with 4xx.
       const refused = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
       throw refused ? fault('ROUTE_NOT_FOUND', { method: request.method, path: pathOf(request.originalUrl) }) : error;
     });
@@ -65,7 +65,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
       routePrefix: '/docs',
       logLevel: 'silent',
       staticCSP: contentSecurityPolicy,
-      // The badge of a validator elsewhere would tell it where this server is.
+      // The badge of the public validator would send it the URL of this server.
       uiConfig: { validatorUrl: null },
     });
   });
@@ -76,7 +76,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
   });
 }
 
-/** Adds who may call an operation, its raw body and its errors to what Fastify knows of it. */
+/** Adds security, raw body, errors and notes of an operation to its Fastify schema. */
 function describe(schema: FastifySchema | undefined, operation: Operation | undefined): FastifySchema {
   if (operation === undefined) return { ...schema, hide: true };
   const { access, rawBody, unsupported, description } = operation;
@@ -100,13 +100,13 @@ function describe(schema: FastifySchema | undefined, operation: Operation | unde
   };
 }
 
-/** A parameter with a default may be left out: the server fills it in before the check. */
+/** Clients may omit a parameter that has a default: the server fills it in before validation. */
 function withoutDefaults(query: TObject): object {
   const required = (query.required ?? []).filter((name) => !('default' in (query.properties[name] ?? {})));
   return { ...query, required };
 }
 
-/** By status, with the codes that say more; where each is explained says `docs/reference/errors.md`. */
+/** Error responses by status, each with its codes. `docs/reference/errors.md` explains the codes. */
 function errorResponses(operation: Operation): object {
   const errors = errorsOf(operation);
   const statuses = new Set(errors.map((code) => catalogue[code].status));
@@ -122,7 +122,7 @@ function errorSchema(): object {
   return {
     type: 'object',
     description:
-      'Ingest operations say `error` instead of `detail`; that for OTLP answers google.rpc.Status, encoded as the request.',
+      'Ingest operations use `error` in place of `detail`. The OTLP operation returns google.rpc.Status, encoded like the request.',
     properties: {
       detail: {
         anyOf: [
@@ -141,7 +141,7 @@ function errorSchema(): object {
           },
         ],
       },
-      message: { type: 'string', description: 'What the list in `detail` says, as one text.' },
+      message: { type: 'string', description: 'The list in `detail` as one text.' },
       error: { type: 'string' },
       code: { type: 'string', enum: Object.keys(catalogue) },
       remedy: { type: 'string' },

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import type { Operation } from './operation.ts';
 
-/** Errors that are answered before it is known which operation is meant, or while the request still arrives. */
+/** Errors that can occur before the operation is known or while the request is still arriving. */
 export const errorsOfAnyRequest: readonly ErrorCode[] = [
   'BAD_REQUEST',
   'ROUTE_NOT_FOUND',
@@ -12,7 +12,7 @@ export const errorsOfAnyRequest: readonly ErrorCode[] = [
   'INTERNAL',
 ];
 
-/** For `errors` of an operation whose function asks ClickHouse. */
+/** For `errors` of an operation that queries ClickHouse. */
 export const warehouseErrors = [
   'WAREHOUSE_UNAVAILABLE',
   'WAREHOUSE_QUERY_FAILED',
@@ -30,13 +30,13 @@ const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**
- * The errors that a request of `operation` can be answered with: those of the steps that it passes, and the operation's own.
- * The tests of the API fail on an answer whose code is not among them.
+ * Returns all errors that a request to `operation` can result in: those of the steps it passes and those of the operation itself.
+ * The API tests fail on a response whose code is not in this list.
  */
 export function errorsOf(operation: Operation): readonly ErrorCode[] {
   const { method, access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
-  // A body is parsed even if the operation has none.
+  // Fastify parses a body even if the operation has none.
   const parsesBody = method !== 'GET' && rawBody === undefined;
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],

@@ -5,22 +5,22 @@ import { canonicalPath } from './canonical-url.ts';
 const hostForm = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 
 /**
- * The absolute URL of `path` (without its prefix) as whoever sent `request` can reach it: under `RUNLAKE_PUBLIC_URL`, else under
- * the host that the request named, else under the address that it came in on. The last two only ever go back to who asked.
+ * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL`, else under the `Host` of the request, else under the
+ * local address of its connection. The last two must only be returned to the sender of `request`.
  */
 export function publicUrlOf(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
-  return publicUrl === undefined ? reachedAt(request) + canonicalPath(path) : urlUnder(publicUrl, path);
+  return publicUrl === undefined ? requestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
 }
 
-/** The same, for those who have no request. */
+/** Returns the absolute URL of `path` under `publicUrl`, for callers without a request. */
 export function urlUnder(publicUrl: string, path: string): string {
-  // Prefixes may come twice, but they need not.
+  // The public URL may already end in the prefix.
   const base = publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
   return base + canonicalPath(path);
 }
 
-/** The host that a request named or, where that is none, the address that it came in on, as a URL without a path. */
-export function reachedAt(request: FastifyRequest): string {
+/** Returns the `Host` of a request as a URL without a path or, if it is missing or invalid, the local address of the connection. */
+export function requestOrigin(request: FastifyRequest): string {
   return `${request.protocol}://${hostOf(request)}`;
 }
 

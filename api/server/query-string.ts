@@ -4,10 +4,10 @@ import { fault, isRunlakeError } from '../../infra/errors/runlake-error.ts';
 export type QueryValues = Record<string, string | string[]>;
 
 /**
- * Reads the query of `url`: keys to text, or to a list where a key is repeated. Empty values count as absent.
+ * Parses the query of `url` to texts, or to a list if a key is repeated. Empty values count as absent.
  * The result has no prototype, so that keys such as `__proto__` are ordinary.
  *
- * @throws BAD_REQUEST where percent-encoding is broken.
+ * @throws BAD_REQUEST for invalid percent-encoding or a NUL character.
  */
 export function parseQuery(url: string): QueryValues {
   const values: QueryValues = Object.create(null);
@@ -26,7 +26,7 @@ export function parseQuery(url: string): QueryValues {
   return values;
 }
 
-/** All names in the query of `url`, once each, also those without a value. */
+/** Returns all distinct names in the query of `url`, including those without a value. */
 export function namesInQuery(url: string): string[] {
   const start = url.indexOf('?');
   return start < 0 ? [] : [...new Set(new URLSearchParams(url.slice(start)).keys())];
@@ -35,7 +35,7 @@ export function namesInQuery(url: string): string[] {
 function decode(text: string): string {
   try {
     const decoded = decodeURIComponent(text.replaceAll('+', ' '));
-    // No stored text has one, and Postgres takes none.
+    // Postgres rejects NUL characters, so no stored text contains one.
     if (decoded.includes('\0')) throw fault('BAD_REQUEST', { reason: 'The URL has a NUL character in a parameter.' });
     return decoded;
   } catch (cause) {
@@ -45,8 +45,8 @@ function decode(text: string): string {
 }
 
 /**
- * Turns the text of each parameter into what its schema asks for and fills in defaults. What does not convert stays text, for
- * the check to name. Booleans are read as Python and JavaScript write them.
+ * Converts the text of each parameter to the type in its schema and fills in defaults. Values that do not convert stay text, so that
+ * validation reports them. Booleans are accepted as Python and JavaScript write them.
  */
 export function convertQuery(schema: TObject, values: QueryValues): Record<string, unknown> {
   const converted: Record<string, unknown> = Object.assign(Object.create(null), values);
@@ -62,7 +62,7 @@ function convert(schema: TSchema, value: string | string[]): unknown {
   const type = 'type' in schema ? schema.type : undefined;
   if (type === 'array') {
     const items = ('items' in schema ? schema.items : {}) as TSchema;
-    return (jsonListOf(value) ?? [value].flat()).map((item) =>
+    return (parseJsonList(value) ?? [value].flat()).map((item) =>
       typeof item === 'string' ? convert(items, item) : item,
     );
   }
@@ -77,7 +77,7 @@ function convert(schema: TSchema, value: string | string[]): unknown {
 }
 
 /** The JavaScript client of the agent server sends a list as JSON: `["values","debug"]`. */
-function jsonListOf(value: string | string[]): unknown[] | undefined {
+function parseJsonList(value: string | string[]): unknown[] | undefined {
   if (Array.isArray(value) || !value.startsWith('[')) return undefined;
   try {
     return JSON.parse(value) as unknown[];

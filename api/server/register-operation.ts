@@ -15,8 +15,8 @@ declare module 'fastify' {
 }
 
 /**
- * Makes the routes of `operation`: its canonical path and its aliases. The other prefixes and the slash at the end are dealt
- * with before routing, see `canonical-url.ts`.
+ * Registers the routes of `operation`: its canonical path and its aliases. `canonical-url.ts` handles the other prefixes and the trailing
+ * slash before routing.
  */
 export function registerOperation(
   server: FastifyInstance,
@@ -35,12 +35,12 @@ export function registerOperation(
       url: routedPath(operation, path),
       schema: routeSchema(operation, path !== operation.path),
       config: { operation },
-      ...socketOf(operation, services),
+      ...socketOptions(operation, services),
       preValidation: async (request, reply) => {
         const closed = operation.closedQuery && !ruled;
         if (closed || schema.query !== undefined || operation.unsupported?.query !== undefined) {
           const values = parseQuery(request.raw.url ?? '');
-          if (closed) refuseOthers(namesInQuery(request.raw.url ?? ''), schema.query?.properties);
+          if (closed) refuseUnknownParameters(namesInQuery(request.raw.url ?? ''), schema.query?.properties);
           refuseUnsupported(values, operation.unsupported?.query, operation.unsupported?.flags);
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
@@ -59,7 +59,7 @@ export function registerOperation(
   }
 }
 
-/** Runs `work` for the caller's organisation. Queries of a request that only reads end when its client disconnects. */
+/** Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client disconnects. */
 function forTenant<Result>(
   { access }: Operation,
   { caller }: FastifyRequest,
@@ -68,22 +68,22 @@ function forTenant<Result>(
 ): Promise<Result> {
   if (caller === undefined) return work();
   const { organizationId } = caller;
-  if (!readsForItsClientAlone(access)) return runForTenant({ organizationId }, work);
+  if (!isReadOnly(access)) return runForTenant({ organizationId }, work);
   const disconnected = new AbortController();
   response.once('close', () => {
     if (response.writableFinished) return;
-    disconnected.abort(fault('BAD_REQUEST', { reason: 'The client disconnected before the answer was complete.' }));
+    disconnected.abort(fault('BAD_REQUEST', { reason: 'The client disconnected before the response was complete.' }));
   });
   return runForTenant({ organizationId, disconnected: disconnected.signal }, work);
 }
 
-/** Requests to the agent server may start shared work: runs, and streams that several clients follow. */
-function readsForItsClientAlone(access: Access): boolean {
+/** Requests to the agent server can start work shared by several clients: runs and streams. */
+function isReadOnly(access: Access): boolean {
   return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }
 
-/** How a WebSocket is served; only where the plugin for it is there, see `web-sockets.ts`. */
-function socketOf(operation: Operation, services: object): object {
+/** Route options for a WebSocket. They only take effect after `acceptWebSockets`. */
+function socketOptions(operation: Operation, services: object): object {
   if (operation.socket === undefined) return {};
   const serve = operation.socket as (socket: object, input: object) => void;
   return {
@@ -94,8 +94,8 @@ function socketOf(operation: Operation, services: object): object {
   };
 }
 
-/** For each path answers 405 to the methods that no operation has, and says which there are. */
-export function refuseOtherMethods(server: FastifyInstance, operations: readonly Operation[]): void {
+/** Responds with 405 and the allowed methods to every method of a known path that no operation has. */
+export function refuseUnknownMethods(server: FastifyInstance, operations: readonly Operation[]): void {
   const methodsByPath = new Map<string, Set<string>>();
   for (const operation of operations) {
     for (const path of [operation.path, ...(operation.aliases ?? [])]) {
@@ -124,12 +124,12 @@ export function refuseOtherMethods(server: FastifyInstance, operations: readonly
   }
 }
 
-/** The path of a URL, without its query, which may hold what is not for others. */
+/** Returns the path of a URL without its query, which may contain secrets. */
 export function pathOf(url: string): string {
   return url.split('?', 1)[0] ?? url;
 }
 
-/** Routes that differ only in the names of their parameters are one route. */
+/** Replaces parameter names, because routes that differ only in them are the same route. */
 export function shapeOf(routed: string): string {
   return routed.replace(/:[^/]+/g, ':id');
 }
@@ -142,7 +142,7 @@ function successStatus({ schema }: Operation): number {
   return Math.min(...Object.keys(schema.response).map(Number));
 }
 
-/** What Fastify checks and serialises with, and what the API description shows. A raw body is only described. */
+/** The schema that Fastify validates and serialises with and that the API description shows. A raw body is only described. */
 function routeSchema(operation: Operation, hide: boolean): FastifySchema {
   const { schema, summary, description, tag, operationId } = operation;
   const json = schema.produces === undefined;
@@ -169,7 +169,7 @@ function describedOnly({ response, alsoProduces = {} }: OperationSchema, mediaTy
   );
 }
 
-function refuseOthers(names: readonly string[], known: object = {}): void {
+function refuseUnknownParameters(names: readonly string[], known: object = {}): void {
   const others = names.filter((name) => !Object.hasOwn(known, name));
   if (others.length > 0) throw unknownFields('query', others);
 }

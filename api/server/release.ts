@@ -1,2 +1,2 @@
-/** The release, as `package.json` says it; a test holds the two together. */
+/** The release; a test keeps it equal to the version in `package.json`. */
 export const releaseVersion = '0.1.0';

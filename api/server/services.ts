@@ -12,36 +12,33 @@ import type { ProjectResolver } from '../../pipelines/projects/resolve-project.t
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ReadUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 
-/**
- * Everything that operations call, filled once by the wiring of a role (`api/command-line`). An area that needs something new
- * adds a field here and nothing else.
- */
+/** The services that operations call, created once by the role (`api/command-line`). An area that needs a new service adds a field here. */
 export interface Services {
   readonly config: Config;
   readonly database: Database;
   readonly warehouse: Warehouse;
   readonly authenticator: Authenticator;
-  /** Where a rate limit is set. */
+  /** Unset: no rate limit. */
   readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
   readonly projects: ProjectResolver;
-  /** Counts of usage reports; keeps those that do not change. */
+  /** Counts for usage reports; caches those that can no longer change. */
   readonly usageCounts: ReadUsageCounts;
-  /** Feedback that this process sent lately. */
+  /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
-  /** Reaches and checks the destinations of bulk exports. */
+  /** Connects to and checks the destinations of bulk exports. */
   readonly destinations: DestinationPorts;
-  /** Takes runs to the event log. */
+  /** Appends runs to the event log. */
   readonly accept: AcceptPorts;
-  /** Signs the links under which attachments can be read without a key. */
+  /** Signs links that give access to attachments without a key. */
   readonly attachmentSigner: TokenSigner;
-  /** Opens the links under which feedback can be left without a key. */
+  /** Verifies links that accept feedback without a key. */
   readonly feedbackSigner: TokenSigner;
-  /** Makes, reads and cancels bulk exports; the work is done by whoever has the workers. */
+  /** Creates, reads and cancels bulk exports; processes with export workers execute them. */
   readonly exports: ExportPorts;
-  /** Parts that have to be up for this process to serve; named in `/ready`. */
+  /** Dependencies that must be up for this process to serve; `/ready` lists them. */
   readonly healthChecks: readonly HealthCheck[];
-  /** Hands a deleted project to the worker that deletes its runs. */
+  /** Queues the deletion of a deleted project's runs. */
   readonly enqueueProjectDeletion: (project: { workspaceId: string; projectId: string }) => Promise<void>;
-  /** Queues the deletion of the data of a deleted workspace. */
+  /** Queues the deletion of a deleted workspace's data. */
   readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
 }

@@ -1,6 +1,6 @@
 import { fault, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 
-/** Says which fields of a body or a query nobody reads: at most eight, in the form of SPEC 2.3. */
+/** Builds the error for unknown fields of a body or a query: at most eight, in the form of SPEC 2.3. */
 export function unknownFields(place: 'body' | 'query', names: readonly string[]): RunlakeError {
   const fields = names
     .slice(0, 8)

@@ -5,31 +5,33 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { fault } from '../../infra/errors/runlake-error.ts';
 
 /**
- * A request that asks for HTTP/2 on the connection (`Upgrade: h2c`), as the HTTP client of Java does by itself, is answered as if it did
- * not (RFC 9110, 7.8). Where upgrades are listened for, Node would hand over each, without its body. It asks here, when it has read the
- * headers, whether this is one.
+ * Makes Node ignore every `Upgrade` except WebSocket. The HTTP client of Java sends `Upgrade: h2c` by default and expects an ordinary
+ * response (RFC 9110, 7.8). With an `upgrade` listener, Node hands over every such request without its body. Node reads `upgrade` after the
+ * headers; the getter returns true only for WebSockets and CONNECT.
  */
 export class WebSocketOrPlain extends IncomingMessage {
-  // Without a value of its own: Node sets `upgrade` before fields of this class have one.
-  declare private asks: boolean | null;
+  // Declared without an initial value: Node sets `upgrade` before class fields are initialised.
+  declare private requested: boolean | null;
 
-  set upgrade(asks: boolean | null) {
-    this.asks = asks;
+  set upgrade(requested: boolean | null) {
+    this.requested = requested;
   }
 
   get upgrade(): boolean {
-    return this.asks === true && (this.method === 'CONNECT' || this.headers.upgrade?.toLowerCase() === 'websocket');
+    return (
+      this.requested === true && (this.method === 'CONNECT' || this.headers.upgrade?.toLowerCase() === 'websocket')
+    );
   }
 }
 
-/** Of one message; a longer one closes its socket with 1009. */
-const mostMessageBytes = 1024 * 1024;
+/** Maximum size of a message; a longer one closes its socket with code 1009. */
+const maxMessageBytes = 1024 * 1024;
 
 /**
- * Lets routes that serve WebSockets do so, after the steps that every request passes; the others refuse them.
+ * Enables WebSockets on routes that declare a socket, after the steps that every request passes; other routes refuse them.
  *
- * Node forgets a connection that asks for an upgrade, and yet waits for it when the server closes. So one that was refused is ended here
- * as soon as it was told, and what is left of the others when the server closes.
+ * Node no longer tracks a connection that requested an upgrade, but `server.close` still waits for it. So this closes a refused connection
+ * right after its response, and all others when the server closes.
  */
 export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   const upgrading = new Set<Duplex>();
@@ -45,21 +47,22 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   });
   server.addHook('onRequest', async (request, reply) => {
     if (request.headers.upgrade !== undefined && isForeignPage(request, reply)) {
-      throw fault('AUTH_FORBIDDEN', { reason: 'Pages of this origin may open no WebSocket here.' });
+      throw fault('AUTH_FORBIDDEN', { reason: 'Pages of this origin must not open a WebSocket here.' });
     }
   });
   await server.register(websocket, {
-    options: { maxPayload: mostMessageBytes },
-    // What a peer sent that is no WebSocket: the library has closed it, with a code that says so.
-    errorHandler: (err, _socket, request) => request.log.debug({ err }, 'a WebSocket broke off'),
-    // Whoever serves a socket closes it when the server drains.
+    options: { maxPayload: maxMessageBytes },
+    // The peer sent an invalid frame. The library has already closed the socket with the matching code.
+    errorHandler: (err, _socket, request) => request.log.debug({ err }, 'WebSocket protocol error'),
+    // The operation that serves a socket closes it when the server drains.
     preClose: (done) => done(),
   });
 }
 
 /**
- * Whether a browser asks for a page of another origin, and sends by itself what tells who its user is. Nothing that is answered would
- * keep such a page from reading what comes on the socket. Those that CORS lets in are named in the answer. Source: RFC 6455, 10.2.
+ * Returns true if the request comes from a page of another origin and the browser added credentials by itself (a cookie or Basic). CORS
+ * does not protect WebSockets: without this check, such a page could read the socket. Origins that CORS allows are named in the response
+ * headers. Source: RFC 6455, 10.2.
  */
 function isForeignPage({ headers, host }: FastifyRequest, reply: FastifyReply): boolean {
   const { origin, cookie, authorization = '' } = headers;

@@ -17,7 +17,7 @@ export interface RpcError {
   readonly message: string;
 }
 
-/** What a method of the protocol is refused with. */
+/** Error of a protocol method, returned as a JSON-RPC error. */
 export class A2aError extends Error {
   readonly code: number;
 
@@ -28,15 +28,15 @@ export class A2aError extends Error {
   }
 }
 
-/** As a client is told of it; undefined for what is not the client's doing. */
-export function rpcErrorOf(error: unknown): RpcError | undefined {
+/** Converts an error to a JSON-RPC error; undefined if the client did not cause it. */
+export function toRpcError(error: unknown): RpcError | undefined {
   if (error instanceof A2aError) return { code: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
   return { code: error.code === 'RUN_NOT_FOUND' ? codes.taskNotFound : codes.invalidParams, message: error.message };
 }
 
-/** Whether it is an answer of custom authentication, which goes out with its status. Source: A2A 0.3.0, 4.4. */
-export function isOfAccess(error: unknown): boolean {
+/** Returns true for errors of custom authentication, which are sent with their HTTP status. Source: A2A 0.3.0, 4.4. */
+export function isCustomAuthError(error: unknown): boolean {
   return isRunlakeError(error) && error.code.startsWith('AUTH_');
 }
 

@@ -1,11 +1,11 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
-import { hasManyParts } from '../../server/schema-check.ts';
+import { exceedsMaxElements } from '../../server/schema-check.ts';
 import { words } from '../agent-schema.ts';
 import { A2aError } from './a2a-error.ts';
 
-/** Any text: an id that no task has is an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
+/** Any text: an id that no task has is reported by an error of its own. Source: A2A 0.3.0, TaskNotFoundError. */
 const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });
 const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
 
@@ -18,7 +18,7 @@ export const SendParams = Type.Object({
     taskId: optional(TaskId()),
     metadata: optional(JsonObject()),
   }),
-  /** An older form of `contextId`. */
+  /** Deprecated form of `contextId`. */
   thread: optional(Type.Object({ threadId: optional(Uuid()) })),
   configuration: optional(
     Type.Object({
@@ -31,16 +31,19 @@ export const SendParams = Type.Object({
 
 export const GetParams = Type.Object({
   id: optional(TaskId()),
-  /** An older form of `id`. */
+  /** Deprecated form of `id`. */
   taskId: optional(TaskId()),
   contextId: optional(TaskId()),
   historyLength: HistoryLength(),
 });
 
-/** @throws A2aError with the first place that does not fit. */
+/** @throws A2aError that names the first invalid location. */
 export function readParams<const S extends TSchema>(schema: S, params: unknown): Static<S> {
   if (Value.Check(schema, params)) return params;
-  const [first] = hasManyParts(params) ? [] : Value.Errors(schema, params);
-  const place = first?.instancePath.slice(1).replaceAll('/', '.');
-  throw new A2aError('invalidParams', `params${place ? `.${place}` : ''}: ${first?.message ?? 'does not fit'}`);
+  const [first] = exceedsMaxElements(params) ? [] : Value.Errors(schema, params);
+  const location = first?.instancePath.slice(1).replaceAll('/', '.');
+  throw new A2aError(
+    'invalidParams',
+    `params${location ? `.${location}` : ''}: ${first?.message ?? 'does not match the schema'}`,
+  );
 }

@@ -1,4 +1,4 @@
-/** Records of A2A 0.3.0 as far as they are answered, with the names on the wire. Source: A2A 0.3.0, 6. */
+/** Types of A2A 0.3.0 that responses contain, with their names on the wire. Source: A2A 0.3.0, 6. */
 
 export type Part =
   | { readonly kind: 'text'; readonly text: string }

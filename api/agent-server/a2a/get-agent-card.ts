@@ -2,7 +2,7 @@ import { resolveAssistant } from '../../../pipelines/agents/assistants/resolve-a
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
-import { reachedAt } from '../../server/public-base.ts';
+import { requestOrigin } from '../../server/public-base.ts';
 import '../access/agent-access.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
@@ -20,7 +20,7 @@ export const getAgentCard = defineAgentOperation({
   method: 'GET',
   path: '/.well-known/agent-card.json',
   tag: 'a2a',
-  summary: 'What an assistant says of itself, by the Agent2Agent protocol 0.3',
+  summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
   access: reads,
   errors: ['ROUTE_NOT_FOUND', ...graphErrors],
   schema: { query: AssistantParams, response: { 200: JsonObject() } },
@@ -34,12 +34,12 @@ export const getAgentCard = defineAgentOperation({
       protocolVersion: '0.3.0',
       name,
       description,
-      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? reachedAt(request)}/a2a/${id}`,
+      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? requestOrigin(request)}/a2a/${id}`,
       preferredTransport: 'JSONRPC',
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: modes,
       defaultOutputModes: modes,
-      // What custom authentication asks for, only the project knows.
+      // The requirements of custom authentication are defined by project code and unknown here.
       ...(request.agentAccess === undefined && withKey),
       skills: [
         {

@@ -3,14 +3,14 @@ import { A2aError } from './a2a-error.ts';
 type Values = Readonly<Record<string, unknown>>;
 
 export interface MessageContent {
-  /** Of all text parts, one a line. */
+  /** All text parts, separated by line feeds. */
   readonly text: string | undefined;
-  /** Of all data parts, later ones over earlier ones. */
+  /** All data parts merged; later ones overwrite earlier ones. */
   readonly data: Values | undefined;
 }
 
-/** @throws A2aError for files, and for what is no part. */
-export function contentOf(parts: readonly { readonly kind: string }[]): MessageContent {
+/** @throws A2aError for file parts and for invalid parts. */
+export function readMessageContent(parts: readonly { readonly kind: string }[]): MessageContent {
   const texts: string[] = [];
   let data: Values | undefined;
   for (const part of parts) {
@@ -23,17 +23,20 @@ export function contentOf(parts: readonly { readonly kind: string }[]): MessageC
 }
 
 /**
- * What a graph takes: data as it is, text as one more message. That gets an id of the graph's making: one that a client uses twice
- * would replace what was said before.
+ * Builds the input of the graph: the data, with the text as an additional message. The graph assigns the id of that message, because a
+ * message with an id that was used before replaces the earlier message.
  */
-export function inputOf({ text, data }: MessageContent, { role }: { readonly role: string }) {
+export function buildInput({ text, data }: MessageContent, { role }: { readonly role: string }) {
   if (text === undefined) return data;
   const before = Array.isArray(data?.messages) ? data.messages : [];
   return { ...data, messages: [...before, { role: role === 'user' ? 'user' : 'assistant', content: text }] };
 }
 
-/** The answer to an interrupt: data `{resume: [{id, value}]}` for several of them, else `resume` or all of the data, else the text. */
-export function resumeOf({ text, data }: MessageContent): unknown {
+/**
+ * Builds the value that resumes an interrupt: the data `{resume: [{id, value}]}` for several interrupts, otherwise `resume` or the whole
+ * data, otherwise the text.
+ */
+export function buildResumeValue({ text, data }: MessageContent): unknown {
   if (data === undefined) return text;
   const resume = 'resume' in data ? data.resume : data;
   if (!Array.isArray(resume) || !resume.every((one) => isObject(one) && typeof one.id === 'string')) return resume;

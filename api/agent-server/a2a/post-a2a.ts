@@ -8,7 +8,7 @@ import { requireProtocol } from '../require-protocol.ts';
 import { type LiveSource, liveBody } from '../streaming/live-body.ts';
 import { acceptsEventStream } from '../streaming/require-event-stream.ts';
 import { eventStream, eventStreamHeaders } from '../streaming/sse.ts';
-import { A2aError, internalError, isOfAccess, type RpcError, rpcErrorOf } from './a2a-error.ts';
+import { A2aError, internalError, isCustomAuthError, type RpcError, toRpcError } from './a2a-error.ts';
 import { GetParams, readParams, SendParams } from './a2a-params.ts';
 import type { StreamedResult, Task } from './a2a-task.ts';
 import { isObject } from './message-content.ts';
@@ -21,16 +21,16 @@ export const postA2a = defineAgentOperation({
   method: 'POST',
   path: '/a2a/:assistant_id',
   tag: 'a2a',
-  summary: 'Talk to an assistant, by the Agent2Agent protocol 0.3',
+  summary: 'Send a message to an assistant (Agent2Agent protocol 0.3)',
   description:
-    'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. What a method refuses is an error of JSON-RPC with status 200.',
+    'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
   access: runs,
   errorStyle: 'json-rpc',
   errors: ['ROUTE_NOT_FOUND', 'ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: JsonValue({ description: 'A request of JSON-RPC 2.0.' }),
-    response: { 200: JsonValue({ description: 'The answer.' }) },
+    body: JsonValue({ description: 'A JSON-RPC 2.0 request.' }),
+    response: { 200: JsonValue({ description: 'A JSON-RPC 2.0 response.' }) },
   },
   handler: async (input) => {
     const { params, body, request, services } = input;
@@ -38,21 +38,21 @@ export const postA2a = defineAgentOperation({
     requireProtocol(agents, 'a2a', request);
     const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
-    const invalid = (message: string) => answerOf(id, { error: { code: -32600, message } }, 400);
+    const invalid = (message: string) => buildResponse(id, { error: { code: -32600, message } }, 400);
     if (request.headers.accept === undefined) return invalid('The header Accept is missing.');
     if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
-      return invalid('The body is no request of JSON-RPC 2.0.');
+      return invalid('The body is not a JSON-RPC 2.0 request.');
     }
     if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
-      return invalid('message/stream answers with text/event-stream, which the header Accept leaves out.');
+      return invalid('message/stream responds with text/event-stream, which the header Accept does not include.');
     }
     try {
       return await call({ ...input, assistant, id }, body.method, body.params);
     } catch (err) {
-      if (isOfAccess(err)) throw err;
-      const error = rpcErrorOf(err);
-      if (error === undefined) request.log.warn({ err }, 'a request of the Agent2Agent protocol failed');
-      return answerOf(id, { error: error ?? internalError });
+      if (isCustomAuthError(err)) throw err;
+      const error = toRpcError(err);
+      if (error === undefined) request.log.warn({ err }, 'Agent2Agent request failed');
+      return buildResponse(id, { error: error ?? internalError });
     }
   },
 });
@@ -71,7 +71,7 @@ async function call(input: Call, method: string, params: unknown): Promise<Answe
     case 'message/stream':
       return stream(input, params);
     case 'tasks/get':
-      return answerOf(input.id, { result: await get(input, params) });
+      return buildResponse(input.id, { result: await get(input, params) });
     case 'tasks/cancel':
     case 'tasks/resubscribe':
       throw new A2aError('unsupported', `${method} is not supported.`);
@@ -79,22 +79,25 @@ async function call(input: Call, method: string, params: unknown): Promise<Answe
       if (method.startsWith('tasks/pushNotificationConfig/')) {
         throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
       }
-      throw new A2aError('methodNotFound', `There is no method ${method.slice(0, 100)}.`);
+      throw new A2aError('methodNotFound', `Unknown method ${method.slice(0, 100)}.`);
   }
 }
 
-/** Line feeds keep the connection open until the task has come to rest. When the server stops, the task is told as it is. */
+/**
+ * Line feeds keep the connection open until the task has ended or needs input. When the server stops, the response contains the current
+ * state of the task.
+ */
 async function send(input: Call, params: unknown): Promise<Answer> {
   const { agents } = input.services;
-  const asked = readParams(SendParams, params);
-  const { reader, ...ids } = await startTask(input, input.assistant, asked);
-  const historyLength = asked.configuration?.historyLength ?? 10;
-  if (asked.configuration?.blocking === false) {
+  const sendParams = readParams(SendParams, params);
+  const { reader, ...ids } = await startTask(input, input.assistant, sendParams);
+  const historyLength = sendParams.configuration?.historyLength ?? 10;
+  if (sendParams.configuration?.blocking === false) {
     reader.close();
-    return answerOf(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
+    return buildResponse(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
   }
   const body = liveBody<string>({
-    ...untilStopped(input, async function* (signal) {
+    ...stoppableSource(input, async function* (signal) {
       await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
       yield rpcText(input.id, { result: await taskOfRun(agents, ids, { historyLength }) });
     }),
@@ -102,8 +105,8 @@ async function send(input: Call, params: unknown): Promise<Answer> {
     heartbeat: '\n',
     stopped: undefined,
     failed: (err) => {
-      input.request.log.warn({ err }, 'a task could not be answered');
-      return Buffer.from(rpcText(input.id, { error: rpcErrorOf(err) ?? internalError }));
+      input.request.log.warn({ err }, 'reading the task failed');
+      return Buffer.from(rpcText(input.id, { error: toRpcError(err) ?? internalError }));
     },
   });
   return new Answer({ headers: { 'content-type': 'application/json' }, body });
@@ -112,16 +115,16 @@ async function send(input: Call, params: unknown): Promise<Answer> {
 async function stream(input: Call, params: unknown): Promise<Answer> {
   const task = await startTask(input, input.assistant, readParams(SendParams, params));
   const body = eventStream<string>({
-    ...untilStopped(input, async function* (signal) {
+    ...stoppableSource(input, async function* (signal) {
       try {
         for await (const result of streamTask(input.services.agents, task, signal)) yield rpcText(input.id, { result });
       } catch (err) {
-        input.request.log.warn({ err }, 'a task could not be streamed');
-        yield rpcText(input.id, { error: rpcErrorOf(err) ?? internalError });
+        input.request.log.warn({ err }, 'streaming the task failed');
+        yield rpcText(input.id, { error: toRpcError(err) ?? internalError });
       }
     }),
     frame: (text) => ({ data: Buffer.from(text) }),
-    comesBack: false,
+    clientReconnects: false,
     logger: input.request.log,
   });
   return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body });
@@ -137,8 +140,8 @@ async function get(input: Call, params: unknown): Promise<Task> {
   });
 }
 
-/** A source that is told when the server stops, and then comes to an end of its own. */
-function untilStopped(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
+/** Creates a source whose `signal` aborts when the server stops or the source is closed; the source must then end by itself. */
+function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
   const closed = new AbortController();
   const signal = AbortSignal.any([closed.signal, input.request.server.drainStarted]);
   const source: LiveSource<string> = {
@@ -155,7 +158,7 @@ function rpcText(id: Id, outcome: Outcome): string {
   return JSON.stringify({ jsonrpc: '2.0', id, ...outcome });
 }
 
-function answerOf(id: Id, outcome: Outcome, status = 200): Answer {
+function buildResponse(id: Id, outcome: Outcome, status = 200): Answer {
   const headers = { 'content-type': 'application/json' };
   return new Answer({ status, headers, body: Buffer.from(rpcText(id, outcome)) });
 }

@@ -14,7 +14,7 @@ import { runRequestOf } from '../runs/run-request-of.ts';
 import { A2aError } from './a2a-error.ts';
 import type { SendParams } from './a2a-params.ts';
 import type { Task } from './a2a-task.ts';
-import { contentOf, inputOf, isObject, resumeOf } from './message-content.ts';
+import { buildInput, buildResumeValue, isObject, readMessageContent } from './message-content.ts';
 import { type TaskIds, taskOfRun } from './task-of-run.ts';
 
 export interface A2aInput {
@@ -24,10 +24,10 @@ export interface A2aInput {
 }
 
 /**
- * Makes the run that answers a message: on the thread `contextId`, which is made where it is not there; with `taskId` as the answer to
- * what that run waits for.
+ * Creates the run for a message, on the thread `contextId`, which is created if it does not exist. With `taskId`, the message resumes the
+ * interrupt of that run.
  *
- * @throws A2aError, and what making a run throws.
+ * @throws A2aError and the errors of creating a run.
  */
 export async function startTask(
   input: A2aInput,
@@ -38,7 +38,7 @@ export async function startTask(
   if (configuration?.pushNotificationConfig) {
     throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
   }
-  const content = contentOf(message.parts);
+  const content = readMessageContent(message.parts);
   const context = (message.contextId ?? thread?.threadId)?.toLowerCase();
   const resumed = message.taskId && (await waitingTask(input, assistant, message.taskId.toLowerCase(), context));
   if (!resumed && content.text !== undefined) await requireMessages(input, assistant);
@@ -46,7 +46,7 @@ export async function startTask(
     assistant_id: assistant.assistant_id,
     if_not_exists: 'create' as const,
     stream_mode: ['messages-tuple'],
-    ...(resumed ? { command: { resume: resumeOf(content) } } : { input: inputOf(content, message) }),
+    ...(resumed ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
   };
   const params = { thread_id: resumed ? resumed.threadId : (context ?? uuidv7()) };
   const { run, reader } = await asOperation(input.request, 'waitForRun', { params, body }, (part) =>
@@ -55,7 +55,7 @@ export async function startTask(
   return { threadId: run.thread_id, runId: run.run_id, reader };
 }
 
-/** @throws A2aError where the task is not this assistant's, or waits for nothing; RUN_NOT_FOUND */
+/** @throws A2aError if the task belongs to another assistant or does not need input; RUN_NOT_FOUND */
 async function waitingTask(
   input: A2aInput,
   assistant: Assistant,
@@ -64,12 +64,12 @@ async function waitingTask(
 ): Promise<TaskIds> {
   const { status, contextId: threadId } = await readTask(input, assistant, { runId, context });
   if (status.state === 'input-required') return { threadId, runId };
-  throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and waits for no message: leave out taskId.`);
+  throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and does not need input. Omit taskId.`);
 }
 
 const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
-/** A task of an assistant, in `context` or wherever it is. @throws RUN_NOT_FOUND */
+/** Reads a task of an assistant; without `context`, searches all threads. @throws RUN_NOT_FOUND */
 export async function readTask(
   { services: { agents }, request }: A2aInput,
   { assistant_id: assistantId }: Assistant,
@@ -82,10 +82,13 @@ export async function readTask(
   return asOperation(request, 'getAgentRun', { params }, () => taskOfRun(agents, { threadId, runId }, options));
 }
 
-/** Text goes into `messages`: a graph that says what it takes has to take them. @throws A2aError */
+/** Text becomes a message, so the input schema of the graph, if it has one, must contain `messages`. @throws A2aError */
 async function requireMessages({ services: { agents } }: A2aInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
   const { input_schema: schema } = await describeGraph(agents, graphId, config);
   if (!isObject(schema) || !isObject(schema.properties) || 'messages' in schema.properties) return;
-  throw new A2aError('invalidParams', 'The assistant takes no `messages`, so no text parts: send data parts.');
+  throw new A2aError(
+    'invalidParams',
+    'The assistant has no `messages` in its input schema. Send data parts instead of text parts.',
+  );
 }

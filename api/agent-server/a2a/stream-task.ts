@@ -3,11 +3,11 @@ import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-ports.ts';
 import type { Agents } from '../agent-services.ts';
 import type { A2aMessage, StreamedResult } from './a2a-task.ts';
-import { saidIn, type TaskIds, taskOfRun } from './task-of-run.ts';
+import { readTextMessage, type TaskIds, taskOfRun } from './task-of-run.ts';
 
 /**
- * A task as it comes: submitted, what its models say while it works, its artifact, and its state at the end. Where `signal` is aborted
- * it ends with the state that it has then; the run goes on.
+ * Streams a task: its submission, model output while it runs, its artifact, and its final state. If `signal` is aborted, the stream ends
+ * with the current state; the run continues.
  */
 export async function* streamTask(
   agents: Agents,
@@ -23,14 +23,14 @@ export async function* streamTask(
     const submitted = { state: 'submitted', timestamp: new Date().toISOString() } as const;
     yield { kind: 'task', id: taskId, contextId, status: submitted, history: [], artifacts: [] };
     for await (const event of reader) {
-      const message = event.event === 'messages' ? spoken(event, task) : undefined;
+      const message = event.event === 'messages' ? modelMessage(event, task) : undefined;
       if (event.event !== 'metadata' && message === undefined) continue;
       const timestamp = new Date().toISOString();
       const status = { state: 'working', timestamp, ...(message && { message }) } as const;
       yield { kind: 'status-update', ...task, status, final: false };
     }
   } catch (error) {
-    // It is only what was said on the way: the end is in the rows.
+    // The stream carries only intermediate output. The final state is read from the database.
     if (!isRunlakeError(error) || error.class !== 'transient') throw error;
   } finally {
     signal.removeEventListener('abort', close);
@@ -43,11 +43,11 @@ export async function* streamTask(
   yield { kind: 'status-update', ...task, status, final: true };
 }
 
-/** What a model said: a piece of the message with that id. */
-function spoken({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
+/** Converts model output to a chunk of the message with its id. */
+function modelMessage({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
   const [message] = JSON.parse(Buffer.from(data).toString('utf8')) as unknown[];
-  const said = saidIn(message);
-  if (said?.role !== 'agent') return undefined;
-  const { role, text, id } = said;
+  const textMessage = readTextMessage(message);
+  if (textMessage?.role !== 'agent') return undefined;
+  const { role, text, id } = textMessage;
   return { kind: 'message', role, parts: [{ kind: 'text', text }], messageId: id ?? `${task.taskId}-said`, ...task };
 }

@@ -23,8 +23,8 @@ const states = {
 } as const satisfies Record<Run['status'], TaskStatus['state']>;
 
 /**
- * A run with the state that it left, as a task. @throws RUN_NOT_FOUND, also where it is not of the assistant that is given; and what is
- * thrown where graph code gives no answer.
+ * Reads a run with its last state as a task.
+ * @throws RUN_NOT_FOUND, also if the run belongs to another assistant than `assistantId`; and the errors of graph code.
  */
 export async function taskOfRun(
   agents: Agents,
@@ -35,14 +35,14 @@ export async function taskOfRun(
   const run = await readRun(database, deploymentId, ids);
   if (assistantId !== undefined && run.assistant_id !== assistantId) throw fault('RUN_NOT_FOUND', { run: ids.runId });
   const ended = run.status !== 'pending' && run.status !== 'running';
-  const left = ended ? await stateOf(agents, ids) : undefined;
-  const waits = run.status === 'success' && left?.isHead === true && left.state.next.length > 0;
+  const lastState = ended ? await readRunState(agents, ids) : undefined;
+  const waits = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;
   const task = { taskId: run.run_id, contextId: run.thread_id };
   const says = (parts: readonly Part[]): A2aMessage => ({
     ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
     ...task,
   });
-  const message = waits ? says(questionsOf(left.state)) : await failureOf();
+  const message = waits ? says(interruptParts(lastState.state)) : await readFailure();
   return {
     kind: 'task',
     id: run.run_id,
@@ -52,19 +52,20 @@ export async function taskOfRun(
       timestamp: run.updated_at,
       ...(message && { message }),
     },
-    history: historyLength === 0 ? [] : messagesOf(left?.state.values, task).slice(-historyLength),
-    artifacts: run.status === 'success' && !waits && left ? [artifactOf(run.run_id, left.state.values)] : [],
+    history: historyLength === 0 ? [] : readMessages(lastState?.state.values, task).slice(-historyLength),
+    artifacts:
+      run.status === 'success' && !waits && lastState ? [buildArtifact(run.run_id, lastState.state.values)] : [],
   };
 
-  async function failureOf(): Promise<A2aMessage | undefined> {
+  async function readFailure(): Promise<A2aMessage | undefined> {
     if (states[run.status] !== 'failed') return undefined;
     const error = (await readRunEnd(database, deploymentId, ids))?.error;
     return error ? says([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
   }
 }
 
-/** The last state that a run has stored. `isHead`: no other run has gone on from it. */
-async function stateOf(agents: Agents, { threadId, runId }: TaskIds) {
+/** Returns the last state that a run has stored. `isHead`: no other run has continued from it. */
+async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
   const newest = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
       await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
@@ -75,32 +76,32 @@ async function stateOf(agents: Agents, { threadId, runId }: TaskIds) {
   return state && { state, isHead: false };
 }
 
-function questionsOf({ interrupts }: ThreadState): Part[] {
+function interruptParts({ interrupts }: ThreadState): Part[] {
   return [{ kind: 'data', data: { interrupts: interrupts.map(({ id, value }) => ({ id, value })) } }];
 }
 
-/** The text of the last message of a model; without messages, the state. */
-function artifactOf(runId: string, values: unknown): Artifact {
-  const last = messagesOf(values, {}).findLast(({ role }) => role === 'agent');
+/** Builds the artifact: the text of the last model message or, without messages, the state. */
+function buildArtifact(runId: string, values: unknown): Artifact {
+  const last = readMessages(values, {}).findLast(({ role }) => role === 'agent');
   const parts: readonly Part[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
   return {
     artifactId: `${runId}-response`,
     name: 'Assistant Response',
-    description: 'What the assistant answered',
+    description: 'Response of the assistant',
     parts,
   };
 }
 
-/** What people and models said, without tools and without empty words. */
-function messagesOf(values: unknown, task: { readonly taskId?: string; readonly contextId?: string }): A2aMessage[] {
+/** Returns the messages of users and models; omits tool messages and empty texts. */
+function readMessages(values: unknown, task: { readonly taskId?: string; readonly contextId?: string }): A2aMessage[] {
   const messages: readonly unknown[] = isObject(values) && Array.isArray(values.messages) ? values.messages : [];
-  return messages.flatMap((message, place): A2aMessage[] => {
-    const said = saidIn(message);
-    if (said === undefined) return [];
+  return messages.flatMap((message, index): A2aMessage[] => {
+    const textMessage = readTextMessage(message);
+    if (textMessage === undefined) return [];
     return [
       {
-        ...{ kind: 'message', role: said.role, parts: [{ kind: 'text', text: said.text }] },
-        messageId: said.id ?? String(place),
+        ...{ kind: 'message', role: textMessage.role, parts: [{ kind: 'text', text: textMessage.text }] },
+        messageId: textMessage.id ?? String(index),
         ...task,
       },
     ];
@@ -114,8 +115,8 @@ const roles: Readonly<Record<string, A2aMessage['role']>> = {
   AIMessageChunk: 'agent',
 };
 
-/** The text of a message of the graph; undefined where it is of others, or has none. */
-export function saidIn(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
+/** Returns the text of a message of the graph; undefined if it is neither from a user nor a model, or has no text. */
+export function readTextMessage(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
   if (!isObject(message)) return undefined;
   const { type, content, id } = message;
   const role = roles[String(type)];

@@ -1,14 +1,17 @@
 import type { Questions } from './questions.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
-/** Input that fits the schema of the operation. */
+/** Input that is already validated against the schema of the operation. */
 export interface RuledInput {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Values;
   readonly body: Values;
 }
 
-type Go = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
+type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
 
-/** What is asked before an operation, and how its input and its answer are narrowed. */
-export type Rule = (input: RuledInput, ask: Questions, go: Go) => Promise<unknown>;
+/**
+ * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly restricted. Resolves with
+ * the response.
+ */
+export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Promise<unknown>;

@@ -4,24 +4,24 @@ import { bothOf, changesWith, metadataWith } from '../../../pipelines/agents/aut
 import type { AuthQuestion } from '../../../pipelines/agents/auth/agent-user.ts';
 import { findThreadOfRun } from '../../../pipelines/agents/runs/find-thread-of-run.ts';
 import { Answer } from '../../server/operation.ts';
-import { pageOf } from '../agent-schema.ts';
+import { buildPage } from '../agent-schema.ts';
 import { snakeCased } from '../runs/run-body.ts';
 import type { Rule, RuledInput, Values } from './access-rule.ts';
-import { recordOf } from './questions.ts';
+import { toRecord } from './questions.ts';
 import { storeRules } from './store-rules.ts';
 
 type Event = AuthQuestion['event'];
 
-const threadIdOf = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
+const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
 const noThread = (thread: string) => fault('THREAD_NOT_FOUND', { thread });
 
-const open: Rule = (_input, _ask, go) => go();
+const open: Rule = (_input, _ask, proceed) => proceed();
 
-/** On one thread. Runs are seen through theirs. */
+/** Checks access to the thread. A run is accessible if its thread is. */
 const onThread =
-  (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => noThread(threadIdOf(input))): Rule =>
-  async (input, ask, go) => {
-    const id = threadIdOf(input);
+  (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => noThread(readThreadId(input))): Rule =>
+  async (input, ask, proceed) => {
+    const id = readThreadId(input);
     const { run_id } = input.params;
     const { action } = input.query ?? {};
     await ask.reach(
@@ -30,85 +30,87 @@ const onThread =
       { thread_id: id, ...(run_id && { run_id }), ...(action ? { action } : {}) },
       missing(input),
     );
-    return go();
+    return proceed();
   };
 
 const onRun = (event: Event): Rule =>
   onThread(event, ({ params }) => fault('RUN_NOT_FOUND', { run: params.run_id as string }));
 
-/** A reader who goes may stop the run, if asked to. */
-const joiningRun: Rule = async (input, ask, go) => {
+/** With `cancel_on_disconnect` a reader can stop the run, so that also needs `threads:update`. */
+const joiningRun: Rule = async (input, ask, proceed) => {
   if (input.query.cancel_on_disconnect) await onRun('threads:update')(input, ask, async () => undefined);
-  return onRun('threads:read')(input, ask, go);
+  return onRun('threads:read')(input, ask, proceed);
 };
 
-/** A change of metadata, which never takes what it changes out of reach. */
+/** A change of metadata. It always keeps the metadata that the handler requires, so the row stays accessible. */
 const changing =
   (event: Event, idOf: (input: RuledInput) => string, missing: (id: string) => RunlakeError): Rule =>
-  async (input, ask, go) => {
+  async (input, ask, proceed) => {
     const [kind] = event.split(':');
     const id = idOf(input);
     const value = { ...input.body, [`${kind?.slice(0, -1)}_id`]: id };
     const { required, value: answered } = await ask.reach(event, id, value, missing(id));
     const metadata = answered.metadata;
-    if (metadata === undefined || metadata === null) return go();
-    return go({ body: { ...input.body, metadata: changesWith(recordOf(metadata), required) } });
+    if (metadata === undefined || metadata === null) return proceed();
+    return proceed({ body: { ...input.body, metadata: changesWith(toRecord(metadata), required) } });
   };
 
 const searching =
   (event: Event, nothing: (input: RuledInput) => unknown): Rule =>
-  async (input, ask, go) => {
+  async (input, ask, proceed) => {
     const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const metadata = bothOf(recordOf(value.metadata), required ?? {});
-    return metadata === undefined ? nothing(input) : go({ body: { ...input.body, metadata } });
+    const metadata = bothOf(toRecord(value.metadata), required ?? {});
+    return metadata === undefined ? nothing(input) : proceed({ body: { ...input.body, metadata } });
   };
 
-const emptyPage = () => pageOf([], { total: 0, offset: 0 });
+const emptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 const assistantIdIn = ({ params }: RuledInput) => assistantIdOf(params.assistant_id as string);
 const noAssistant = (assistant: string) => fault('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
 const onAssistant =
   (event: Event): Rule =>
-  async (input, ask, go) => {
+  async (input, ask, proceed) => {
     const id = assistantIdIn(input);
     await ask.reach(
       event,
       id,
-      { assistant_id: id, ...recordOf(input.body) },
+      { assistant_id: id, ...toRecord(input.body) },
       noAssistant(input.params.assistant_id ?? id),
     );
-    return go();
+    return proceed();
   };
 
-/** What `if_exists` answers has to be within reach, as what is made is. */
+/** The row must be accessible also if it existed before (`if_exists`). */
 const creating =
   (event: 'threads:create' | 'assistants:create', exists: (id: string) => RunlakeError): Rule =>
-  async (input, ask, go) => {
+  async (input, ask, proceed) => {
     const { required, value } = await ask.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const made = await go({ body: { ...input.body, metadata: metadataWith(recordOf(value.metadata), required) } });
+    const created = await proceed({
+      body: { ...input.body, metadata: metadataWith(toRecord(value.metadata), required) },
+    });
     const kind = event === 'threads:create' ? 'threads' : 'assistants';
-    const id = recordOf(made)[kind === 'threads' ? 'thread_id' : 'assistant_id'] as string;
+    const id = toRecord(created)[kind === 'threads' ? 'thread_id' : 'assistant_id'] as string;
     if (!(await ask.holds(kind, id, required))) throw exists(id);
-    return made;
+    return created;
   };
 
-const running: Rule = async (input, ask, go) => {
+const running: Rule = async (input, ask, proceed) => {
   const threadId = input.params?.thread_id?.toLowerCase();
   const metadata = await ask.startRun(threadId, input.body as Values & { assistant_id: string });
-  return go({ body: { ...input.body, metadata } });
+  return proceed({ body: { ...input.body, metadata } });
 };
 
 const cronIdIn = ({ params }: RuledInput) => params.cron_id as string;
 const noCron = (cron: string) => fault('CRON_NOT_FOUND', { cron });
 const onCron =
   (event: Event): Rule =>
-  async (input, ask, go) => {
+  async (input, ask, proceed) => {
     const id = cronIdIn(input);
     await ask.reach(event, id, { cron_id: id }, noCron(id));
-    return go();
+    return proceed();
   };
 
-const makingCron: Rule = async (input, ask, go) => {
+const makingCron: Rule = async (input, ask, proceed) => {
   const threadId = input.params?.thread_id?.toLowerCase();
   const { schedule, end_time, metadata, ...payload } = input.body;
   await ask.useAssistant(payload.assistant_id as string);
@@ -125,15 +127,15 @@ const makingCron: Rule = async (input, ask, go) => {
     user_id: ask.ports.access.user.identity,
     end_time: end_time ?? null,
   });
-  return go({ body: { ...input.body, metadata: metadataWith(recordOf(value.metadata), required) } });
+  return proceed({ body: { ...input.body, metadata: metadataWith(toRecord(value.metadata), required) } });
 };
 
-/** Commands of the event-stream protocol that make a run. */
+/** Commands of the event-stream protocol that create a run. */
 const startsRun = new Set<unknown>(['run.start', 'input.respond', 'state.fork']);
 
-/** By operation. One that is not here is open to nobody under custom authentication. */
+/** Rules by operation. An operation without a rule is refused under custom authentication. */
 export const accessRules: Readonly<Record<string, Rule>> = {
-  // Only where the operator switched it on, for tests.
+  // Exists only if the operator enabled it, for tests.
   truncate: open,
 
   createAssistant: creating('assistants:create', (assistant) => fault('ASSISTANT_EXISTS', { assistant })),
@@ -147,36 +149,36 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   listAssistantVersions: onAssistant('assistants:read'),
   updateAssistant: changing('assistants:update', assistantIdIn, noAssistant),
   setAssistantVersion: onAssistant('assistants:update'),
-  deleteAssistant: async (input, ask, go) => {
+  deleteAssistant: async (input, ask, proceed) => {
     const id = assistantIdIn(input);
     await ask.reach('assistants:delete', id, { assistant_id: id }, noAssistant(id));
-    // Its runs go with it, wherever they are.
+    // Deleting an assistant deletes its runs on all threads.
     const { required } = await ask.allow('threads:delete', { thread_id: null });
     if (!(await ask.ownsThreadsOf(id, required))) {
-      throw fault('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that are not yours.' });
+      throw fault('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that you must not delete.' });
     }
-    return go();
+    return proceed();
   },
 
   createThread: creating('threads:create', (thread) => fault('THREAD_EXISTS', { thread })),
   searchThreads: searching('threads:search', emptyPage),
   countThreads: searching('threads:search', () => 0),
-  pruneThreads: async (input, ask, go) => {
-    const within: string[] = [];
+  pruneThreads: async (input, ask, proceed) => {
+    const deletable: string[] = [];
     for (const id of input.body.thread_ids as readonly string[]) {
       const { required } = await ask.allow('threads:delete', { thread_id: id });
-      if (await ask.holds('threads', id, required)) within.push(id);
+      if (await ask.holds('threads', id, required)) deletable.push(id);
     }
-    return go({ body: { ...input.body, thread_ids: within } });
+    return proceed({ body: { ...input.body, thread_ids: deletable } });
   },
   getThread: onThread('threads:read'),
-  updateThread: changing('threads:update', threadIdOf, noThread),
-  patchThreadState: changing('threads:update', threadIdOf, noThread),
+  updateThread: changing('threads:update', readThreadId, noThread),
+  patchThreadState: changing('threads:update', readThreadId, noThread),
   deleteThread: onThread('threads:delete'),
-  copyThread: async (input, ask, go) => {
+  copyThread: async (input, ask, proceed) => {
     await ask.allow('threads:create', { thread_id: null, metadata: {} });
-    const noSource = () => fault('THREAD_TO_COPY_NOT_FOUND', { thread: threadIdOf(input) });
-    return onThread('threads:read', noSource)(input, ask, go);
+    const missingSource = () => fault('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
+    return onThread('threads:read', missingSource)(input, ask, proceed);
   },
   getThreadState: onThread('threads:read'),
   getThreadStateAt: onThread('threads:read'),
@@ -192,28 +194,28 @@ export const accessRules: Readonly<Record<string, Rule>> = {
   createStatelessRun: running,
   streamStatelessRun: running,
   waitForStatelessRun: running,
-  createRunBatch: async (input, ask, go) => {
-    const made: unknown[] = [];
+  createRunBatch: async (input, ask, proceed) => {
+    const created: unknown[] = [];
     for (const each of input.body as unknown as Parameters<typeof snakeCased>[0][]) {
       const body = snakeCased(each);
       const metadata = await ask.startRun(undefined, { ...body });
-      const answer = (await go({ body: [{ ...body, metadata }] })) as Answer;
-      made.push(...(answer.body as unknown[]));
+      const answer = (await proceed({ body: [{ ...body, metadata }] })) as Answer;
+      created.push(...(answer.body as unknown[]));
     }
-    return new Answer({ body: made });
+    return new Answer({ body: created });
   },
   listRuns: onThread('threads:read'),
   getAgentRun: onRun('threads:read'),
   joinRun: joiningRun,
   joinRunStream: joiningRun,
-  joinStatelessRunStream: async (input, ask, go) => {
+  joinStatelessRunStream: async (input, ask, proceed) => {
     const runId = (input.params.run_id as string).toLowerCase();
     const threadId = await findThreadOfRun(ask.ports.database, ask.ports.deploymentId, runId);
-    return joiningRun({ ...input, params: { thread_id: threadId, run_id: runId } }, ask, go);
+    return joiningRun({ ...input, params: { thread_id: threadId, run_id: runId } }, ask, proceed);
   },
   deleteAgentRun: onRun('threads:delete'),
   cancelAgentRun: onRun('threads:update'),
-  cancelAgentRuns: async (input, ask, go) => {
+  cancelAgentRuns: async (input, ask, proceed) => {
     const threadId = (input.body.thread_id as string | null | undefined)?.toLowerCase();
     const value = { thread_id: threadId ?? null, action: input.query.action ?? 'interrupt' };
     if (threadId !== undefined) await ask.reach('threads:update', threadId, value, noThread(threadId));
@@ -221,39 +223,39 @@ export const accessRules: Readonly<Record<string, Rule>> = {
       const { required } = await ask.allow('threads:update', value);
       ask.ports.access.threads = { required, metadata: {} };
     }
-    return go();
+    return proceed();
   },
 
-  /** A command that starts a run is asked about as one, any other as a look at the thread, which has to be there. */
-  postThreadCommand: async (input, ask, go) => {
-    const threadId = threadIdOf(input);
-    const { method, params } = recordOf(input.body);
-    if (!startsRun.has(method)) return onThread('threads:read')(input, ask, go);
-    const { assistant_id, ...asked } = recordOf(params);
-    // Only a start names its assistant; the others go on with that of the thread, whatever they say.
+  /** A command that starts a run is authorised as a run; any other needs read access to the thread, which must exist. */
+  postThreadCommand: async (input, ask, proceed) => {
+    const threadId = readThreadId(input);
+    const { method, params } = toRecord(input.body);
+    if (!startsRun.has(method)) return onThread('threads:read')(input, ask, proceed);
+    const { assistant_id, ...asked } = toRecord(params);
+    // Only `run.start` chooses its assistant; other commands continue with the assistant of the thread.
     const named = method === 'run.start' && typeof assistant_id === 'string';
     const started = named ? assistant_id : await ask.assistantOfThread(threadId);
     const metadata = await ask.startRun(threadId, { ...asked, assistant_id: started });
     const required = ask.ports.access.threads?.required;
     if ((await ask.exists(threadId)) && !(await ask.holds('threads', threadId, required))) throw noThread(threadId);
-    return go({ body: { ...input.body, params: { ...recordOf(params), metadata } } });
+    return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
   },
   streamThreadEvents: onThread('threads:read'),
 
-  // Each command and each subscription is asked about when it comes.
+  // The socket authorises each command and each subscription.
   openThreadSocket: open,
 
-  // What a tool does is asked about as the operations that do the same: `searchAssistants` and `waitForStatelessRun`.
+  // Tools are authorised as the operations that they correspond to: `searchAssistants` and `waitForStatelessRun`.
   postMcp: open,
   deleteMcp: open,
-  // Messages are runs: `waitForRun`; a task is one: `getAgentRun`.
-  postA2a: async ({ params }, ask, go) => {
+  // Messages are authorised as `waitForRun`, tasks as `getAgentRun`.
+  postA2a: async ({ params }, ask, proceed) => {
     await ask.useAssistant(params.assistant_id as string);
-    return go();
+    return proceed();
   },
-  getAgentCard: async ({ query }, ask, go) => {
+  getAgentCard: async ({ query }, ask, proceed) => {
     await ask.showAssistant(query.assistant_id as string);
-    return go();
+    return proceed();
   },
 
   createCron: makingCron,

@@ -6,23 +6,26 @@ import type { PartInput } from './as-operation.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set where a project's own authentication says who asks. */
+    /** Set if custom authentication of the project identified the caller. */
     agentAccess?: AgentAccess;
   }
 }
 
 export interface AgentAccess {
   readonly user: AgentUser;
-  /** Threads that what the request starts or stops may be on. Unset: all. */
+  /** Restricts the threads of runs that the request starts or stops. Unset: all threads. */
   threads?: ThreadAccess;
-  /** Items of the store that the request may find. Unset: all. */
+  /** Restricts the store items that the request can find. Unset: all items. */
   items?: RequiredMetadata | undefined;
-  /** The assistant of the run that was asked about last, as the request or its thread names it. */
+  /** Assistant of the last run that was authorised, from the request or from its thread. */
   assistantId?: string | undefined;
-  /** Goes on with a part of what is asked by the rule of the operation that does the same, with an access of its own. */
+  /**
+   * Authorises a part of the request by the rule of `operationId`, then calls `proceed` with the resulting input and an access object for this
+   * part only.
+   */
   part(
     operationId: Operation['operationId'],
     input: PartInput,
-    go: (input: PartInput & { readonly access: AgentAccess }) => Promise<unknown>,
+    proceed: (input: PartInput & { readonly access: AgentAccess }) => Promise<unknown>,
   ): Promise<unknown>;
 }

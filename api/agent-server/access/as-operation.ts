@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Operation } from '../../server/operation.ts';
 import type { AgentAccess } from './agent-access.ts';
 
-/** Input as that operation takes it, checked before. */
+/** Validated input of that operation. */
 export interface PartInput {
   readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
@@ -10,18 +10,18 @@ export interface PartInput {
 }
 
 /**
- * Does one of the things that a request asks for, where it may ask for several: as `operationId` would do it, so that under custom
- * authentication the same handlers and filters say who may. `go` gets the input that they leave, with the access for what it makes;
- * a search that can find nothing does not go, and answers as that operation does.
+ * Executes a part of a request that can consist of several parts. Under custom authentication the part is authorised like the operation
+ * `operationId`, by the same handlers and filters. `proceed` receives the input as changed by them, and the access object for the part. It
+ * is not called for a search that cannot find anything; the result is then that of the operation for no matches.
  *
- * @throws what the rule of that operation throws: AUTH_FORBIDDEN and so on
+ * @throws the errors of the rule of that operation, such as AUTH_FORBIDDEN
  */
 export function asOperation<Input extends PartInput, Result>(
   { agentAccess }: FastifyRequest,
   operationId: Operation['operationId'],
   input: Input,
-  go: (input: Input & { readonly access?: AgentAccess }) => Promise<Result>,
+  proceed: (input: Input & { readonly access?: AgentAccess }) => Promise<Result>,
 ): Promise<Result> {
-  if (agentAccess === undefined) return go(input);
-  return agentAccess.part(operationId, input, go as Parameters<AgentAccess['part']>[2]) as Promise<Result>;
+  if (agentAccess === undefined) return proceed(input);
+  return agentAccess.part(operationId, input, proceed as Parameters<AgentAccess['part']>[2]) as Promise<Result>;
 }

@@ -11,8 +11,8 @@ import type { AgentAccess } from './agent-access.ts';
 import { Questions } from './questions.ts';
 
 /**
- * Access by the custom authentication of a project, in place of API keys: who asks, and by {@link accessRules} what they reach.
- * All of them act in the name of `operator` towards the rest of Runlake. An operation without a rule is open to nobody.
+ * Authentication and authorisation by project code, in index of API keys: {@link accessRules} decide what the caller can access. In the
+ * rest of Runlake every such caller acts as `operator`. An operation without a rule is refused.
  */
 export function customAccess(options: {
   readonly desk: AuthDesk;
@@ -26,24 +26,24 @@ export function customAccess(options: {
   const rules = (operationId: string, access: AgentAccess) => {
     const rule = accessRules[operationId];
     if (rule === undefined) {
-      throw fault('AUTH_FORBIDDEN', { reason: `'${operationId}' is not open under custom authentication.` });
+      throw fault('AUTH_FORBIDDEN', { reason: `'${operationId}' is not available under custom authentication.` });
     }
     const questions = new Questions({ desk, database, deploymentId, systemAssistants, access });
-    return (input: object, go: (changes?: object) => Promise<unknown>) =>
-      rule(input as Parameters<typeof rule>[0], questions, go);
+    return (input: object, proceed: (changes?: object) => Promise<unknown>) =>
+      rule(input as Parameters<typeof rule>[0], questions, proceed);
   };
   const accessOf = (user: AgentUser): AgentAccess => ({
     user,
-    async part(operationId, input, go) {
+    async part(operationId, input, proceed) {
       const access = accessOf(user);
-      return rules(operationId, access)(input, (changes) => go({ ...input, ...changes, access }));
+      return rules(operationId, access)(input, (changes) => proceed({ ...input, ...changes, access }));
     },
   });
   return {
     async identify(request) {
       const { rawHeaders } = request.raw;
-      const headers = rawHeaders.flatMap((name, place): [string, string][] =>
-        place % 2 === 0 ? [[name, rawHeaders[place + 1] ?? '']] : [],
+      const headers = rawHeaders.flatMap((name, index): [string, string][] =>
+        index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? '']] : [],
       );
       const url = new URL(request.originalUrl, 'http://localhost').href;
       request.agentAccess = accessOf(await desk.identify({ method: request.method, url, headers }));

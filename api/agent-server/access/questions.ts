@@ -13,12 +13,12 @@ export interface QuestionPorts {
   readonly desk: AuthDesk;
   readonly database: Database;
   readonly deploymentId: string;
-  /** Ids of the assistants that graphs have from the start. */
+  /** Ids of the assistants that the server creates for graphs. */
   readonly systemAssistants: ReadonlySet<string>;
   readonly access: AgentAccess;
 }
 
-/** What a rule asks: the handlers of the project, and the rows whether they are within what those allow. */
+/** The checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers require. */
 export class Questions {
   readonly #ports: QuestionPorts;
   readonly #rows: RowsInReach;
@@ -37,7 +37,10 @@ export class Questions {
     return this.#ports.desk.allow({ event, value, user: this.#ports.access.user });
   }
 
-  /** Asks about something that there is. @throws `missing` where it is not there or not within reach; as {@link allow} does. */
+  /**
+   * Authorises access to an existing row. @throws `missing` if the row does not exist or lacks the required metadata; the errors of {@link
+   * allow}.
+   */
   async reach(event: AuthQuestion['event'], id: string, value: Values, missing: RunlakeError): Promise<Allowed> {
     const allowed = await this.allow(event, value);
     const kind = event.split(':')[0] as ReachedKind;
@@ -45,12 +48,12 @@ export class Questions {
     return allowed;
   }
 
-  /** Whether there is such a row and its metadata holds `required`; true where nothing is required. */
+  /** Returns true if the row exists and its metadata contains `required`, or if `required` is undefined. */
   async holds(kind: ReachedKind, id: string, required: RequiredMetadata | undefined): Promise<boolean> {
     return required === undefined || this.#rows.holds(kind, id, required);
   }
 
-  /** Which assistant goes on with a thread. */
+  /** Returns the assistant that continues a thread. */
   assistantOfThread(threadId: string): Promise<string | undefined> {
     return this.#rows.assistantOfThread(threadId);
   }
@@ -59,7 +62,7 @@ export class Questions {
     return this.#rows.holds('threads', threadId, {});
   }
 
-  /** An assistant that is to be used: those of graphs are for all, another has to be one that may be read. @throws ASSISTANT_NOT_FOUND */
+  /** Authorises the use of an assistant: everyone can use those of graphs, others need read access. @throws ASSISTANT_NOT_FOUND */
   async useAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
     if (this.#ports.systemAssistants.has(id)) return;
@@ -67,7 +70,10 @@ export class Questions {
     await this.reach('assistants:read', id, { assistant_id: id, metadata: {} }, missing);
   }
 
-  /** An assistant that is to be shown as one that may be used: its handler is asked about those of graphs, too. @throws ASSISTANT_NOT_FOUND */
+  /**
+   * Authorises reading an assistant. Unlike {@link useAssistant}, this also calls the handler for the assistants of graphs. @throws
+   * ASSISTANT_NOT_FOUND
+   */
   async showAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
     const { required } = await this.allow('assistants:read', { assistant_id: id, metadata: {} });
@@ -75,7 +81,7 @@ export class Questions {
     throw fault('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   }
 
-  /** A run that is to be made; notes which threads it may be on. The metadata that the run gets. */
+  /** Authorises a new run and stores the threads that it may use. Returns the metadata of the run. */
   async startRun(
     threadId: string | undefined,
     body: Values & { readonly assistant_id?: string | undefined },
@@ -94,18 +100,18 @@ export class Questions {
       after_seconds: after_seconds ?? 0,
       kwargs,
     });
-    const given = recordOf(value.metadata);
+    const given = toRecord(value.metadata);
     this.#ports.access.assistantId = assistant_id;
     this.#ports.access.threads = { required, metadata: metadataWith(given, required) };
     return given;
   }
 
-  /** Whether all threads that ran an assistant are within `required`. */
+  /** Returns true if the metadata of all threads that ran an assistant contains `required`. */
   async ownsThreadsOf(assistantId: string, required: RequiredMetadata | undefined): Promise<boolean> {
     return required === undefined || this.#rows.ownsThreadsOf(assistantId, required);
   }
 }
 
-export function recordOf(value: unknown): Values {
+export function toRecord(value: unknown): Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Values) : {};
 }

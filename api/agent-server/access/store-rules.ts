@@ -6,75 +6,79 @@ import type { Rule } from './access-rule.ts';
 import type { Questions } from './questions.ts';
 
 /**
- * Access to items of the store. A handler may change the namespace and the key that are asked for, and may answer a filter, which is
- * compared with the fields of the value, with `namespace` (a list) and with `key`. Statuses are those of the reference server
- * (`api/store.mts`): 404 for an item out of reach, 403 for one that would be.
+ * Access to store items. A handler can change the namespace and the key, and can return a filter, which is compared with the fields of the
+ * value, with `namespace` (a list) and with `key`. Status codes are those of the reference server (`api/store.mts`): 404 for an
+ * inaccessible item, 403 for a new item that would be inaccessible.
  */
 
 type Values = Readonly<Record<string, unknown>>;
 
-interface Place {
+interface ItemKey {
   readonly namespace: readonly string[];
   readonly key: string;
 }
 
-const aboutItem = ({ namespace, key }: Place, value?: unknown): Values => ({
+const aboutItem = ({ namespace, key }: ItemKey, value?: unknown): Values => ({
   ...(value as object | undefined),
   namespace,
   key,
 });
 
-/** Whether there is an item. @throws STORE_ITEM_NOT_FOUND where there is one that does not hold `required`. */
-async function reachItem({ ports }: Questions, place: Place, required: RequiredMetadata | undefined): Promise<boolean> {
+/** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if it exists but does not contain `required`. */
+async function reachItem(
+  { ports }: Questions,
+  itemKey: ItemKey,
+  required: RequiredMetadata | undefined,
+): Promise<boolean> {
   if (required === undefined) return true;
-  const [item] = await getItems(ports.database, ports.deploymentId, [place], false);
+  const [item] = await getItems(ports.database, ports.deploymentId, [itemKey], false);
   if (!item) return false;
-  if (!holdsRequired(aboutItem(item, item.value), required)) throw fault('STORE_ITEM_NOT_FOUND', { key: place.key });
+  if (!holdsRequired(aboutItem(item, item.value), required)) throw fault('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
   return true;
 }
 
 function requireWithin(metadata: Values, required: RequiredMetadata | undefined): void {
   if (holdsRequired(metadata, required)) return;
-  throw fault('AUTH_FORBIDDEN', { reason: 'The item would be out of your reach.' });
+  throw fault('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
 }
 
-/** Leaves to the handler of the operation what it may find. */
-function onlyItemsOf({ ports }: Questions, { required, value }: Allowed): Values {
+/** Passes the required metadata to the handler of the operation, which restricts what it finds. */
+function restrictItems({ ports }: Questions, { required, value }: Allowed): Values {
   ports.access.items = required;
   return value;
 }
 
 export const storeRules: Readonly<Record<string, Rule>> = {
-  putStoreItem: async ({ body }, ask, go) => {
-    const { required, value: asked } = await ask.allow('store:put', pick(body, ['namespace', 'key', 'value']));
-    const { namespace, key, value } = asked as unknown as Place & { readonly value: unknown };
+  putStoreItem: async ({ body }, ask, proceed) => {
+    const { required, value: requested } = await ask.allow('store:put', pick(body, ['namespace', 'key', 'value']));
+    const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
     await reachItem(ask, { namespace, key }, required);
     requireWithin(aboutItem({ namespace, key }, value), required);
-    return go({ body: { ...body, namespace, key, value } });
+    return proceed({ body: { ...body, namespace, key, value } });
   },
-  getStoreItem: async ({ query }, ask, go) => {
-    const asked = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
-    const { required, value } = await ask.allow('store:get', { namespace: asked, key: query.key });
-    const { namespace, key } = value as unknown as Place;
+  getStoreItem: async ({ query }, ask, proceed) => {
+    const requested = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
+    const { required, value } = await ask.allow('store:get', { namespace: requested, key: query.key });
+    const { namespace, key } = value as unknown as ItemKey;
     await reachItem(ask, { namespace, key }, required);
-    return go({ query: { ...query, namespace, key } });
+    return proceed({ query: { ...query, namespace, key } });
   },
-  deleteStoreItem: async ({ body }, ask, go) => {
-    const asked = { namespace: body.namespace ?? [], key: body.key };
-    const { required, value } = await ask.allow('store:delete', asked);
-    const { namespace, key } = value as unknown as Place;
+  deleteStoreItem: async ({ body }, ask, proceed) => {
+    const requested = { namespace: body.namespace ?? [], key: body.key };
+    const { required, value } = await ask.allow('store:delete', requested);
+    const { namespace, key } = value as unknown as ItemKey;
     if (!(await reachItem(ask, { namespace, key }, required))) requireWithin(aboutItem({ namespace, key }), required);
-    return go({ body: { ...body, namespace, key } });
+    return proceed({ body: { ...body, namespace, key } });
   },
-  searchStoreItems: async ({ body }, ask, go) => {
-    const asked = { namespace: body.namespace_prefix ?? [], ...pick(body, ['filter', 'limit', 'offset', 'query']) };
-    const { namespace } = onlyItemsOf(ask, await ask.allow('store:search', asked));
-    return go({ body: { ...body, namespace_prefix: namespace } });
+  searchStoreItems: async ({ body }, ask, proceed) => {
+    const requested = { namespace: body.namespace_prefix ?? [], ...pick(body, ['filter', 'limit', 'offset', 'query']) };
+    const { namespace } = restrictItems(ask, await ask.allow('store:search', requested));
+    return proceed({ body: { ...body, namespace_prefix: namespace } });
   },
-  listStoreNamespaces: async ({ body }, ask, go) => {
-    const asked = { namespace: body.prefix ?? [], ...pick(body, ['suffix', 'max_depth', 'limit', 'offset']) };
-    const { namespace } = onlyItemsOf(ask, await ask.allow('store:list_namespaces', asked));
-    return go({ body: { ...body, prefix: namespace } });
+  listStoreNamespaces: async ({ body }, ask, proceed) => {
+    const requested = { namespace: body.prefix ?? [], ...pick(body, ['suffix', 'max_depth', 'limit', 'offset']) };
+    const { namespace } = restrictItems(ask, await ask.allow('store:list_namespaces', requested));
+    return proceed({ body: { ...body, prefix: namespace } });
   },
 };
 

@@ -7,12 +7,13 @@ import type { ApiForm, OwnAccess, OwnRoutes } from '../../server/api-form.ts';
 import { identifyCaller } from '../../server/authentication.ts';
 import { runs } from '../agent-operation.ts';
 import '../access/agent-access.ts';
-import { handToApp } from './hand-to-app.ts';
+import { forwardToApp } from './hand-to-app.ts';
 
 /**
- * The routes of the custom app. Those that it names by method and path come before the server's own; the rest of it is asked for what
- * the server does not have. They are open to everybody unless `http.enable_custom_route_auth` asks for those whom `auth.path` lets in
- * or, without that, for a key that reaches the workspace of the deployment and may run graphs.
+ * The routes of the custom app. Routes that it declares by method and path take precedence over the server's own; the app also gets all
+ * requests that the server has no route for. They need no authentication unless `http.enable_custom_route_auth` is set. Then they require
+ * custom authentication (`auth.path`) or, without that, an API key with access to the deployment's workspace and the permission to run
+ * graphs.
  */
 export function appRoutes(options: {
   readonly app: HttpApp;
@@ -44,6 +45,6 @@ export function appRoutes(options: {
   const ports = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
   return {
     names: (method, path) => app.names(method, path),
-    handle: (request, reply) => handToApp(request, reply, ports),
+    handle: (request, reply) => forwardToApp(request, reply, ports),
   };
 }

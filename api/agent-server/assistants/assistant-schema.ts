@@ -10,7 +10,7 @@ const versionFields = {
   graph_id: Type.String(),
   name: Type.String(),
   description: nullable(Type.String()),
-  config: JsonObject({ description: 'As RunnableConfig: tags, metadata, recursion_limit, configurable.' }),
+  config: JsonObject({ description: 'RunnableConfig: tags, metadata, recursion_limit, configurable.' }),
   context: JsonValue(),
   metadata: JsonObject(),
   version: Type.Integer(),
@@ -19,11 +19,11 @@ const versionFields = {
 
 export const AssistantVersion = Type.Object(versionFields);
 export const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp() });
-/** With `select` only some fields. */
+/** With `select`, only the selected fields. */
 export const SelectedAssistant = Type.Partial(Assistant);
 export const assistantFields = [...Object.keys(versionFields), 'updated_at'];
 
-/** What a graph is given, of an assistant or of a run: what the SDKs send. Other options of the library are the server's to set. */
+/** The configuration of an assistant or a run: the fields that the SDKs send. The server sets the other options of the library. */
 export const GraphConfigBody = Type.Unsafe<GraphConfig>(
   Type.Object(
     {
@@ -38,13 +38,13 @@ export const GraphConfigBody = Type.Unsafe<GraphConfig>(
 
 export const changeable = {
   config: optional(GraphConfigBody),
-  context: Type.Optional(JsonValue({ description: 'What every run of it is given as context.' })),
+  context: Type.Optional(JsonValue({ description: 'Context of each run of the assistant.' })),
   metadata: optional(JsonObject()),
   name: optional(Text({ maxLength: 10_000 })),
   description: optional(Text({ maxLength: 100_000 })),
 };
 
-/** @throws GRAPH_NOT_FOUND, which names those that there are. */
+/** @throws GRAPH_NOT_FOUND, which lists the existing graphs. */
 export function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void {
   if (Object.hasOwn(graphs, graphId)) return;
   throw fault('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });

@@ -9,7 +9,7 @@ export const countAssistants = defineAgentOperation({
   method: 'POST',
   path: '/assistants/count',
   tag: 'assistants',
-  summary: 'How many assistants match',
+  summary: 'Count matching assistants',
   access: reads,
   schema: { body: Closed(assistantFilter), response: { 200: Type.Integer() } },
   handler: async ({ body, services: { agents } }) =>

@@ -10,7 +10,7 @@ export const createAssistant = defineAgentOperation({
   method: 'POST',
   path: '/assistants',
   tag: 'assistants',
-  summary: 'Make an assistant: a graph with a configuration',
+  summary: 'Create an assistant, which is a graph with a configuration',
   access: runs,
   errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS', 'LIMIT_REACHED'],
   schema: {

@@ -10,16 +10,19 @@ export const deleteAssistant = defineAgentOperation({
   path: '/assistants/:assistant_id',
   tag: 'assistants',
   summary: 'Delete an assistant with its versions and runs',
-  description: 'That of a graph is made again when the server starts.',
+  description: 'The assistant of a graph is created again when the server starts.',
   access: runs,
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,
     query: Type.Object({
-      delete_threads: Type.Boolean({ default: false, description: 'Also the threads that it ran on first.' }),
+      delete_threads: Type.Boolean({
+        default: false,
+        description: 'Also delete the threads whose first run was of this assistant.',
+      }),
     }),
-    // The JavaScript client reads JSON wherever the status is 200.
-    response: { 200: Type.Array(Type.String(), { description: 'The id of what was deleted.' }) },
+    // The JavaScript client expects JSON if the status is 200.
+    response: { 200: Type.Array(Type.String(), { description: 'Id of the deleted assistant.' }) },
   },
   handler: async ({ params, query, services: { agents } }) => {
     const { database, deploymentId } = agents;

@@ -8,7 +8,7 @@ export const getAssistant = defineAgentOperation({
   method: 'GET',
   path: '/assistants/:assistant_id',
   tag: 'assistants',
-  summary: 'An assistant, in the version that is in force',
+  summary: 'Get an assistant in its active version',
   access: reads,
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: { params: AssistantParams, response: { 200: Assistant } },

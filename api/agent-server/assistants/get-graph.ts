@@ -11,25 +11,25 @@ export const getAssistantGraph = defineAgentOperation({
   method: 'GET',
   path: '/assistants/:assistant_id/graph',
   tag: 'assistants',
-  summary: 'Nodes and edges of the graph of an assistant',
+  summary: 'Get the nodes and edges of the graph of an assistant',
   access: reads,
   errors: graphErrors,
   schema: {
     params: AssistantParams,
     query: Type.Object({
-      xray: Type.String({ default: 'false', description: 'Whether subgraphs are opened, or how many levels deep.' }),
+      xray: Type.String({ default: 'false', description: 'Expand subgraphs: a boolean, or the number of levels.' }),
     }),
     response: { 200: Type.Object({ nodes: Type.Array(JsonObject()), edges: Type.Array(JsonObject()) }) },
   },
   handler: async ({ params, query, services: { agents } }) => {
-    const xray = depthOf(query.xray);
+    const xray = parseDepth(query.xray);
     const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const { graph_id: graphId, config } = assistant;
     return jsonText(await agents.pool.ask({ kind: 'drawing', graphId, config, xray }));
   },
 });
 
-function depthOf(text: string): boolean | number {
+function parseDepth(text: string): boolean | number {
   if (/^(?:true|yes|on)$/i.test(text)) return true;
   if (/^(?:false|no|off|0)$/i.test(text)) return false;
   if (/^\d{1,4}$/.test(text)) return Number(text);

@@ -7,7 +7,7 @@ import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { AssistantParams } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 
-/** How long a request waits while the schemas of its graph are being read. */
+/** Maximum time that a request waits for the schemas of its graph. */
 export const schemasWaitMs = 10_000;
 
 export const graphSchemas = {
@@ -23,11 +23,11 @@ export const getAssistantSchemas = defineAgentOperation({
   method: 'GET',
   path: '/assistants/:assistant_id/schemas',
   tag: 'assistants',
-  summary: 'JSON schemas of what the graph of an assistant takes, keeps and answers',
+  summary: 'Get the JSON schemas of the input, state and output of an assistant',
   description:
-    'As the graph knows them at run time (zod), else as they were read from its TypeScript types, in the background after the start, ' +
-    `with the compiler of its project; while that is going on, the request waits for at most ${schemasWaitMs / 1_000} s. ` +
-    'Null if neither knows them, or not yet.',
+    'From the run-time schemas of the graph (zod), otherwise from its TypeScript types. The server reads the types in the background ' +
+    `after its start, with the compiler of the project; meanwhile the request waits for at most ${schemasWaitMs / 1_000} s. ` +
+    'Null if there is no schema, or not yet.',
   access: reads,
   errors: graphErrors,
   schema: {

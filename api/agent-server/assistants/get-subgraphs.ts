@@ -8,7 +8,9 @@ import type { Agents } from '../agent-services.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { graphSchemas, schemasWaitMs } from './get-schemas.ts';
 
-const query = Type.Object({ recurse: Type.Boolean({ default: false, description: 'Also subgraphs of subgraphs.' }) });
+const query = Type.Object({
+  recurse: Type.Boolean({ default: false, description: 'Include subgraphs of subgraphs.' }),
+});
 const response = { 200: Type.Record(Type.String(), Type.Object(graphSchemas)) };
 const described = { tag: 'assistants', method: 'GET', access: reads, errors: graphErrors } as const;
 
@@ -16,7 +18,7 @@ export const getAssistantSubgraphs = defineAgentOperation({
   ...described,
   operationId: 'getAssistantSubgraphs',
   path: '/assistants/:assistant_id/subgraphs',
-  summary: 'Schemas of the subgraphs of an assistant, by namespace',
+  summary: 'Get the schemas of the subgraphs of an assistant, by namespace',
   schema: { params: AssistantParams, query, response },
   handler: async ({ params, query: { recurse }, services: { agents } }) =>
     ask(agents, params.assistant_id, { recurse }),
@@ -26,7 +28,7 @@ export const getAssistantSubgraph = defineAgentOperation({
   ...described,
   operationId: 'getAssistantSubgraph',
   path: '/assistants/:assistant_id/subgraphs/:namespace',
-  summary: 'Schemas of the subgraphs of an assistant in one namespace',
+  summary: 'Get the schemas of the subgraphs of an assistant in one namespace',
   schema: {
     params: Type.Object({ ...AssistantParams.properties, namespace: Type.String({ minLength: 1 }) }),
     query,

@@ -11,7 +11,7 @@ export const listAssistantVersions = defineAgentOperation({
   method: 'POST',
   path: '/assistants/:assistant_id/versions',
   tag: 'assistants',
-  summary: 'Versions of an assistant, newest first',
+  summary: 'List the versions of an assistant, newest first',
   access: reads,
   errors: ['ASSISTANT_NOT_FOUND', 'ANSWER_TOO_LARGE'],
   schema: {

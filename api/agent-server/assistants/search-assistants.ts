@@ -3,13 +3,13 @@ import type { Assistant } from '../../../pipelines/agents/assistants/assistant.t
 import { searchAssistants as search } from '../../../pipelines/agents/assistants/search-assistants.ts';
 import { JsonObject, optional, Text } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Closed, chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
+import { buildPage, Closed, given, Limit, Offset, SortOrder, selectFields, words } from '../agent-schema.ts';
 import { assistantFields, SelectedAssistant } from './assistant-schema.ts';
 
 export const assistantFilter = {
   graph_id: optional(Text()),
-  name: optional(Text({ description: 'A part of the name; upper and lower case are the same.' })),
-  metadata: optional(JsonObject({ description: 'Assistants whose metadata holds all of it.' })),
+  name: optional(Text({ description: 'Part of the name, case-insensitive.' })),
+  metadata: optional(JsonObject({ description: 'Only assistants whose metadata contains it.' })),
 };
 
 export const searchAssistants = defineAgentOperation({
@@ -17,9 +17,9 @@ export const searchAssistants = defineAgentOperation({
   method: 'POST',
   path: '/assistants/search',
   tag: 'assistants',
-  summary: 'Assistants that match, newest first',
+  summary: 'Search assistants, newest first',
   description:
-    'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
+    '`X-Pagination-Total` is the total number, `X-Pagination-Next` the next offset (absent on the last page).',
   access: reads,
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
@@ -29,7 +29,7 @@ export const searchAssistants = defineAgentOperation({
       offset: Offset(),
       sort_by: optional(words(['assistant_id', 'graph_id', 'name', 'created_at', 'updated_at'])),
       sort_order: SortOrder(),
-      select: optional(Type.Array(words(assistantFields), { description: 'Fields to answer with.' })),
+      select: optional(Type.Array(words(assistantFields), { description: 'Fields of the response.' })),
     }),
     response: { 200: Type.Array(SelectedAssistant) },
   },
@@ -44,8 +44,8 @@ export const searchAssistants = defineAgentOperation({
       select: select as (keyof Assistant)[] | null | undefined,
       limitBytes: agents.config.maxPageBytes,
     });
-    return pageOf(
-      assistants.map((assistant) => chosen(assistant, select)),
+    return buildPage(
+      assistants.map((assistant) => selectFields(assistant, select)),
       { total, offset },
     );
   },

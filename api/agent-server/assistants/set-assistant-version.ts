@@ -10,7 +10,7 @@ export const setAssistantVersion = defineAgentOperation({
   method: 'POST',
   path: '/assistants/:assistant_id/latest',
   tag: 'assistants',
-  summary: 'Put a version of an assistant in force',
+  summary: 'Activate a version of an assistant',
   access: runs,
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: {

@@ -10,8 +10,8 @@ export const updateAssistant = defineAgentOperation({
   method: 'PATCH',
   path: '/assistants/:assistant_id',
   tag: 'assistants',
-  summary: 'Change an assistant, as a new version that is in force at once',
-  description: 'Metadata is merged with what there is; anything else replaces it.',
+  summary: 'Update an assistant, which creates and activates a new version',
+  description: 'Metadata is merged; other fields are replaced.',
   access: runs,
   errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
   schema: {

@@ -7,7 +7,7 @@ import '../access/agent-access.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
 import { ThreadParams } from '../runs/run-paths.ts';
-import { Cron, CronBody, endTimeOf, payloadOf, requireTakeable } from './cron-body.ts';
+import { Cron, CronBody, normaliseEndTime, readPayload, requireValidPayload } from './cron-body.ts';
 
 const shared = {
   method: 'POST',
@@ -34,10 +34,10 @@ async function make(
   threadId: string | null,
 ) {
   const { database, deploymentId, config } = services.agents;
-  const payload = payloadOf(body, threadId !== null);
+  const payload = readPayload(body, threadId !== null);
   const access = request.agentAccess;
   const { assistant_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
-  requireTakeable(services.agents, payload);
+  requireValidPayload(services.agents, payload);
   return create(
     database,
     deploymentId,
@@ -46,7 +46,7 @@ async function make(
       thread_id: threadId,
       schedule: body.schedule,
       timezone: body.timezone ?? null,
-      end_time: body.end_time ? endTimeOf(body.end_time) : null,
+      end_time: body.end_time ? normaliseEndTime(body.end_time) : null,
       on_run_completed: threadId === null ? (body.on_run_completed ?? 'delete') : null,
       enabled: body.enabled ?? true,
       payload: { ...payload, ...(access && { on_behalf_of: access.user }) },
@@ -61,7 +61,7 @@ export const createCron = defineAgentOperation({
   ...shared,
   operationId: 'createCron',
   path: '/runs/crons',
-  summary: 'Start runs at the times of a schedule, each on a thread of its own',
+  summary: 'Create a cron that starts each run on a new thread',
   schema: { body: CronBody, response: { 200: Cron } },
   handler: (input) => make(input, null),
 });
@@ -70,7 +70,7 @@ export const createThreadCron = defineAgentOperation({
   ...shared,
   operationId: 'createThreadCron',
   path: '/threads/:thread_id/runs/crons',
-  summary: 'Start runs on a thread at the times of a schedule',
+  summary: 'Create a cron that starts runs on a thread',
   schema: { params: ThreadParams, body: CronBody, response: { 200: Cron } },
   errors: [...shared.errors, 'THREAD_NOT_FOUND'],
   handler: (input) => make(input, input.params.thread_id.toLowerCase()),

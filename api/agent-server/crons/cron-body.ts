@@ -9,7 +9,7 @@ import { RunBody } from '../runs/run-body.ts';
 
 const run = RunBody.properties;
 
-/** What each run of a cron is given, as the body of a request for a run has it. */
+/** Fields of each run of a cron, as in a request for a run. */
 const payloadFields = {
   input: run.input,
   config: run.config,
@@ -29,46 +29,49 @@ const payloadFields = {
 const Schedule = Text({
   maxLength: 1_000,
   description:
-    'Minute, hour, day of the month, month, day of the week; either day is enough where both are restricted.',
+    'Minute, hour, day of the month, month, day of the week. If both days are restricted, either one must match.',
 });
 
 const cronOptions = {
   timezone: optional(Text({ maxLength: 100 }), {
-    description: 'Name of the IANA database in whose clocks the schedule is read. Default: UTC.',
+    description: 'IANA time zone of the schedule. Default: UTC.',
   }),
-  end_time: optional(Timestamp(), { description: 'The last instant that it may fire at.' }),
+  end_time: optional(Timestamp(), { description: 'Time after which the cron does not fire.' }),
   enabled: optional(Type.Boolean(), { description: 'Default: true.' }),
-  metadata: optional(JsonObject(), { description: 'Of the cron, and of each of its runs.' }),
+  metadata: optional(JsonObject(), { description: 'Metadata of the cron and of each of its runs.' }),
   on_run_completed: optional(words(onRunCompleted), {
-    description: 'What becomes of the thread of each run, where the cron has none. Default: delete.',
+    description: 'What happens to the thread of each run if the cron has no thread. Default: delete.',
   }),
 };
 
 /** Source: openapi/agent-server.json, CronCreate and ThreadCronCreate; reference `agent-server.md` 6. */
 const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
-const notOfCrons = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
-export const CronBody = Closed(cronBody, notOfCrons);
+const notCronFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
+export const CronBody = Closed(cronBody, notCronFields);
 export const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields }, [
-  ...notOfCrons,
+  ...notCronFields,
   'assistant_id',
 ]);
 
-/** The payload that a body asks for. @throws FIELD_NOT_BUILT */
-export function payloadOf(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
-  const asked: Readonly<Record<string, unknown>> = body;
-  // The thread is the caller's: it does not go with a run.
+/** Returns the payload of a request body. @throws FIELD_NOT_BUILT */
+export function readPayload(
+  body: Static<typeof CronChangesBody>,
+  hasThread: boolean,
+): Readonly<Record<string, unknown>> {
+  const values: Readonly<Record<string, unknown>> = body;
+  // The thread belongs to the caller and is not deleted with a run.
   if (hasThread && body.on_run_completed === 'delete') throw fault('FIELD_NOT_BUILT', { field: 'on_run_completed' });
   const { input } = body;
   const fields = Object.fromEntries(
     Object.keys(payloadFields)
       .filter((name) => name !== 'input')
-      .map((name) => [name, asked[name]]),
+      .map((name) => [name, values[name]]),
   );
   return { ...given(fields), ...(input !== undefined && { input }) };
 }
 
-/** Times without a zone are UTC. */
-export function endTimeOf(text: string): string {
+/** Converts a time to ISO 8601 in UTC. A time without a zone is UTC. */
+export function normaliseEndTime(text: string): string {
   return new Date((parseTime(text) as number) / 1_000).toISOString();
 }
 
@@ -79,16 +82,16 @@ export const Cron = Type.Object({
   schedule: Type.String(),
   timezone: nullable(Type.String()),
   end_time: nullable(Timestamp()),
-  next_run_date: nullable(Timestamp(), { description: 'Null: it does not fire as it stands.' }),
+  next_run_date: nullable(Timestamp(), { description: 'Null if the cron does not fire in its current state.' }),
   on_run_completed: nullable(Type.String()),
   enabled: Type.Boolean(),
-  payload: JsonObject({ description: 'What each run is given.' }),
+  payload: JsonObject({ description: 'Fields of each run.' }),
   metadata: JsonObject(),
   user_id: nullable(Type.String()),
   created_at: Timestamp(),
   updated_at: Timestamp(),
 });
-/** With `select` only some fields; `now` is the time of the server. */
+/** With `select`, only the selected fields; `now` is the time of the server. */
 export const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timestamp() }));
 export const selectable = [...cronFields, 'now'] as const;
 
@@ -98,14 +101,14 @@ export const cronFilter = {
   assistant_id: optional(Text({ maxLength: 1_000, description: 'Id of the assistant or of its graph.' })),
   thread_id: optional(Uuid()),
   enabled: optional(Type.Boolean()),
-  metadata: optional(JsonObject({ description: 'Crons whose metadata holds all of it.' })),
+  metadata: optional(JsonObject({ description: 'Only crons whose metadata contains it.' })),
 };
 
 /**
- * What would be refused each time it fires is refused at once.
- * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT if nothing calls webhooks, FEEDBACK_ADDRESS_UNSET.
+ * Refuses a payload that would fail each time the cron fires.
+ * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT if webhooks are not sent, FEEDBACK_ADDRESS_UNSET.
  */
-export function requireTakeable(
+export function requireValidPayload(
   { webhooks, takesFeedback }: Pick<Agents, 'webhooks' | 'takesFeedback'>,
   payload: { readonly webhook?: unknown; readonly feedback_keys?: unknown },
 ): void {

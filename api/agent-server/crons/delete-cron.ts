@@ -9,7 +9,7 @@ export const deleteCron = defineAgentOperation({
   method: 'DELETE',
   path: '/runs/crons/:cron_id',
   tag: 'crons',
-  summary: 'Delete a cron; runs that it made go on',
+  summary: 'Delete a cron; its existing runs continue',
   access: runs,
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 204: Type.Null() } },

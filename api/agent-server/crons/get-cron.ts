@@ -7,7 +7,7 @@ export const getCron = defineAgentOperation({
   method: 'GET',
   path: '/runs/crons/:cron_id',
   tag: 'crons',
-  summary: 'One cron',
+  summary: 'Get a cron',
   access: reads,
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 200: Cron } },

@@ -9,12 +9,12 @@ import {
 import { readDatabaseClock } from '../../../pipelines/agents/due-clock.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Closed, chosen, Limit, Offset, SortOrder, words } from '../agent-schema.ts';
+import { Closed, Limit, Offset, SortOrder, selectFields, words } from '../agent-schema.ts';
 import { cronFilter, SelectedCron, selectable } from './cron-body.ts';
 
 const Filter = Closed(cronFilter);
 
-function filterOf({ assistant_id: assistant, thread_id, enabled, metadata }: Static<typeof Filter>): CronFilter {
+function buildFilter({ assistant_id: assistant, thread_id, enabled, metadata }: Static<typeof Filter>): CronFilter {
   return {
     assistantId: assistant ? assistantIdOf(assistant) : undefined,
     threadId: thread_id ?? undefined,
@@ -28,7 +28,7 @@ export const searchCrons = defineAgentOperation({
   method: 'POST',
   path: '/runs/crons/search',
   tag: 'crons',
-  summary: 'Crons that match, newest first',
+  summary: 'Search crons, newest first',
   access: reads,
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
@@ -38,12 +38,12 @@ export const searchCrons = defineAgentOperation({
       offset: Offset(),
       sort_by: optional(words(cronSorts)),
       sort_order: SortOrder(),
-      select: optional(Type.Array(words(selectable), { description: 'Fields to answer with.' })),
+      select: optional(Type.Array(words(selectable), { description: 'Fields of the response.' })),
     }),
     response: { 200: Type.Array(SelectedCron) },
   },
   handler: async ({ body, services: { agents } }) => {
-    const crons = await search(agents.database, agents.deploymentId, filterOf(body), {
+    const crons = await search(agents.database, agents.deploymentId, buildFilter(body), {
       sortBy: body.sort_by ?? 'created_at',
       sortOrder: body.sort_order ?? 'desc',
       limitRows: body.limit ?? 10,
@@ -54,7 +54,7 @@ export const searchCrons = defineAgentOperation({
     const now = body.select?.includes('now')
       ? { now: new Date(await readDatabaseClock(agents.database)).toISOString() }
       : {};
-    return crons.map((cron) => chosen({ ...cron, ...now }, body.select));
+    return crons.map((cron) => selectFields({ ...cron, ...now }, body.select));
   },
 });
 
@@ -63,8 +63,8 @@ export const countCrons = defineAgentOperation({
   method: 'POST',
   path: '/runs/crons/count',
   tag: 'crons',
-  summary: 'The number of crons that match',
+  summary: 'Count matching crons',
   access: reads,
   schema: { body: Filter, response: { 200: Type.Integer() } },
-  handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, filterOf(body)),
+  handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, buildFilter(body)),
 });

@@ -2,16 +2,16 @@ import { readCron } from '../../../pipelines/agents/crons/read-cron.ts';
 import { updateCron as update } from '../../../pipelines/agents/crons/update-cron.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { given } from '../agent-schema.ts';
-import { Cron, CronChangesBody, CronParams, endTimeOf, payloadOf, requireTakeable } from './cron-body.ts';
+import { Cron, CronChangesBody, CronParams, normaliseEndTime, readPayload, requireValidPayload } from './cron-body.ts';
 
 export const updateCron = defineAgentOperation({
   operationId: 'updateCron',
   method: 'PATCH',
   path: '/runs/crons/:cron_id',
   tag: 'crons',
-  summary: 'Change a cron',
+  summary: 'Update a cron',
   description:
-    'What is left out stays; metadata is merged. Null takes the time zone or the end away. With other times it fires next at the first that comes after now.',
+    'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',
   access: runs,
   errors: [
     'CRON_NOT_FOUND',
@@ -29,10 +29,10 @@ export const updateCron = defineAgentOperation({
     const changes = {
       ...given({ schedule, enabled, metadata, ...(thread_id === null && { on_run_completed }) }),
       ...(timezone !== undefined && { timezone }),
-      ...(end_time !== undefined && { end_time: end_time === null ? null : endTimeOf(end_time) }),
-      payload: payloadOf(body, thread_id !== null),
+      ...(end_time !== undefined && { end_time: end_time === null ? null : normaliseEndTime(end_time) }),
+      payload: readPayload(body, thread_id !== null),
     };
-    requireTakeable(agents, changes.payload);
+    requireValidPayload(agents, changes.payload);
     return update(database, deploymentId, params.cron_id, changes);
   },
 });

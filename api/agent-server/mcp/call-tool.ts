@@ -9,7 +9,7 @@ import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { asOperation } from '../access/as-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
 import { runRequestOf } from '../runs/run-request-of.ts';
-import { toolsOf } from './list-tools.ts';
+import { findTools } from './list-tools.ts';
 
 export interface McpInput {
   readonly caller: Caller;
@@ -17,14 +17,14 @@ export interface McpInput {
   readonly services: AgentServices;
 }
 
-/** Runs the assistant of a tool without a thread, and answers with its output. Where `signal` is aborted before, the run is stopped. */
+/** Runs the assistant of a tool without a thread and returns its output. If `signal` is aborted before the end, the run is cancelled. */
 export async function callTool(
   input: McpInput,
   { name, arguments: args = {} }: CallToolRequest['params'],
   signal: AbortSignal,
 ): Promise<CallToolResult> {
   const { agents } = input.services;
-  const assistant = (await toolsOf(input, [])).get(name);
+  const assistant = (await findTools(input, [])).get(name);
   if (assistant === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name.slice(0, 100)}`);
   try {
     const body = { assistant_id: assistant.assistant_id, input: args };
@@ -34,7 +34,7 @@ export async function callTool(
     const awaited = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
     try {
       const text = await awaitRunEnd(agents, awaited, { attached: reader, signal });
-      return text === undefined ? failure('The call was cancelled.') : resultOf(text);
+      return text === undefined ? failure('The call was cancelled.') : buildResult(text);
     } finally {
       reader.close();
       if (signal.aborted) await stop(input, awaited);
@@ -50,14 +50,14 @@ async function stop(
   run: { readonly threadId: string; readonly runId: string },
 ): Promise<void> {
   await cancelRun(agents.database, agents.deploymentId, run, 'interrupt').catch((err) => {
-    // It had ended.
+    // The run has already ended.
     if (isRunlakeError(err) && err.code === 'RUN_NOT_FOUND') return;
-    request.log.warn({ err, runId: run.runId }, 'a run whose client went could not be cancelled');
+    request.log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed');
   });
   agents.wake();
 }
 
-function resultOf(text: string): CallToolResult {
+function buildResult(text: string): CallToolResult {
   const output: unknown = JSON.parse(text);
   if (typeof output !== 'object' || output === null || Array.isArray(output))
     return { content: [{ type: 'text', text }] };

@@ -8,7 +8,7 @@ export const deleteMcp = defineAgentOperation({
   path: '/mcp',
   tag: 'mcp',
   summary: 'End a session of the Model Context Protocol',
-  description: 'There are no sessions, so that none is found: 404.',
+  description: 'Always 404: the server has no sessions.',
   access: runs,
   errors: ['ROUTE_NOT_FOUND'],
   schema: { response: { 404: Type.Object({ detail: Type.String() }) } },

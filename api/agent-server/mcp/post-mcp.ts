@@ -1,12 +1,12 @@
 /**
  * One request of the Model Context Protocol.
  *
- * Invariant: nothing outlives the request that it came with, and a call whose client has gone is stopped.
+ * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
  *
- *   1. A server and a transport of the official package are made for this request alone.
- *   2. What is refused or has no answer is answered within one turn of the event loop, with its status.
- *   3. Anything else is answered with 200: line feeds keep the connection open until the JSON is there.
- *   4. When the body ends, in whatever way, the calls under way are told.
+ *   1. The operation creates a server and a transport of the official package for this request only.
+ *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
+ *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
+ *   4. When the body ends for any reason, the server closes, which aborts its calls.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
@@ -28,18 +28,18 @@ export const postMcp = defineAgentOperation({
   method: 'POST',
   path: '/mcp',
   tag: 'mcp',
-  summary: 'Use assistants as tools, by the Model Context Protocol',
+  summary: 'Use assistants as tools (Model Context Protocol)',
   description:
-    'Streamable HTTP without sessions: initialize, ping, tools/list and tools/call, answered with JSON. Each assistant is a tool; a call is a run without a thread that is waited for, and closing the connection cancels it.',
+    'Streamable HTTP without sessions: initialize, ping, tools/list and tools/call, with JSON responses. Each assistant is a tool. A call is a run without a thread; closing the connection cancels it.',
   access: runs,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
-    body: JsonValue({ description: 'A message of JSON-RPC 2.0, or a list of them.' }),
+    body: JsonValue({ description: 'A JSON-RPC 2.0 message, or a list of messages.' }),
     response: {
-      200: JsonValue({ description: 'The answer.' }),
+      200: JsonValue({ description: 'A JSON-RPC 2.0 response.' }),
       202: Type.Null(),
       406: JsonValue({
-        description: 'A JSON-RPC error: the header Accept lists not both application/json and text/event-stream.',
+        description: 'A JSON-RPC error: the header Accept must include both application/json and text/event-stream.',
       }),
     },
   },
@@ -53,7 +53,7 @@ export const postMcp = defineAgentOperation({
     const quick = await Promise.race([answering, nextTurn()]);
     if (quick !== undefined) {
       await server.close();
-      return answerOf(quick);
+      return buildResponse(quick);
     }
     return new Answer({
       headers: { 'content-type': 'application/json' },
@@ -78,26 +78,28 @@ export const postMcp = defineAgentOperation({
 
 function serverFor(input: McpInput): Server {
   const server = new Server({ name: 'runlake', version: releaseVersion }, { capabilities: { tools: {} } });
-  server.setRequestHandler(ListToolsRequestSchema, ({ params }) => told(input, listTools(input, params?.cursor)));
+  server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
+    withMcpErrors(input, listTools(input, params?.cursor)),
+  );
   server.setRequestHandler(CallToolRequestSchema, ({ params }, { signal }) =>
-    told(input, callTool(input, params, signal)),
+    withMcpErrors(input, callTool(input, params, signal)),
   );
   return server;
 }
 
-/** What failed, as a client may see it. */
-async function told<T>({ request }: McpInput, result: Promise<T>): Promise<T> {
+/** Converts errors to protocol errors; errors that the client did not cause are logged. */
+async function withMcpErrors<T>({ request }: McpInput, result: Promise<T>): Promise<T> {
   try {
     return await result;
   } catch (err) {
     if (err instanceof McpError) throw err;
     if (isRunlakeError(err) && err.class === 'caller') throw new McpError(ErrorCode.InvalidRequest, err.message);
-    request.log.warn({ err }, 'a request of the Model Context Protocol failed');
-    throw new McpError(ErrorCode.InternalError, messageOf(err));
+    request.log.warn({ err }, 'Model Context Protocol request failed');
+    throw new McpError(ErrorCode.InternalError, clientMessage(err));
   }
 }
 
-/** The headers decide what is refused; the body was read before. */
+/** The transport validates only headers; the body is already parsed. */
 function webRequest({ request }: McpInput): Request {
   const headers = new Headers();
   for (const name of ['accept', 'content-type', 'mcp-protocol-version']) {
@@ -107,7 +109,7 @@ function webRequest({ request }: McpInput): Request {
   return new Request('http://runlake/mcp', { method: 'POST', headers });
 }
 
-async function answerOf(response: Response): Promise<Answer> {
+async function buildResponse(response: Response): Promise<Answer> {
   const contentType = response.headers.get('content-type');
   return new Answer({
     status: response.status,
@@ -117,10 +119,10 @@ async function answerOf(response: Response): Promise<Answer> {
 }
 
 function errorText(error: unknown): Buffer {
-  const answer = { jsonrpc: '2.0', id: null, error: { code: ErrorCode.InternalError, message: messageOf(error) } };
+  const answer = { jsonrpc: '2.0', id: null, error: { code: ErrorCode.InternalError, message: clientMessage(error) } };
   return Buffer.from(JSON.stringify(answer));
 }
 
-function messageOf(error: unknown): string {
+function clientMessage(error: unknown): string {
   return (isRunlakeError(error) ? error : fault('INTERNAL')).message;
 }

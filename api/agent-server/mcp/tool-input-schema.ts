@@ -2,10 +2,13 @@ import type { Tool } from '@modelcontextprotocol/sdk/types.js';
 
 type Schema = Readonly<Record<string, unknown>>;
 
-/** What a tool takes, from what its graph takes: always an object, since arguments are one. A graph that does not say takes any. */
+/**
+ * Converts the input schema of a graph to that of a tool. It is always an object, because arguments are; a graph without a schema accepts
+ * any.
+ */
 export function toolInputSchema(schema: unknown): Tool['inputSchema'] {
   if (!isObject(schema)) return { type: 'object', additionalProperties: true };
-  const { properties, required, ...rest } = { ...schema, ...referred(schema) };
+  const { properties, required, ...rest } = { ...schema, ...resolveReference(schema) };
   return {
     ...rest,
     type: 'object',
@@ -18,8 +21,8 @@ export function toolInputSchema(schema: unknown): Tool['inputSchema'] {
   };
 }
 
-/** What a schema that only refers to one of its own definitions refers to. */
-function referred(root: Schema): Schema {
+/** Resolves a schema that consists only of a reference to one of its definitions. */
+function resolveReference(root: Schema): Schema {
   if (typeof root.$ref !== 'string' || !root.$ref.startsWith('#/')) return {};
   const target = root.$ref
     .slice(2)

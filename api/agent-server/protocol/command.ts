@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 
-/** A message of a client. Source: `@langchain/protocol` 0.0.13, Command. */
+/** A message from a client. Source: `@langchain/protocol` 0.0.13, Command. */
 export const Command = Type.Object({
   id: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   method: Type.String({ minLength: 1, maxLength: 100 }),
@@ -36,7 +36,7 @@ export interface CommandSuccess {
   readonly meta: { readonly thread_id: string; readonly applied_through_seq: number };
 }
 
-/** What a command is refused with. */
+/** The error with which a command is refused. */
 export class CommandRefused extends Error {
   readonly code: CommandErrorCode;
 
@@ -57,8 +57,8 @@ const codes: Readonly<Record<string, CommandErrorCode>> = {
   AUTH_REJECTED: 'permission_denied',
 };
 
-/** The answer to a command that failed by what it asks; undefined where it failed by something else. */
-export function refusalOf(id: number | null, error: unknown): CommandError | undefined {
+/** Builds the error response for an error that the caller caused; undefined for other errors. */
+export function buildRefusal(id: number | null, error: unknown): CommandError | undefined {
   if (error instanceof CommandRefused) return { type: 'error', id, error: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
   const { fields } = error;

@@ -3,9 +3,9 @@ import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { optional } from '../../server/formats.ts';
 import { Closed, Limit } from '../agent-schema.ts';
-import { type CommandScene, paramsOf } from './run-commands.ts';
+import { type CommandScene, paramsReader } from './run-commands.ts';
 
-const listParams = paramsOf(
+const listParams = paramsReader(
   Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     limit: Limit(),
@@ -13,16 +13,16 @@ const listParams = paramsOf(
   }),
 );
 
-const usualLimit = 10;
+const defaultLimit = 10;
 
 /**
- * `state.listCheckpoints`: the checkpoints of the thread, or of a subgraph of it, newest first; `before` is the id of the last one of the
- * page before. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
+ * `state.listCheckpoints`: returns the checkpoints of the thread or of a subgraph, newest first. `before` is the id of the last checkpoint
+ * of the previous page. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
  */
 export async function listCheckpoints({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
   const { namespace, limit, before } = listParams(params);
   const history = await readThreadHistory(agents, threadId, {
-    limit: limit ?? usualLimit,
+    limit: limit ?? defaultLimit,
     ...(before && { before: { checkpoint_id: before } }),
     ...(namespace?.length && { checkpoint: { checkpoint_ns: namespace.join('|') } }),
   });

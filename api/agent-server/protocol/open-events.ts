@@ -10,7 +10,7 @@ interface Wanted {
   readonly since?: number | null;
 }
 
-/** A reader of what a thread streams, which need not be there yet, and what to tell of it. */
+/** Opens a reader of the events of a thread, which need not exist yet, and returns it with the filter to apply. */
 export async function openEvents(
   { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
   threadId: string,

@@ -11,7 +11,7 @@ export const openThreadSocket = defineAgentOperation({
   tag: 'event protocol',
   summary: 'Open a WebSocket of the event-stream protocol',
   description:
-    'Commands as of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}: one JSON text a message, at most 1 MiB, each way.',
+    'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',
   access: reads,
   errors: ['WEBSOCKET_EXPECTED'],
   schema: { params: ThreadParams, response: { 200: Type.Null() } },

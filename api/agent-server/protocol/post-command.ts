@@ -25,7 +25,7 @@ export const postThreadCommand = defineAgentOperation({
   tag: 'event protocol',
   summary: 'Send a command of the event-stream protocol',
   description:
-    'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which makes the thread where there is none; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, a run from there; agent.getTree. Commands that fail are answered with 200 and an `error`; what is no command with 400.',
+    'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which creates the thread if it does not exist; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, which runs from there; agent.getTree. A failed command results in 200 with an `error`, an invalid command in 400.',
   access: runs,
   errors: ['THREAD_NOT_FOUND'],
   schema: {

@@ -9,16 +9,16 @@ import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { Closed } from '../agent-schema.ts';
 import { CommandRefused } from './command.ts';
-import { type CommandScene, paramsOf } from './run-commands.ts';
+import { type CommandScene, paramsReader } from './run-commands.ts';
 
-const stateParams = paramsOf(
+const stateParams = paramsReader(
   Closed({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     keys: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
   }),
 );
 
-/** `state.get`: the state of the thread, or of a subgraph of it. */
+/** `state.get`: returns the state of the thread or of a subgraph. */
 export async function getState({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
   const { namespace, keys } = stateParams(params);
   const checkpoint = namespace?.length ? { checkpoint_ns: namespace.join('|') } : undefined;
@@ -27,7 +27,10 @@ export async function getState({ agents, threadId }: CommandScene, params: unkno
   const values = (state.values ?? {}) as Readonly<Record<string, unknown>>;
   const { checkpoint_id: id, checkpoint_ns: ns } = state.checkpoint ?? {};
   if (checkpoint && id === undefined) {
-    throw new CommandRefused('no_such_namespace', `Nothing is kept of '${checkpoint.checkpoint_ns}' in this thread.`);
+    throw new CommandRefused(
+      'no_such_namespace',
+      `The thread has no state in the namespace '${checkpoint.checkpoint_ns}'.`,
+    );
   }
   return {
     values: keys ? Object.fromEntries(Object.entries(values).filter(([key]) => keys.includes(key))) : values,
@@ -49,16 +52,16 @@ interface Lifecycle {
   };
 }
 
-const treeParams = paramsOf(Closed({ run_id: optional(Uuid()) }));
+const treeParams = paramsReader(Closed({ run_id: optional(Uuid()) }));
 
 /**
- * `agent.getTree`: the graph and its subgraphs with how they stand, by the events of the run that is named, or of the runs that go on,
- * or else of the last one.
+ * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise of the active runs,
+ * otherwise of the last run.
  */
 export async function getTree({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
   const { run_id: runId } = treeParams(params);
   await readThread(agents.database, agents.deploymentId, threadId);
-  const reader = await readerOf(agents, threadId, runId?.toLowerCase());
+  const reader = await openReader(agents, threadId, runId?.toLowerCase());
   const root: TreeNode = { namespace: [], status: 'started', graph_name: 'root', children: [] };
   const nodes = new Map([['', root]]);
   try {
@@ -78,7 +81,7 @@ export async function getTree({ agents, threadId }: CommandScene, params: unknow
   return { tree: root };
 }
 
-async function readerOf(
+async function openReader(
   { database, deploymentId, hub }: CommandScene['agents'],
   threadId: string,
   runId: string | undefined,
@@ -93,8 +96,8 @@ async function readerOf(
 function nodeAt(nodes: Map<string, TreeNode>, namespace: readonly string[]): TreeNode {
   const found = nodes.get(namespace.join('|'));
   if (found !== undefined) return found;
-  const made: TreeNode = { namespace, status: 'started', graph_name: namespace.at(-1) ?? 'root', children: [] };
-  nodes.set(namespace.join('|'), made);
-  nodeAt(nodes, namespace.slice(0, -1)).children.push(made);
-  return made;
+  const created: TreeNode = { namespace, status: 'started', graph_name: namespace.at(-1) ?? 'root', children: [] };
+  nodes.set(namespace.join('|'), created);
+  nodeAt(nodes, namespace.slice(0, -1)).children.push(created);
+  return created;
 }

@@ -5,15 +5,15 @@ import { errorOfStream } from '../streaming/sse.ts';
 import type { CommandError } from './command.ts';
 
 /**
- * What readers are told where the stream itself fails: an error that answers no command. Source: `@langchain/protocol` 0.0.21,
- * ErrorResponse, whose codes say nothing of streams; what the stock clients tell of by `onError`, or raise.
+ * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through `onError` or raise
+ * it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
  */
 export function streamFailure(err: unknown): CommandError {
   const { error, message } = errorOfStream(err);
   return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
 }
 
-/** The same of an end before which events are missing, which the reader gets before that end. */
+/** Builds the message for a gap in the events of a run; readers receive it before the end of the run. */
 export function missingEvents({ isEnd, data }: StreamedEvent): CommandError | undefined {
   return isEnd && endHasHole(data) ? streamFailure(fault('STREAM_INCOMPLETE')) : undefined;
 }

@@ -17,7 +17,7 @@ export const streamThreadEvents = defineAgentOperation({
   tag: 'event protocol',
   summary: 'Stream the events of a thread',
   description:
-    'Server-sent events of the event-stream protocol, over all runs, until the client goes. The thread need not be there yet. Each event has one `event_id`, the same whenever it is read again, so that a client that comes back leaves out what it has. Runs that were not started through the protocol show what their stream modes give.',
+    'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes.',
   access: reads,
   errors: ['THREAD_NOT_FOUND'],
   schema: {
@@ -42,7 +42,7 @@ export const streamThreadEvents = defineAgentOperation({
       heartbeatMs: agents.config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,
       accessEnded: request.access?.ended,
-      comesBack: true,
+      clientReconnects: true,
       logger: request.log,
     });
     return new Answer({ headers: { 'content-type': 'text/event-stream', ...eventStreamHeaders }, body: stream });

@@ -1,16 +1,16 @@
 /**
- * One WebSocket of the event-stream protocol: commands come in, answers and events go out, each a JSON text.
+ * One WebSocket of the event-stream protocol: commands arrive; responses and events are sent, each as one JSON text.
  *
- * Invariant: commands are answered in their order, one each; no more is read from the log than the socket takes; and when the socket
- * is closed, by whomever, every reader of it is closed, too.
+ * Invariant: commands are answered one at a time, in order. No more events are read from the log than the socket accepts. When either side
+ * closes the socket, all its readers are closed.
  *
- *   1. A message is answered when those before it are; with more than `mostWaiting` of them it is closed.
- *   2. `subscription.subscribe` is answered, then its events follow, from the runs that go on, or the last one. The next event is taken
- *      when the last one was sent.
- *   3. A reader that fails is told of as an error, and closes the socket: clients come back and subscribe again.
- *   4. A peer that answers no ping in time is cut off. A server that stops closes with 1012.
- *   5. The caller is authenticated again for each command. When that fails, or the caller loses access, the socket is closed with 1008
- *      and the code of the error.
+ *   1. A command runs after the response to the previous one. The socket closes if more than `maxQueuedCommands` wait.
+ *   2. After the response to `subscription.subscribe`, its events follow, from the beginning of the active runs or else of the last run.
+ *      The next event is read after the previous one is sent.
+ *   3. If a reader fails, the socket sends an error and closes: clients reconnect and subscribe again.
+ *   4. A peer that does not respond to a ping in time is disconnected. A server that stops closes with 1012.
+ *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes with 1008 and the
+ *      code of the error.
  */
 
 import { Type } from 'typebox';
@@ -23,13 +23,13 @@ import { asOperation } from '../access/as-operation.ts';
 import { Closed } from '../agent-schema.ts';
 import { errorOfStream } from '../streaming/sse.ts';
 import { answerCommand, readCommand } from './answer-command.ts';
-import { type Command, type CommandError, CommandRefused, refusalOf } from './command.ts';
+import { buildRefusal, type Command, type CommandError, CommandRefused } from './command.ts';
 import { Filter } from './event-filter.ts';
 import { openEvents } from './open-events.ts';
-import { type CommandScene, paramsOf } from './run-commands.ts';
+import { type CommandScene, paramsReader } from './run-commands.ts';
 import { missingEvents, streamFailure } from './stream-failure.ts';
 
-/** What is used of a socket of `ws`. */
+/** The methods of a `ws` socket that are used here. */
 export interface Socket {
   send(text: string, sent: (error?: Error) => void): void;
   ping(): void;
@@ -39,31 +39,31 @@ export interface Socket {
   on(event: 'pong' | 'close', listener: () => void): void;
 }
 
-const mostSubscriptions = 100;
-const mostWaiting = 100;
-/** How long a peer has to take its leave. */
-const leaveMs = 1_000;
+const maxSubscriptions = 100;
+const maxQueuedCommands = 100;
+/** How long a peer has to complete the closing handshake. */
+const closeTimeoutMs = 1_000;
 
-const subscribeParams = paramsOf(Filter);
-const unsubscribeParams = paramsOf(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
+const subscribeParams = paramsReader(Filter);
+const unsubscribeParams = paramsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
 
-/** As which of the requests without a socket a command is. */
-const ruleOf = ({ method }: Command) =>
+/** The HTTP operation that authorises a command. */
+const operationFor = ({ method }: Command) =>
   method.startsWith('subscription.') ? 'streamThreadEvents' : 'postThreadCommand';
 
 export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   const { agents, request } = scene;
   const { config } = agents;
   const readers = new Map<string, StreamReader>();
-  let made = 0;
-  let waiting = 0;
-  let before: Promise<void> = Promise.resolve();
-  let heard = true;
+  let subscriptionCount = 0;
+  let queuedCommands = 0;
+  let lastCommand: Promise<void> = Promise.resolve();
+  let isAlive = true;
   let closed = false;
 
   function close(code: number, reason: string): void {
     socket.close(code, reason);
-    setTimeout(() => socket.terminate(), leaveMs).unref();
+    setTimeout(() => socket.terminate(), closeTimeoutMs).unref();
   }
 
   const stop = () => close(1012, 'DRAINING');
@@ -72,31 +72,31 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
   const accessEnded = request.access?.ended;
   const refuse = () => close(1008, errorOfStream(accessEnded?.reason).error);
   accessEnded?.addEventListener('abort', refuse);
-  const beat = setInterval(
+  const pingTimer = setInterval(
     () => {
-      if (!heard) return socket.terminate();
-      heard = false;
+      if (!isAlive) return socket.terminate();
+      isAlive = false;
       socket.ping();
     },
     Math.max(config.agentsHeartbeatMs * 3, 5_000),
   );
   socket.on('pong', () => {
-    heard = true;
+    isAlive = true;
   });
   socket.on('close', () => {
     closed = true;
-    clearInterval(beat);
+    clearInterval(pingTimer);
     stopping.removeEventListener('abort', stop);
     accessEnded?.removeEventListener('abort', refuse);
     for (const reader of readers.values()) reader.close();
     readers.clear();
   });
   socket.on('message', (data, isBinary) => {
-    heard = true;
-    if (++waiting > mostWaiting) return close(1008, `more than ${mostWaiting} commands wait`);
-    before = before.then(async () => {
+    isAlive = true;
+    if (++queuedCommands > maxQueuedCommands) return close(1008, `more than ${maxQueuedCommands} commands queued`);
+    lastCommand = lastCommand.then(async () => {
       await answer(data, isBinary);
-      waiting--;
+      queuedCommands--;
     });
   });
   if (stopping.aborted) stop();
@@ -108,7 +108,7 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
     let begin: (() => void) | undefined;
     let accessLost: RunlakeError | undefined;
     try {
-      if (isBinary) throw new CommandRefused('invalid_argument', 'A message has to be a text, and not binary.');
+      if (isBinary) throw new CommandRefused('invalid_argument', 'Messages must be text, not binary.');
       const read = readCommand(parseJsonBody(data, config.maxJsonDepth));
       if ('refusal' in read) return await send(JSON.stringify(read.refusal));
       id = read.command.id;
@@ -116,41 +116,42 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
         if (isAccessError(err)) accessLost = err;
         throw err;
       });
-      const answered = await asOperation(request, ruleOf(read.command), inputOf(read.command), ({ body, access }) =>
-        answerCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
-          'subscription.subscribe': async (_scene, params) => {
-            const subscribed = await subscribe(params);
-            begin = subscribed.begin;
-            return { subscription_id: subscribed.id };
-          },
-          'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
-        }),
+      const answered = await asOperation(
+        request,
+        operationFor(read.command),
+        buildInput(read.command),
+        ({ body, access }) =>
+          answerCommand({ ...scene, ...(caller && { caller }), ...(access && { access }) }, body, {
+            'subscription.subscribe': async (_scene, params) => {
+              const subscribed = await subscribe(params);
+              begin = subscribed.begin;
+              return { subscription_id: subscribed.id };
+            },
+            'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
+          }),
       );
       await send(JSON.stringify(answered));
       begin?.();
     } catch (err) {
-      const refusal = refusalOf(id, err);
-      if (refusal === undefined) request.log.warn({ err }, 'a command failed');
+      const refusal = buildRefusal(id, err);
+      if (refusal === undefined) request.log.warn({ err }, 'command failed');
       const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: errorOfStream(err).message };
       await send(JSON.stringify(refusal ?? failure));
       if (accessLost) close(1008, accessLost.code);
     }
   }
 
-  const inputOf = (command: Command) => ({ params: { thread_id: scene.threadId }, body: command });
+  const buildInput = (command: Command) => ({ params: { thread_id: scene.threadId }, body: command });
 
   async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
-    if (readers.size >= mostSubscriptions) {
-      throw new CommandRefused(
-        'invalid_argument',
-        `There are ${mostSubscriptions} subscriptions already, as many as may be.`,
-      );
+    if (readers.size >= maxSubscriptions) {
+      throw new CommandRefused('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
     const { reader, filter } = await openEvents(agents, scene.threadId, subscribeParams(params));
-    const id = `s${++made}`;
+    const id = `s${++subscriptionCount}`;
     if (closed) reader.close();
     else readers.set(id, reader);
-    const tell = async () => {
+    const sendEvents = async () => {
       for await (const event of reader) {
         const missing = missingEvents(event);
         if (missing !== undefined) await send(JSON.stringify(missing));
@@ -159,17 +160,17 @@ export function serveThreadSocket(socket: Socket, scene: CommandScene): void {
       }
     };
     const failed = async (err: unknown) => {
-      request.log.warn({ err }, 'a subscription broke off');
+      request.log.warn({ err }, 'subscription failed');
       await send(JSON.stringify(streamFailure(err)));
       close(1011, errorOfStream(err).error);
     };
-    return { id, begin: () => void tell().catch(failed) };
+    return { id, begin: () => void sendEvents().catch(failed) };
   }
 
   function unsubscribe(params: unknown): object {
     const { subscription_id: id } = unsubscribeParams(params);
     const reader = readers.get(id);
-    if (reader === undefined) throw new CommandRefused('no_such_subscription', `There is no subscription '${id}'.`);
+    if (reader === undefined) throw new CommandRefused('no_such_subscription', `Unknown subscription '${id}'.`);
     readers.delete(id);
     reader.close();
     return {};

@@ -13,9 +13,9 @@ export const cancelAgentRun = defineAgentOperation({
   method: 'POST',
   path: '/threads/:thread_id/runs/:run_id/cancel',
   tag: 'thread runs',
-  summary: 'Stop a run',
+  summary: 'Cancel a run',
   description:
-    'interrupt keeps what it has stored, rollback deletes the run with it; rolling back a run that has ended is a 409. With `wait` the answer comes when it has ended.',
+    '`interrupt` keeps the stored state; `rollback` deletes the run with its state. Rolling back a run that has ended results in 409. With `wait` the response is sent when the run has ended.',
   access: runs,
   errors: ['RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {
@@ -32,7 +32,7 @@ export const cancelAgentRun = defineAgentOperation({
     await cancelRun(database, deploymentId, run, query.action ?? 'interrupt');
     wake();
     if (!query.wait) return new Answer({ status: 202 });
-    // Ended or not by then, its row and its end say so.
+    // The response is the same if the wait is aborted; the row of the run has its state.
     const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
     await awaitRunEnd(agents, { deploymentId, ...run }, { signal });
     return new Answer({ status: 204 });

@@ -12,8 +12,8 @@ export const cancelAgentRuns = defineAgentOperation({
   method: 'POST',
   path: '/runs/cancel',
   tag: 'thread runs',
-  summary: 'Stop several runs',
-  description: 'Either all of a status, or those named of one thread.',
+  summary: 'Cancel several runs',
+  description: 'Either all runs with a status, or the given runs of one thread.',
   access: runs,
   errors: ['INVALID_REQUEST', 'THREAD_NOT_FOUND', 'RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {

@@ -13,15 +13,15 @@ export const createRunBatch = defineAgentOperation({
   path: '/runs/batch',
   tag: 'stateless runs',
   summary: 'Start several runs without a thread, in the background',
-  description: 'They are made in their order; where one cannot be, those before it run.',
+  description: 'Runs are created in order. If one fails, the runs before it stay.',
   access: runs,
   errors: [...runErrors, 'ANSWER_TOO_LARGE'],
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
-    const asked = body.map((each) => runRequestOf({ caller, request, body: snakeCased(each) }));
-    await requireBatchWithin(agents.database, agents.deploymentId, asked, agents.config.maxPageBytes);
+    const requests = body.map((each) => runRequestOf({ caller, request, body: snakeCased(each) }));
+    await requireBatchWithin(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
-    for (const each of asked) made.push(shownRun((await requestRun(agents, each)).run));
+    for (const each of requests) made.push(shownRun((await requestRun(agents, each)).run));
     return new Answer({ body: made });
   },
 });

@@ -10,7 +10,7 @@ export const deleteAgentRun = defineAgentOperation({
   tag: 'thread runs',
   summary: 'Delete a run',
   access: runs,
-  description: 'What it has stored in its thread stays. One that runs has to be cancelled first.',
+  description: 'The state that it stored in its thread stays. Cancel a running run first.',
   errors: ['RUN_NOT_FOUND', 'THREAD_BUSY'],
   schema: { params: ThreadRunParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {

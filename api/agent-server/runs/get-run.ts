@@ -9,7 +9,7 @@ export const getAgentRun = defineAgentOperation({
   method: 'GET',
   path: '/threads/:thread_id/runs/:run_id',
   tag: 'thread runs',
-  summary: 'A run',
+  summary: 'Get a run',
   access: reads,
   errors: ['RUN_NOT_FOUND'],
   schema: { params: ThreadRunParams, response: { 200: Run } },

@@ -9,16 +9,16 @@ import { defineAgentOperation, reads } from '../agent-operation.ts';
 import type { AgentServices } from '../agent-services.ts';
 import { streamOfRun } from '../streaming/answer-of-run.ts';
 import { LastEventId, readRunFrom } from '../streaming/last-event-id.ts';
-import { mayCancel } from './may-cancel.ts';
+import { requireCancelPermission } from './may-cancel.ts';
 import { StreamMode } from './run-body.ts';
 import { idsOf, runPath, ThreadRunParams } from './run-paths.ts';
 
 const query = Type.Object({
-  stream_mode: Type.Optional(Type.Array(StreamMode, { description: 'Leaves out events of other modes.' })),
+  stream_mode: Type.Optional(Type.Array(StreamMode, { description: 'Only events of these modes.' })),
   cancel_on_disconnect: Type.Boolean({ default: false }),
   last_event_id: LastEventId,
   checkpoint_id: Type.Optional(
-    Type.String({ maxLength: 1_000, description: 'Of the state that the reader has. Nothing is left out for it.' }),
+    Type.String({ maxLength: 1_000, description: 'Checkpoint of the state that the reader has. Has no effect.' }),
   ),
 });
 
@@ -27,7 +27,7 @@ const shared = {
   access: reads,
   errors: ['RUN_NOT_FOUND'],
   description:
-    'Server-sent events from now on; of a run with `stream_resumable`, with `Last-Event-ID`, also those after that event. The body ends when the final state is stored.',
+    'Server-sent events from now on. With `Last-Event-ID`, also the earlier events after that one, if the run has `stream_resumable`. The body ends when the final state is stored.',
 } as const;
 const response = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
 
@@ -36,7 +36,7 @@ export const joinRunStream = defineAgentOperation({
   operationId: 'joinRunStream',
   path: '/threads/:thread_id/runs/:run_id/stream',
   tag: 'thread runs',
-  summary: 'Stream what a run gives',
+  summary: 'Stream the events of a run',
   schema: { params: ThreadRunParams, query, ...response },
   handler: async (input) => join(input, idsOf(input.params), false),
 });
@@ -46,7 +46,7 @@ export const joinStatelessRunStream = defineAgentOperation({
   operationId: 'joinStatelessRunStream',
   path: '/runs/:run_id/stream',
   tag: 'stateless runs',
-  summary: 'Stream what a run gives, by its id alone',
+  summary: 'Stream the events of a run by its id',
   schema: { params: Type.Object({ run_id: Uuid() }), query, ...response },
   handler: async (input) => {
     const { agents } = input.services;
@@ -70,16 +70,16 @@ interface JoinInput {
 async function join(
   input: JoinInput,
   ids: { readonly threadId: string; readonly runId: string },
-  byItself: boolean,
+  stateless: boolean,
 ): Promise<Answer> {
   const { query, caller, services, request } = input;
-  mayCancel(caller, query.cancel_on_disconnect);
+  requireCancelPermission(caller, query.cancel_on_disconnect);
   const { reader, run } = await followRun(services.agents, ids, readRunFrom(request, query));
-  const path = runPath(run, byItself);
+  const path = runPath(run, stateless);
   const followed = {
     ...{ deploymentId: services.agents.deploymentId, ...ids, path },
     cancelOnDisconnect: query.cancel_on_disconnect,
-    comesBackTo: run.kwargs.resumable ? `${path}/stream` : undefined,
+    reconnectTo: run.kwargs.resumable ? `${path}/stream` : undefined,
   };
   return streamOfRun(input, followed, { reader, modes: query.stream_mode });
 }

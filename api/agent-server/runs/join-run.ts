@@ -3,7 +3,7 @@ import { readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { JsonValue } from '../agent-schema.ts';
 import { endOfRun } from '../streaming/answer-of-run.ts';
-import { mayCancel } from './may-cancel.ts';
+import { requireCancelPermission } from './may-cancel.ts';
 import { idsOf, runPath, ThreadRunParams } from './run-paths.ts';
 
 export const joinRun = defineAgentOperation({
@@ -13,7 +13,7 @@ export const joinRun = defineAgentOperation({
   tag: 'thread runs',
   summary: 'Wait for the final state of a run',
   description:
-    'As that of runs/wait. With `cancel_on_disconnect` the run is stopped if this connection ends before it.',
+    'The response is that of runs/wait. With `cancel_on_disconnect` the run is cancelled if this connection closes before the run ends.',
   access: reads,
   errors: ['RUN_NOT_FOUND'],
   schema: {
@@ -24,13 +24,13 @@ export const joinRun = defineAgentOperation({
   handler: async (input) => {
     const { params, query } = input;
     const { database, deploymentId } = input.services.agents;
-    mayCancel(input.caller, query.cancel_on_disconnect);
+    requireCancelPermission(input.caller, query.cancel_on_disconnect);
     const run = await readRun(database, deploymentId, idsOf(params));
     const path = runPath(run, false);
     return endOfRun(input, {
       ...{ deploymentId, threadId: run.thread_id, runId: run.run_id, path },
       cancelOnDisconnect: query.cancel_on_disconnect,
-      comesBackTo: `${path}/join`,
+      reconnectTo: `${path}/join`,
     });
   },
 });

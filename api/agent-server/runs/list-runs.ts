@@ -4,7 +4,7 @@ import { type Run, runStatuses } from '../../../pipelines/agents/runs/run.ts';
 import { shownRun } from '../../../pipelines/agents/runs/shown-run.ts';
 import { readThread } from '../../../pipelines/agents/threads/read-thread.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { chosen, words } from '../agent-schema.ts';
+import { selectFields, words } from '../agent-schema.ts';
 import { runFields, SelectedRun } from './run-body.ts';
 import { ThreadParams } from './run-paths.ts';
 
@@ -13,7 +13,7 @@ export const listRuns = defineAgentOperation({
   method: 'GET',
   path: '/threads/:thread_id/runs',
   tag: 'thread runs',
-  summary: 'The runs of a thread, newest first',
+  summary: 'List the runs of a thread, newest first',
   access: reads,
   errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE'],
   schema: {
@@ -33,6 +33,6 @@ export const listRuns = defineAgentOperation({
     const wanted = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
     const page = { limit, offset, ...(status && { status }), select: wanted as (keyof Run)[] | undefined };
     const rows = await list(database, deploymentId, threadId, { ...page, limitBytes: config.maxPageBytes });
-    return rows.map((run) => chosen(run.kwargs ? shownRun(run) : run, select));
+    return rows.map((run) => selectFields(run.kwargs ? shownRun(run) : run, select));
   },
 });

@@ -1,6 +1,6 @@
 import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
 
-/** Who only reads may not stop a run by going. @throws FORBIDDEN */
-export function mayCancel(caller: Caller, cancelOnDisconnect: boolean): void {
+/** A read-only key must not cancel a run by disconnecting. @throws FORBIDDEN */
+export function requireCancelPermission(caller: Caller, cancelOnDisconnect: boolean): void {
   if (cancelOnDisconnect) requirePermission(caller, 'agents:run');
 }

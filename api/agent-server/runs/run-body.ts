@@ -13,15 +13,19 @@ const nodes = () =>
 
 const fields = {
   assistant_id: Type.String({ minLength: 1, maxLength: 1_000, description: 'Id of the assistant or of its graph.' }),
-  input: Type.Optional(JsonValue({ description: 'Null goes on from where the thread stands.' })),
+  input: Type.Optional(JsonValue({ description: 'Null continues from the current state of the thread.' })),
   command: optional(
     Type.Unsafe<RunCommand>(
       Closed({
-        lg_name: Type.Optional(Type.Literal('Command', { description: 'As the library writes it.' })),
+        lg_name: Type.Optional(Type.Literal('Command', { description: 'Serialisation of the library.' })),
         update: Type.Optional(JsonValue()),
-        resume: Type.Optional(JsonValue({ description: 'The answer to an interrupt, or answers by its id.' })),
+        resume: Type.Optional(
+          JsonValue({ description: 'Value that resumes the interrupt, or values by interrupt id.' }),
+        ),
         goto: Type.Optional(
-          JsonValue({ description: 'A node, or {node, input}, or a list of them. Also as the library writes a Send.' }),
+          JsonValue({
+            description: 'A node, {node, input}, or a list of them. Also the serialised Send of the library.',
+          }),
         ),
       }),
     ),
@@ -32,36 +36,37 @@ const fields = {
   stream_mode: optional(Type.Union([StreamMode, Type.Array(StreamMode)]), { description: 'Default: values.' }),
   stream_subgraphs: optional(Type.Boolean()),
   stream_resumable: optional(Type.Boolean(), {
-    description: 'Keep the events, so that a reader that comes back with Last-Event-ID misses none.',
+    description: 'Keep the events, so that a client can reconnect with Last-Event-ID without a gap.',
   }),
   feedback_keys: optional(Type.Array(Text({ minLength: 1, maxLength: 180 }), { maxItems: 100 }), {
-    description: 'The last event, `feedback`, has for each a URL to leave feedback on the run under.',
+    description: 'The last event, `feedback`, has a URL for each key, which accepts feedback on the run.',
   }),
   interrupt_before: nodes(),
   interrupt_after: nodes(),
   checkpoint: optional(Checkpoint),
   checkpoint_id: optional(Type.String({ minLength: 1, maxLength: 1_000 })),
   webhook: optional(Type.String({ minLength: 1, maxLength: 65_536 }), {
-    description: 'Told of the end of the run: an address, or a path of this server.',
+    description: 'URL, or path of this server, that is called at the end of the run.',
   }),
   multitask_strategy: optional(words(multitaskStrategies), {
-    description: 'What happens while another run of the thread is under way. Default: enqueue.',
+    description: 'What happens if another run of the thread is active. Default: enqueue.',
   }),
   on_disconnect: optional(words(['cancel', 'continue']), {
-    description: 'What a run does whose request streams or waits when that connection ends. Default: continue.',
+    description:
+      'What happens to the run if the connection of its streaming or waiting request closes. Default: continue.',
   }),
   on_completion: optional(words(['delete', 'keep']), {
-    description: 'What becomes of the thread of a run without one. Default: delete.',
+    description: 'What happens to the thread of a stateless run. Default: delete.',
   }),
   after_seconds: optional(Type.Number({ minimum: 0, maximum: 315_360_000 })),
   if_not_exists: optional(words(['create', 'reject']), {
-    description: 'What happens where there is no such thread. Default: reject.',
+    description: 'What happens if the thread does not exist. Default: reject.',
   }),
   durability: optional(words(['sync', 'async', 'exit']), {
-    description: 'When state is stored: before the next step, beside it, or at the end. Default: async.',
+    description: 'When state is stored: before the next step, concurrently with it, or at the end. Default: async.',
   }),
   strict_resume: optional(Type.Literal(false), { description: 'True is not supported yet.' }),
-  checkpoint_during: optional(Type.Boolean(), { description: 'Older form of durability: false is exit.' }),
+  checkpoint_during: optional(Type.Boolean(), { description: 'Deprecated form of durability: false is exit.' }),
   langsmith_tracer: optional(
     Closed({
       project_name: optional(Text({ minLength: 1, maxLength: maxNameLength })),
@@ -73,20 +78,20 @@ const fields = {
 /** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
 export const RunBody = Closed(fields);
 
-/** The JavaScript client sends the bodies of a batch as its caller wrote them, with the signal that is for itself. */
+/** The JavaScript client sends the bodies of a batch with camelCase names as its caller wrote them, including its own `signal`. */
 const camelFields = Object.fromEntries(
   Object.entries(fields)
     .filter(([name]) => name.includes('_'))
     .map(([name, schema]) => [camelCase(name), Type.Optional(schema)]),
 );
-const ofClient = { signal: Type.Optional(JsonObject({ description: 'Of the client itself.' })) };
+const ofClient = { signal: Type.Optional(JsonObject({ description: 'Used only by the client.' })) };
 
 export const BatchBody = Type.Array(
   Type.Unsafe<Static<typeof RunBody>>(Closed({ ...camelFields, ...ofClient, ...fields }, ['thread_id', 'threadId'])),
   { minItems: 1, maxItems: 1_000 },
 );
 
-/** A body of a batch with the names of all others. */
+/** Converts a body of a batch to the field names of other requests. */
 export function snakeCased(body: Static<typeof RunBody>): RunRequest {
   const values: Readonly<Record<string, unknown>> = { ...body };
   const renamed = Object.keys(fields)
@@ -107,11 +112,11 @@ const shownFields = Type.Object({
   updated_at: Type.String(),
   status: Type.String(),
   metadata: JsonObject(),
-  kwargs: JsonObject({ description: 'What was asked for.' }),
+  kwargs: JsonObject({ description: 'Fields of the request.' }),
   multitask_strategy: nullable(Type.String()),
-  langsmith_session_name: Type.String({ description: 'The project of its trace.' }),
+  langsmith_session_name: Type.String({ description: 'Project of the trace.' }),
 });
 export const Run = Type.Unsafe<ShownRun>(shownFields);
-/** With `select` only some fields. */
+/** With `select`, only the selected fields. */
 export const SelectedRun = Type.Unsafe<Partial<ShownRun>>(Type.Partial(shownFields));
 export const runFields = Object.keys(shownFields.properties);

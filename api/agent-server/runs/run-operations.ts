@@ -12,7 +12,7 @@ import { listRuns } from './list-runs.ts';
 import { streamRun, streamStatelessRun } from './stream-run.ts';
 import { waitForRun, waitForStatelessRun } from './wait-for-run.ts';
 
-/** Those that start, follow and stop runs. */
+/** The operations that start, follow and cancel runs. */
 export const runOperations: readonly Operation[] = [
   createRun,
   streamRun,

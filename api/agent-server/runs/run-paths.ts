@@ -7,19 +7,21 @@ import type { FollowedRun } from '../streaming/answer-of-run.ts';
 export const ThreadParams = Type.Object({ thread_id: Uuid() });
 export const ThreadRunParams = Type.Object({ thread_id: Uuid(), run_id: Uuid() });
 
-/** Ids in the form in which they are stored and streamed. */
+/** Returns the ids in lower case, as they are stored and streamed. */
 export function idsOf(params: { readonly thread_id: string; readonly run_id: string }) {
   return { threadId: params.thread_id.toLowerCase(), runId: params.run_id.toLowerCase() };
 }
 
-/** Where a run is to be found: on its thread or, where that was made for it alone, by itself. Clients read its ids from it. */
+/**
+ * Returns the path of a run: below its thread or, if the thread was created only for the run, below `/runs`. Clients parse the ids from it.
+ */
 export function runPath({ thread_id, run_id }: Pick<Run, 'thread_id' | 'run_id'>, stateless: boolean): string {
   return stateless ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 }
 
 /**
- * How the client that made a run follows it. A stream comes back without a loss where its events are kept: from the beginning, if not
- * one was received. Who waits comes back to a run that is kept.
+ * Returns how the client that created a run follows it. A client can reconnect to a stream without a gap if its events are kept, from the
+ * beginning if it received none. A waiting client can reconnect if the run is kept.
  */
 export function followed(
   { run, deploymentId, cancelOnDisconnect }: MadeRun,
@@ -35,6 +37,6 @@ export function followed(
     runId: run.run_id,
     cancelOnDisconnect,
     path,
-    comesBackTo: how === 'stream' ? streamed : joined,
+    reconnectTo: how === 'stream' ? streamed : joined,
   };
 }

@@ -4,7 +4,7 @@ import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
 
-/** What operations that make a run can fail with. */
+/** Errors of operations that create a run. */
 export const runErrors = [
   'ASSISTANT_NOT_FOUND',
   'THREAD_NOT_FOUND',
@@ -16,7 +16,7 @@ export const runErrors = [
   'FEEDBACK_ADDRESS_UNSET',
 ] as const;
 
-/** A request for a run, as the pipeline takes it. */
+/** Converts an HTTP request to a run request of the pipeline. */
 export function runRequestOf(input: {
   readonly caller: Caller;
   readonly body: RunRequest;

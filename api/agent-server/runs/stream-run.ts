@@ -11,7 +11,7 @@ const shared = {
   access: runs,
   errors: runErrors,
   description:
-    'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. A client that gives `stream_resumable` may come back to `Location` with `Last-Event-ID`.',
+    'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. With `stream_resumable`, a client can reconnect to `Location` with `Last-Event-ID`.',
 } as const;
 const response = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
 
@@ -20,11 +20,11 @@ export const streamRun = defineAgentOperation({
   operationId: 'streamRun',
   path: '/threads/:thread_id/runs/stream',
   tag: 'thread runs',
-  summary: 'Start a run on a thread and stream what it gives',
+  summary: 'Start a run on a thread and stream its events',
   schema: { params: ThreadParams, body: RunBody, ...response },
   handler: async (input) => {
-    const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
-    return streamOfRun(input, followed(made, 'thread', 'stream'), made);
+    const followedRun = await requestFollowedRun(input.services.agents, runRequestOf(input));
+    return streamOfRun(input, followed(followedRun, 'thread', 'stream'), followedRun);
   },
 });
 
@@ -33,10 +33,10 @@ export const streamStatelessRun = defineAgentOperation({
   operationId: 'streamStatelessRun',
   path: '/runs/stream',
   tag: 'stateless runs',
-  summary: 'Start a run without a thread and stream what it gives',
+  summary: 'Start a run without a thread and stream its events',
   schema: { body: RunBody, ...response },
   handler: async (input) => {
-    const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
-    return streamOfRun(input, followed(made, 'stateless', 'stream'), made);
+    const followedRun = await requestFollowedRun(input.services.agents, runRequestOf(input));
+    return streamOfRun(input, followed(followedRun, 'stateless', 'stream'), followedRun);
   },
 });

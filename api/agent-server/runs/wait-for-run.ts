@@ -11,7 +11,7 @@ const shared = {
   access: runs,
   errors: runErrors,
   description:
-    'Line feeds keep the connection open until the final state is there. A run that failed is answered with 200, too: `{"__error__": {"error", "message"}}`.',
+    'Line feeds keep the connection open until the final state is stored. A failed run also results in 200: `{"__error__": {"error", "message"}}`.',
 } as const;
 const response = { 200: JsonValue({ description: 'The final state.' }) };
 
@@ -23,8 +23,8 @@ export const waitForRun = defineAgentOperation({
   summary: 'Start a run on a thread and wait for its final state',
   schema: { params: ThreadParams, body: RunBody, response },
   handler: async (input) => {
-    const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
-    return endOfRun(input, followed(made, 'thread', 'join'), made.reader);
+    const followedRun = await requestFollowedRun(input.services.agents, runRequestOf(input));
+    return endOfRun(input, followed(followedRun, 'thread', 'join'), followedRun.reader);
   },
 });
 
@@ -36,7 +36,7 @@ export const waitForStatelessRun = defineAgentOperation({
   summary: 'Start a run without a thread and wait for its final state',
   schema: { body: RunBody, response },
   handler: async (input) => {
-    const made = await requestFollowedRun(input.services.agents, runRequestOf(input));
-    return endOfRun(input, followed(made, 'stateless', 'join'), made.reader);
+    const followedRun = await requestFollowedRun(input.services.agents, runRequestOf(input));
+    return endOfRun(input, followed(followedRun, 'stateless', 'join'), followedRun.reader);
   },
 });

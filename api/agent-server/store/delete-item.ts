@@ -10,12 +10,12 @@ export const deleteStoreItem = defineAgentOperation({
   method: 'DELETE',
   path: '/store/items',
   tag: 'store',
-  summary: 'Forget what is under a key of a namespace',
-  description: 'A key under which there is nothing is no error.',
+  summary: 'Delete an item',
+  description: 'Succeeds if the item does not exist.',
   access: runs,
   errors: ['STORE_ITEM_NOT_FOUND'],
   schema: {
-    body: Closed({ namespace: Type.Optional(Labels('Its labels.')), key: Key() }),
+    body: Closed({ namespace: Type.Optional(Labels('Labels of the namespace.')), key: Key() }),
     response: { 204: Type.Null() },
   },
   handler: async ({ body, services: { agents } }) => {

@@ -14,7 +14,7 @@ const fields = {
 export const Item = Type.Object(fields);
 export const FoundItem = Type.Object({
   ...fields,
-  score: Type.Optional(Type.Number({ description: 'How near it is to the query, -1 to 1.' })),
+  score: Type.Optional(Type.Number({ description: 'Similarity to the query, from -1 to 1.' })),
 });
 
 export const Labels = (description: string) => Type.Array(Text({ maxLength: 1_000 }), { maxItems: 100, description });
@@ -22,8 +22,8 @@ export const Key = () => Text({ maxLength: 10_000 });
 
 export const RefreshTtl = () =>
   optional(Type.Boolean(), {
-    description: 'Whether the time of items that run out starts anew. Default: as the langgraph.json says, else yes.',
+    description: 'Whether reading resets the TTL of items. Default: the setting in the langgraph.json, otherwise true.',
   });
 
-/** Without `store` in the langgraph.json nothing is indexed and nothing runs out. */
-export const rulesOf = ({ store }: Agents): StoreRules => store ?? { refreshOnRead: true };
+/** Without `store` in the langgraph.json there is no index and no TTL. */
+export const getStoreRules = ({ store }: Agents): StoreRules => store ?? { refreshOnRead: true };

@@ -11,14 +11,18 @@ export const listStoreNamespaces = defineAgentOperation({
   method: 'POST',
   path: '/store/namespaces',
   tag: 'store',
-  summary: 'Namespaces that have items, each once',
+  summary: 'List the namespaces that have items',
   access: reads,
   schema: {
     body: Closed({
-      prefix: optional(Labels('First labels; `*` is any.')),
-      suffix: optional(Labels('Last labels; `*` is any.')),
+      prefix: optional(Labels('First labels; `*` matches any label.')),
+      suffix: optional(Labels('Last labels; `*` matches any label.')),
       max_depth: optional(
-        Type.Integer({ minimum: 1, maximum: 100, description: 'Longer ones are cut to so many labels.' }),
+        Type.Integer({
+          minimum: 1,
+          maximum: 100,
+          description: 'Longer namespaces are truncated to this number of labels.',
+        }),
       ),
       limit: Limit(),
       offset: Offset(),

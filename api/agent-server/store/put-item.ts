@@ -5,14 +5,14 @@ import { JsonObject, optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed } from '../agent-schema.ts';
-import { Key, Labels, rulesOf } from './item-schema.ts';
+import { getStoreRules, Key, Labels } from './item-schema.ts';
 
 export const putStoreItem = defineAgentOperation({
   operationId: 'putStoreItem',
   method: 'PUT',
   path: '/store/items',
   tag: 'store',
-  summary: 'Remember a value under a key of a namespace',
+  summary: 'Store an item',
   access: runs,
   errors: [
     'STORE_ITEM_NOT_FOUND',
@@ -24,25 +24,25 @@ export const putStoreItem = defineAgentOperation({
   ],
   schema: {
     body: Closed({
-      namespace: Labels('Labels that are not empty and have no dot.'),
+      namespace: Labels('Labels, which must not be empty or contain a dot.'),
       key: Key(),
-      value: JsonObject({ description: 'Takes the place of what was there.' }),
+      value: JsonObject({ description: 'Replaces an existing value.' }),
       index: optional(
         Type.Union([
           Type.Literal(false),
           Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), { maxItems: 100 }),
         ]),
-        { description: 'Paths of texts to find it by, instead of the usual ones; false: none.' },
+        { description: 'Paths of the texts to index, in place of the configured paths. false: do not index.' },
       ),
       ttl: optional(Type.Number({ exclusiveMinimum: 0, maximum: 525_600_000 }), {
-        description: 'Minutes until it is gone. Default: as the langgraph.json says, else never.',
+        description: 'TTL in minutes. Default: the setting in the langgraph.json, otherwise none.',
       }),
     }),
     response: { 204: Type.Null() },
   },
   handler: async ({ body, services: { agents } }) => {
     const { index, ttl, ...item } = body;
-    const rules = rulesOf(agents);
+    const rules = getStoreRules(agents);
     if (Array.isArray(index) && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
     await putItems(agents.database, agents.deploymentId, rules, [put]);

@@ -5,14 +5,14 @@ import { searchItems } from '../../../pipelines/agents/store/search-items.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, Limit, Offset } from '../agent-schema.ts';
-import { FoundItem, Labels, RefreshTtl, rulesOf } from './item-schema.ts';
+import { FoundItem, getStoreRules, Labels, RefreshTtl } from './item-schema.ts';
 
 export const searchStoreItems = defineAgentOperation({
   operationId: 'searchStoreItems',
   method: 'POST',
   path: '/store/items/search',
   tag: 'store',
-  summary: 'Items below a prefix, last changed first, or nearest to a query first',
+  summary: 'Search items below a prefix, last updated first, or most similar to a query first',
   access: reads,
   errors: [
     'ANSWER_TOO_LARGE',
@@ -24,23 +24,23 @@ export const searchStoreItems = defineAgentOperation({
   ],
   schema: {
     body: Closed({
-      namespace_prefix: optional(Labels('First labels of their namespaces; none: all items.')),
+      namespace_prefix: optional(Labels('First labels of the namespaces. Empty: all items.')),
       filter: optional(
         JsonObject({
-          description: 'Fields of the value that are equal, or as $eq, $ne, $gt, $gte, $lt, $lte say.',
-          // Each is a condition of the statement: thousands of them keep the database busy for a minute.
+          description: 'Fields of the value, compared for equality or with $eq, $ne, $gt, $gte, $lt, $lte.',
+          // Each field is a condition of the statement; thousands of them keep Postgres busy for a minute.
           maxProperties: 100,
         }),
       ),
       limit: Limit(),
       offset: Offset(),
-      query: optional(Type.String({ maxLength: 100_000, description: 'What it is to be near to in meaning.' })),
+      query: optional(Type.String({ maxLength: 100_000, description: 'Text for similarity search.' })),
       refresh_ttl: RefreshTtl(),
     }),
     response: { 200: Type.Object({ items: Type.Array(FoundItem) }) },
   },
   handler: async ({ body, services: { agents }, request }) => {
-    const rules = rulesOf(agents);
+    const rules = getStoreRules(agents);
     if (body.query && rules.index === undefined) throw fault('STORE_WITHOUT_INDEX', { field: 'query' });
     const items = await searchItems(agents.database, agents.deploymentId, rules, {
       namespacePrefix: body.namespace_prefix ?? [],

@@ -13,43 +13,46 @@ import { liveBody } from './live-body.ts';
 import { errorOfStream, eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
-  /** Whether a client that goes before the end takes the run with it. */
+  /** Whether the run is cancelled if the client disconnects before the end. */
   readonly cancelOnDisconnect: boolean;
-  /** Of the run, for `Content-Location`. */
+  /** Path of the run, for `Content-Location`. */
   readonly path: string;
-  /** Where clients come back to when the connection breaks; undefined where they would miss something. */
-  readonly comesBackTo?: string | undefined;
+  /** Path that clients reconnect to; undefined if they would miss events. */
+  readonly reconnectTo?: string | undefined;
 }
 
-interface Asked {
+interface RunContext {
   readonly services: { readonly agents: Agents };
   readonly request: FastifyRequest;
 }
 
-/** The events of a run as they come, until its final state is committed. `modes` leaves out those of others. */
+/** Streams the events of a run until its final state is committed. `modes` restricts the stream to events of these modes. */
 export function streamOfRun(
-  asked: Asked,
+  context: RunContext,
   run: FollowedRun,
   { reader, modes }: { readonly reader: StreamReader; readonly modes?: readonly string[] | undefined },
 ): Answer {
   const wanted = modes && new Set([...modes, 'metadata', 'warning', 'error']);
   const body = eventStream({
-    ...liveOptions(asked, run),
+    ...liveOptions(context, run),
     source: reader,
     frame: (event) => {
       if (event.isEnd && endHasHole(event.data)) throw fault('STREAM_INCOMPLETE');
-      if (event.isEnd) return unsaidFrame(event, eventId(event)) ?? feedbackFrame(event, eventId(event));
-      return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : frameOf(event);
+      if (event.isEnd) return abandonedFrame(event, eventId(event)) ?? feedbackFrame(event, eventId(event));
+      return event.mode === protocolMode || (wanted && !isWanted(event, wanted)) ? undefined : encodeEvent(event);
     },
-    comesBack: run.comesBackTo !== undefined,
+    clientReconnects: run.reconnectTo !== undefined,
   });
   return answer(run, body, { 'content-type': 'text/event-stream', ...eventStreamHeaders });
 }
 
-/** What a run came to, as JSON after line feeds that keep the connection open. `reader`: attached before the run was made. */
-export function endOfRun(asked: Asked, run: FollowedRun, reader?: StreamReader): Answer {
+/**
+ * Responds with the final state of a run as JSON, after line feeds that keep the connection open. `reader` must be attached before the run
+ * is created.
+ */
+export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamReader): Answer {
   const waiting = new AbortController();
-  const { agents } = asked.services;
+  const { agents } = context.services;
   const source = {
     async *[Symbol.asyncIterator]() {
       const text = await awaitRunEnd(agents, run, { ...(reader && { attached: reader }), signal: waiting.signal });
@@ -58,26 +61,26 @@ export function endOfRun(asked: Asked, run: FollowedRun, reader?: StreamReader):
     close: () => waiting.abort(),
   };
   const body = liveBody<string>({
-    ...liveOptions(asked, run),
+    ...liveOptions(context, run),
     source,
     encode: (text) => [text],
     heartbeat: '\n',
     failed: failureText,
-    stopped: run.comesBackTo === undefined ? () => failureText(fault('DRAINING')) : undefined,
+    stopped: run.reconnectTo === undefined ? () => failureText(fault('DRAINING')) : undefined,
   });
   return answer(run, body, { 'content-type': 'application/json' });
 }
 
-function answer({ path, comesBackTo }: FollowedRun, body: Readable, headers: Readonly<Record<string, string>>): Answer {
-  const location = comesBackTo === undefined ? {} : { location: comesBackTo };
+function answer({ path, reconnectTo }: FollowedRun, body: Readable, headers: Readonly<Record<string, string>>): Answer {
+  const location = reconnectTo === undefined ? {} : { location: reconnectTo };
   return new Answer({ headers: { ...headers, 'content-location': path, ...location }, body });
 }
 
-function liveOptions({ services: { agents }, request }: Asked, run: FollowedRun) {
+function liveOptions({ services: { agents }, request }: RunContext, run: FollowedRun) {
   const { database, deploymentId, config, wake } = agents;
   const cancel = () =>
     cancelRun(database, deploymentId, run, 'interrupt').then(wake, (err) =>
-      request.log.warn({ err, runId: run.runId }, 'a run whose client went could not be cancelled'),
+      request.log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
     );
   return {
     heartbeatMs: config.agentsHeartbeatMs,
@@ -92,34 +95,34 @@ function failureText(error: unknown): Buffer {
   return Buffer.from(JSON.stringify({ __error__: errorOfStream(error) }));
 }
 
-function frameOf(event: StreamedEvent): SseFrame {
-  return { event: nameOf(event), data: event.data, id: eventId(event) };
+function encodeEvent(event: StreamedEvent): SseFrame {
+  return { event: formatEventName(event), data: event.data, id: eventId(event) };
 }
 
-/** What readers of a thread are told of a run whose events the log did not take. */
-export function holeFrame({ data }: StreamedEvent): SseFrame | undefined {
+/** The error event for readers of a thread if events of a run are missing in the log. */
+export function gapFrame({ data }: StreamedEvent): SseFrame | undefined {
   if (!endHasHole(data)) return undefined;
   return { event: 'error', data: Buffer.from(JSON.stringify(errorOfStream(fault('STREAM_INCOMPLETE')))) };
 }
 
-/** That a run was given up, of which no event of it tells. `id`: where readers go on that have it. */
-export function unsaidFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
+/** The error event of a run that was abandoned without an error event of its own. `id`: event id for reconnecting readers. */
+export function abandonedFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
   const failure = unsaidInEnd(data);
   return failure && { event: 'error', data: failure, ...(id !== undefined && { id }) };
 }
 
-/** The last event of a run that asked for links to leave feedback under. `id`: where readers go on that have it. */
+/** The last event of a run with `feedback_keys`. `id`: event id for reconnecting readers. */
 export function feedbackFrame({ data }: StreamedEvent, id?: string): SseFrame | undefined {
   const links = feedbackInEnd(data);
   return links && { event: 'feedback', data: links, ...(id !== undefined && { id }) };
 }
 
-/** The namespace of a subgraph stands behind a bar. Source: reference of the agent server, "Events". */
-export function nameOf({ event, namespace }: Pick<StreamedEvent, 'event' | 'namespace'>): string {
+/** Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events". */
+export function formatEventName({ event, namespace }: Pick<StreamedEvent, 'event' | 'namespace'>): string {
   return namespace === '' ? event : `${event}|${namespace}`;
 }
 
-/** By its mode, or by the first part of its name: `messages/partial` is of `messages`. */
+/** Matches by mode or by the first part of the name: `messages/partial` belongs to `messages`. */
 function isWanted({ mode, event }: StreamedEvent, wanted: ReadonlySet<string>): boolean {
   return wanted.has(mode) || wanted.has(event.split('/', 1)[0] ?? event);
 }

@@ -3,18 +3,21 @@ import { Type } from 'typebox';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-ports.ts';
 
-/** For clients that cannot send the header of the same meaning; that goes before. */
+/** For clients that cannot send the header `Last-Event-ID`, which takes precedence. */
 export const LastEventId = Type.Optional(
-  Type.String({ description: 'As the header Last-Event-ID: the last event that was received, `-1` for none.' }),
+  Type.String({ description: 'Like the header Last-Event-ID: the last received event, `-1` for none.' }),
 );
 type LastEventQuery = { readonly last_event_id?: string };
 
-/** The name under which a run's event is known to its readers, who take it as it is. */
+/** Returns the id of an event of a run. Readers treat it as opaque. */
 export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>): string {
   return `${attempt}-${seq}`;
 }
 
-/** Where a reader of a run goes on: without the header with what comes now, with `-` or `-1` at the beginning. @throws INVALID_REQUEST */
+/**
+ * Returns where a reader of a run starts: after the given event, at the beginning for `-` or `-1`, and with the next event if there is no
+ * id. @throws INVALID_REQUEST
+ */
 export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
   const id = lastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
@@ -24,7 +27,7 @@ export function readRunFrom(request: FastifyRequest, query: LastEventQuery): Run
   return { attempt: Number(attempt), seq: Number(seq) };
 }
 
-/** The same for readers of a thread. @throws INVALID_REQUEST */
+/** Like {@link readRunFrom}, for readers of a thread. @throws INVALID_REQUEST */
 export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): ThreadReadFrom {
   const id = lastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';

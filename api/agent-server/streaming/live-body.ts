@@ -1,51 +1,51 @@
 /**
- * The body of an answer that goes on for as long as there is something to tell.
+ * The body of a streaming response.
  *
- * Invariant: what the source yields goes out in order and at most once, the source is closed exactly once, and is not asked for more
- * than one item beyond what the socket has room for.
+ * Invariant: items of the source are sent in order and at most once. The source is closed exactly once. At most one item is read beyond
+ * what the socket accepts.
  *
- *   1. A heartbeat goes out at once, and the head of the answer with it.
- *   2. What the source yields without waiting is collected and goes out as one piece. While the socket is full nothing is taken.
- *   3. Each `heartbeatMs` a heartbeat goes out, unless the socket is full.
- *   4. It ends with the source, or when that fails, after `failed`; or when the server stops: after `stopped` or, where the client comes
- *      back by itself when the connection breaks, by breaking it, since a clean end would be taken for the end of what is told.
- *   5. When the caller loses access, the stream calls `failed` with the cause and ends.
- *   6. If the client went before that, `left` is called, once.
+ *   1. A heartbeat is sent at once, and the head of the response with it.
+ *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
+ *   3. Every `heartbeatMs` a heartbeat is sent, unless the socket is full.
+ *   4. The body ends with the source; if the source fails, after `failed`. When the server stops, the body ends after `stopped`. If the
+ *      client reconnects by itself, the connection is aborted instead, because the client would take a clean end for the end of the stream.
+ *   5. When the caller loses access, the body ends after `failed` with the cause.
+ *   6. If the client disconnects before any of these, `left` is called once.
  */
 
 import { Readable } from 'node:stream';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
-  /** What the iteration would give next, where that is there already. */
+  /** Returns the next item if it is available without waiting. */
   ready?(): Item | undefined;
-  /** Ends the iteration. May be called more than once. */
+  /** Ends the iteration. Idempotent. */
   close(): void;
 }
 
-/** Text, or bytes as they are. */
+/** Text, or bytes that are sent unchanged. */
 export type BodyPart = string | Uint8Array;
 
 export interface LiveBodyOptions<Item> {
   readonly source: LiveSource<Item>;
-  /** The parts of an item, one after the other; none leaves it out. */
+  /** Returns the parts of an item in order; an empty list skips the item. */
   encode(item: Item): readonly BodyPart[];
   readonly heartbeat: string;
   readonly heartbeatMs: number;
-  /** What is told where the source failed. */
+  /** Returns the last bytes of the body if the source fails. */
   failed(error: unknown): Uint8Array;
-  /** Of the server. */
+  /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
-  /** Of the caller; see `OpenAccess.ended`. */
+  /** Aborted when the caller loses access; see `OpenAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
-  /** What is told where the server stops; undefined: the client comes back by itself. */
+  /** Returns the last bytes if the server stops. Undefined: the client reconnects by itself. */
   readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
 }
 
-const mostPieceBytes = 64 * 1024;
-/** How long a reader that was cut off has to take what it is owed. */
-const lastWordsMs = 30_000;
+const maxChunkBytes = 64 * 1024;
+/** How long a client may take to receive the rest of a body that has ended. */
+const finalSendTimeoutMs = 30_000;
 
 export function liveBody<Item>(options: LiveBodyOptions<Item>): Readable {
   return new LiveBody(options);
@@ -54,16 +54,16 @@ export function liveBody<Item>(options: LiveBodyOptions<Item>): Readable {
 class LiveBody<Item> extends Readable {
   readonly #options: LiveBodyOptions<Item>;
   readonly #timer: NodeJS.Timeout;
-  #lastWords: NodeJS.Timeout | undefined;
+  #finalSendTimer: NodeJS.Timeout | undefined;
   #parts: BodyPart[] = [];
   #bytes = 0;
   #flushing = false;
   #full = false;
-  #room: (() => void) | undefined;
+  #onDrain: (() => void) | undefined;
   #ended = false;
 
   constructor(options: LiveBodyOptions<Item>) {
-    super({ highWaterMark: mostPieceBytes });
+    super({ highWaterMark: maxChunkBytes });
     this.#options = options;
     this.push(options.heartbeat);
     this.#timer = setInterval(() => {
@@ -78,15 +78,15 @@ class LiveBody<Item> extends Readable {
 
   override _read(): void {
     this.#full = false;
-    this.#room?.();
+    this.#onDrain?.();
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    const left = !this.#ended;
+    const disconnected = !this.#ended;
     this.#close();
-    this.#room?.();
-    clearTimeout(this.#lastWords);
-    if (left) this.#options.left?.();
+    this.#onDrain?.();
+    clearTimeout(this.#finalSendTimer);
+    if (disconnected) this.#options.left?.();
     callback(error);
   }
 
@@ -97,13 +97,13 @@ class LiveBody<Item> extends Readable {
         for (let next: Item | undefined = item; next !== undefined; next = this.#full ? undefined : source.ready?.()) {
           if (this.#ended) return;
           this.#collect(encode(next));
-          if (this.#bytes >= mostPieceBytes) this.#flush();
+          if (this.#bytes >= maxChunkBytes) this.#flush();
         }
-        if (this.#full) await new Promise<void>((resolve) => (this.#room = resolve));
+        if (this.#full) await new Promise<void>((resolve) => (this.#onDrain = resolve));
       }
       this.#end();
     } catch (error) {
-      this.#lastWords = setTimeout(() => this.destroy(), lastWordsMs).unref();
+      this.#finalSendTimer = setTimeout(() => this.destroy(), finalSendTimeoutMs).unref();
       this.#end(failed(error));
     }
   }
@@ -115,7 +115,7 @@ class LiveBody<Item> extends Readable {
     }
     if (this.#flushing || this.#bytes === 0) return;
     this.#flushing = true;
-    // Runs once everything that is there already was taken from the source.
+    // Runs after all items that are ready have been read.
     process.nextTick(() => {
       this.#flushing = false;
       this.#flush();
@@ -124,19 +124,19 @@ class LiveBody<Item> extends Readable {
 
   #flush(): void {
     if (this.#bytes === 0 || this.#ended) return;
-    // Buffers for each of the small texts of an event would cost more than all else that is done for it.
-    const piece = Buffer.allocUnsafe(this.#bytes);
+    // One buffer per chunk: a buffer for each small part would dominate the cost of an event.
+    const chunk = Buffer.allocUnsafe(this.#bytes);
     let at = 0;
     for (const part of this.#parts) {
-      if (typeof part === 'string') at += piece.write(part, at);
+      if (typeof part === 'string') at += chunk.write(part, at);
       else {
-        piece.set(part, at);
+        chunk.set(part, at);
         at += part.byteLength;
       }
     }
     this.#parts = [];
     this.#bytes = 0;
-    this.#full = !this.push(piece);
+    this.#full = !this.push(chunk);
   }
 
   readonly #stop = (): void => {
@@ -153,7 +153,7 @@ class LiveBody<Item> extends Readable {
   readonly #refuse = (): void => {
     const { failed, accessEnded } = this.#options;
     if (this.#ended) return;
-    this.#lastWords = setTimeout(() => this.destroy(), lastWordsMs).unref();
+    this.#finalSendTimer = setTimeout(() => this.destroy(), finalSendTimeoutMs).unref();
     this.#end(failed(accessEnded?.reason));
   };
 

@@ -3,17 +3,17 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 
 export const eventStreamType = 'text/event-stream';
 
-/** Refuses a client that could not read the answer. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
+/** Refuses clients that do not accept the response type. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
 export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
   if (accept === undefined || acceptsEventStream(accept)) return;
   throw fault('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });
 }
 
 export function acceptsEventStream(accept: string): boolean {
-  return accept.split(',').some(takesEvents);
+  return accept.split(',').some(acceptsEvents);
 }
 
-function takesEvents(range: string): boolean {
+function acceptsEvents(range: string): boolean {
   const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
   return (
     ['', '*/*', 'text/*', eventStreamType].includes(type) && !parameters.some((part) => /^q=0(?:\.0*)?$/.test(part))

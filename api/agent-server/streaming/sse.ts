@@ -6,40 +6,40 @@ import { type BodyPart, type LiveSource, liveBody } from './live-body.ts';
 /** Server-sent events. Source: HTML standard, "Server-sent events". */
 export interface SseFrame {
   readonly event?: string;
-  /** Text in UTF-8; each of its lines becomes one of the frame. */
+  /** UTF-8 text; each of its lines becomes a `data` line. */
   readonly data: Uint8Array;
-  /** Without line ends. */
+  /** Must not contain line ends. */
   readonly id?: string;
 }
 
 export interface SseOptions<Item> {
   readonly source: LiveSource<Item>;
-  /** None leaves the item out. */
+  /** Returns the frames of an item; undefined or an empty list skips the item. */
   frame(item: Item): SseFrame | readonly SseFrame[] | undefined;
   readonly heartbeatMs: number;
-  /** Of the server. */
+  /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
-  /** Of the caller; see `OpenAccess.ended`. */
+  /** Aborted when the caller loses access; see `OpenAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
-  /** Whether the client comes back by itself when the connection breaks, without having missed anything. */
-  readonly comesBack: boolean;
+  /** Whether the client reconnects by itself when the connection breaks, without a gap. */
+  readonly clientReconnects: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;
-  /** The last event where the source failed. Default: `error` with {error: the code of the catalogue, message}. */
+  /** The last event if the source fails. Default: `error` with {error: code of the catalogue, message}. */
   failure?(error: unknown): SseFrame;
-  /** Called once if the client went before the end. */
+  /** Called once if the client disconnects before the end. */
   left?(): void;
 }
 
-/** No empty line follows: clients that have seen an id take one for an event. */
+/** Without an empty line: some clients that have seen an id take an empty line for an event. */
 const heartbeat = ': heartbeat\n';
 const lineFeed = 10;
 
 /**
- * A body of server-sent events: one for each item of `source`, a comment at once and each `heartbeatMs`. Where the source fails, the
- * last event is {@link SseOptions.failure}.
+ * Builds a body of server-sent events: the frames of each item of `source`, a comment at once and every `heartbeatMs`. If the source fails,
+ * the last event is {@link SseOptions.failure}.
  */
-export function eventStream<Item>(asked: SseOptions<Item>): Readable {
-  const { source, frame, comesBack, logger, failure = errorFrame, ...options } = asked;
+export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
+  const { source, frame, clientReconnects, logger, failure = errorFrame, ...options } = sseOptions;
   return liveBody({
     ...options,
     source,
@@ -50,18 +50,18 @@ export function eventStream<Item>(asked: SseOptions<Item>): Readable {
       return 'data' in framed ? frameParts(framed) : framed.flatMap(frameParts);
     },
     failed: (err) => {
-      logger.warn({ err }, 'a stream broke off');
-      return bytesOf(failure(err));
+      logger.warn({ err }, 'stream failed');
+      return encodeFrame(failure(err));
     },
-    stopped: comesBack ? undefined : () => bytesOf(failure(fault('DRAINING'))),
+    stopped: clientReconnects ? undefined : () => encodeFrame(failure(fault('DRAINING'))),
   });
 }
 
-/** The headers of its answer; no proxy between may hold it back. */
+/** Headers of the response; they keep proxies from buffering it. */
 export const eventStreamHeaders = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' } as const;
 
 function frameParts({ event, data, id }: SseFrame): BodyPart[] {
-  const parts: BodyPart[] = [headOf(event)];
+  const parts: BodyPart[] = [encodeHead(event)];
   let start = 0;
   for (let end = data.indexOf(lineFeed); end >= 0; end = data.indexOf(lineFeed, start)) {
     parts.push(data.subarray(start, end), '\ndata: ');
@@ -71,15 +71,15 @@ function frameParts({ event, data, id }: SseFrame): BodyPart[] {
   return parts;
 }
 
-function bytesOf(frame: SseFrame): Buffer {
+function encodeFrame(frame: SseFrame): Buffer {
   return Buffer.concat(frameParts(frame).map((part) => Buffer.from(part)));
 }
 
-function headOf(event: string | undefined): string {
+function encodeHead(event: string | undefined): string {
   return event === undefined ? 'data: ' : `event: ${event.replace(/[\r\n]/g, ' ')}\ndata: `;
 }
 
-/** What a client that reads a body is told of a failure, since the status has gone out. */
+/** The error that a streamed body contains; the status is already sent. */
 export function errorOfStream(error: unknown): { readonly error: string; readonly message: string } {
   const { code, message } = isRunlakeError(error) ? error : fault('INTERNAL');
   return { error: code, message };

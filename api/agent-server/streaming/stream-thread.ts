@@ -7,7 +7,7 @@ import { Uuid } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
 import { words } from '../agent-schema.ts';
-import { feedbackFrame, holeFrame, nameOf, unsaidFrame } from './answer-of-run.ts';
+import { abandonedFrame, feedbackFrame, formatEventName, gapFrame } from './answer-of-run.ts';
 import { LastEventId, readThreadFrom } from './last-event-id.ts';
 import type { LiveSource } from './live-body.ts';
 import { eventStream, eventStreamHeaders, type SseFrame } from './sse.ts';
@@ -20,9 +20,9 @@ export const streamThread = defineAgentOperation({
   method: 'GET',
   path: '/threads/:thread_id/stream',
   tag: 'threads',
-  summary: 'Stream what all runs of a thread give',
+  summary: 'Stream the events of all runs of a thread',
   description:
-    'Server-sent events, over all its runs, until the client goes. Mode `run_modes` (the default) has what the runs stream, `lifecycle` only their beginnings and ends: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` only `state_update`: {thread_id, state} where state is written from outside, and when a run has ended.',
+    'Server-sent events of all runs, until the client disconnects. Mode `run_modes` (default) has the events of the runs. `lifecycle` has only their start and end: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` has only `state_update` events with {thread_id, state}, when state is written outside a run and when a run has ended.',
   access: reads,
   errors: ['THREAD_NOT_FOUND'],
   schema: {
@@ -36,7 +36,7 @@ export const streamThread = defineAgentOperation({
     const everything = modes.length === 0 || modes.includes('run_modes');
     const bounds = everything || modes.includes('lifecycle');
     const states = modes.includes('state_update');
-    const isTold = ({ isEnd, event, mode }: StreamedEvent) =>
+    const isIncluded = ({ isEnd, event, mode }: StreamedEvent) =>
       mode !== protocolMode && mode !== stateUpdateMode && (everything || (bounds && (isEnd || event === 'metadata')));
     const { deploymentId, database, hub, config } = agents;
     const threadId = params.thread_id.toLowerCase();
@@ -62,15 +62,15 @@ export const streamThread = defineAgentOperation({
       source: states ? withStates(source, agents, threadId) : plain,
       frame: ({ event, state }) => {
         if (state !== undefined) return stateFrame(event, state);
-        if (!isTold(event)) return undefined;
+        if (!isIncluded(event)) return undefined;
         const last =
-          event.isEnd && everything ? (holeFrame(event) ?? unsaidFrame(event) ?? feedbackFrame(event)) : undefined;
-        return last ? [last, frameOf(event)] : frameOf(event);
+          event.isEnd && everything ? (gapFrame(event) ?? abandonedFrame(event) ?? feedbackFrame(event)) : undefined;
+        return last ? [last, encodeEvent(event)] : encodeEvent(event);
       },
       heartbeatMs: config.agentsHeartbeatMs,
       stopping: request.server.drainStarted,
       accessEnded: request.access?.ended,
-      comesBack: true,
+      clientReconnects: true,
       logger: request.log,
     });
     const headers = { 'content-type': 'text/event-stream', ...eventStreamHeaders };
@@ -82,9 +82,9 @@ function stateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
   return { event: stateUpdateMode, data: Buffer.from(state), id: String(threadSeq) };
 }
 
-function frameOf(event: StreamedEvent): SseFrame {
+function encodeEvent(event: StreamedEvent): SseFrame {
   const id = String(event.threadSeq);
-  if (!event.isEnd) return { event: nameOf(event), data: event.data, id };
+  if (!event.isEnd) return { event: formatEventName(event), data: event.data, id };
   const data = Buffer.from(JSON.stringify({ status: 'run_done', run_id: event.runId }));
   return { event: 'metadata', data, id };
 }

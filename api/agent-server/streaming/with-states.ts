@@ -5,15 +5,15 @@ import { readThreadState } from '../../../pipelines/agents/threads/read-thread-s
 import type { Agents } from '../agent-services.ts';
 import type { LiveSource } from './live-body.ts';
 
-/** An event, or what it tells of the state of its thread: JSON text of {thread_id, state}. */
+/** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
 export interface ThreadEvent {
   readonly event: StreamedEvent;
   readonly state?: string;
 }
 
-/** The events of a thread, and behind the end of each run the state that the thread has when it is told. */
+/** Returns the events of a thread and, after the end of each run, the current state of the thread. */
 export function withStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
-  /** Undefined where the thread is gone, or its graph cannot be asked. */
+  /** Returns undefined if the thread is deleted or its graph is unusable. */
   async function stateNow(): Promise<string | undefined> {
     try {
       return stateUpdateText(threadId, await readThreadState(agents, threadId, { subgraphs: false }));

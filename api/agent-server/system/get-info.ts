@@ -3,10 +3,10 @@ import { JsonObject } from '../../server/formats.ts';
 import { releaseVersion } from '../../server/release.ts';
 import { defineAgentOperation } from '../agent-operation.ts';
 
-/** The release of the library's API that this server is compatible with: the one that clients and tests are written against. */
+/** Release of the original server that this server is compatible with; clients and tests are written for it. */
 const COMPATIBLE_VERSION = '1.5.1';
 
-/** What clients switch on; each says what is there. */
+/** Feature flags that clients read. */
 const flags = { assistants: true, crons: true, langsmith: true, langsmith_tracing_replicas: false };
 
 export const getAgentInfo = defineAgentOperation({
@@ -14,18 +14,16 @@ export const getAgentInfo = defineAgentOperation({
   method: 'GET',
   path: '/info',
   tag: 'system',
-  summary: 'What this agent server can do',
+  summary: 'Get the capabilities of the agent server',
   access: { public: true, tenantScope: 'none' },
   schema: {
     response: {
       200: Type.Object({
-        version: Type.String({ description: 'The release of the original server that this one is compatible with.' }),
-        langgraph_js_version: Type.Optional(
-          Type.String({ description: 'The release of the library that graphs load.' }),
-        ),
+        version: Type.String({ description: 'Release of the original server that this server is compatible with.' }),
+        langgraph_js_version: Type.Optional(Type.String({ description: 'Release of the library that graphs load.' })),
         context: Type.Literal('js'),
         flags: JsonObject(),
-        metadata: JsonObject({ description: 'The release of Runlake.' }),
+        metadata: JsonObject({ description: 'Contains the release of Runlake.' }),
       }),
     },
   },

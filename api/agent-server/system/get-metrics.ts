@@ -28,8 +28,8 @@ export const getAgentMetrics = defineAgentOperation({
   method: 'GET',
   path: '/metrics',
   tag: 'system',
-  summary: 'Metrics of the process, for Prometheus or as JSON',
-  description: 'Served where RUNLAKE_SERVE_METRICS is set.',
+  summary: 'Get the metrics of the process, for Prometheus or as JSON',
+  description: 'Enabled by RUNLAKE_SERVE_METRICS.',
   access: { public: true, tenantScope: 'none' },
   whileDraining: true,
   schema: {

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation } from '../agent-operation.ts';
 
-/** What answers, also where nothing else is told of it. Source: RFC 9110, "Server". */
+/** Identifies the server, even if all other system routes are disabled. Source: RFC 9110, "Server". */
 export const serverName = 'runlake-agents';
 
 export const getAgentOk = defineAgentOperation({
@@ -10,7 +10,7 @@ export const getAgentOk = defineAgentOperation({
   method: 'GET',
   path: '/ok',
   tag: 'system',
-  summary: 'Whether the process lives and, on request, reaches its database',
+  summary: 'Check that the process is alive and, optionally, that Postgres is reachable',
   access: { public: true, tenantScope: 'none' },
   errors: ['DATABASE_UNAVAILABLE'],
   whileDraining: true,

@@ -7,7 +7,7 @@ export const copyThread = defineAgentOperation({
   method: 'POST',
   path: '/threads/:thread_id/copy',
   tag: 'threads',
-  summary: 'Make a thread with the state and history of another, without its runs',
+  summary: 'Copy a thread with its state and history, without its runs',
   access: runs,
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },

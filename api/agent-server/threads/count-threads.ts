@@ -9,7 +9,7 @@ export const countThreads = defineAgentOperation({
   method: 'POST',
   path: '/threads/count',
   tag: 'threads',
-  summary: 'How many threads match',
+  summary: 'Count matching threads',
   access: reads,
   schema: { body: Closed(threadFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { metadata, values, status }, services: { agents } }) =>

@@ -6,7 +6,7 @@ import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, given, JsonValue, words } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { RunBody } from '../runs/run-body.ts';
-import { showThread, Thread, Ttl, ttlOf } from './thread-schema.ts';
+import { normaliseTtl, showThread, Thread, Ttl } from './thread-schema.ts';
 
 const Update = Closed({
   values: Type.Optional(JsonValue()),
@@ -19,7 +19,7 @@ export const createThread = defineAgentOperation({
   method: 'POST',
   path: '/threads',
   tag: 'threads',
-  summary: 'Make a thread, on request with a state',
+  summary: 'Create a thread, optionally with state',
   access: runs,
   errors: [
     'THREAD_EXISTS',
@@ -33,11 +33,11 @@ export const createThread = defineAgentOperation({
   schema: {
     body: Closed({
       thread_id: optional(Uuid()),
-      metadata: optional(JsonObject({ description: '`graph_id` says whose state `supersteps` make.' })),
+      metadata: optional(JsonObject({ description: '`graph_id` is the graph whose state `supersteps` write.' })),
       if_exists: optional(words(['raise', 'do_nothing'])),
       ttl: Ttl,
       supersteps: optional(Type.Array(Closed({ updates: Type.Array(Update) }), { maxItems: 1_000 }), {
-        description: 'Updates to its state, step by step, as if nodes had answered them. Only where the thread is new.',
+        description: 'Updates of the state, step by step, as if nodes had returned them. Ignored if the thread exists.',
       }),
     }),
     response: { 200: Thread },
@@ -46,11 +46,11 @@ export const createThread = defineAgentOperation({
     const thread = {
       metadata: body.metadata ?? {},
       ifExists: body.if_exists ?? 'raise',
-      ...given({ threadId: body.thread_id, ttl: ttlOf(body.ttl) }),
+      ...given({ threadId: body.thread_id, ttl: normaliseTtl(body.ttl) }),
     };
     const supersteps = (body.supersteps ?? []).map(({ updates }, step) =>
-      updates.map(({ as_node, ...update }, place) => {
-        if (update.command && hasFields(update.values)) throw valuesBesideCommand(step, place);
+      updates.map(({ as_node, ...update }, index) => {
+        if (update.command && hasFields(update.values)) throw valuesBesideCommand(step, index);
         return { ...update, ...given({ as_node }) };
       }),
     );
@@ -62,8 +62,8 @@ function hasFields(values: unknown): boolean {
   return values !== undefined && values !== null && Object.keys(values).length > 0;
 }
 
-function valuesBesideCommand(step: number, place: number): Error {
-  const loc = ['body', 'supersteps', step, 'updates', place, 'values'];
-  const msg = 'have no effect beside a command: its update says what is written';
+function valuesBesideCommand(step: number, index: number): Error {
+  const loc = ['body', 'supersteps', step, 'updates', index, 'values'];
+  const msg = 'have no effect with a command, whose update is written';
   return fault('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'values_beside_command' }] });
 }

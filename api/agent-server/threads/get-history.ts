@@ -5,7 +5,7 @@ import type { CheckpointChoice } from '../../../pipelines/agents/runs/run.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/read-thread-history.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Checkpoint, Closed, checkpointOf, given, jsonText, Limit } from '../agent-schema.ts';
+import { Checkpoint, Closed, given, jsonText, Limit, withoutNullFields } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { StateSelect, ThreadHistory, ThreadParams } from './thread-schema.ts';
 
@@ -17,7 +17,7 @@ const described = {
 } as const;
 const response = { 200: ThreadHistory };
 
-/** As clients of different ages send it: an id, a checkpoint, or the configuration that holds one. */
+/** The forms that clients of different versions send: an id, a checkpoint, or a configuration that contains one. */
 const Before = Type.Union([
   Type.String({ maxLength: 1_000 }),
   Type.Object({ configurable: Checkpoint }, { description: 'A configuration.' }),
@@ -28,18 +28,20 @@ export const getThreadHistory = defineAgentOperation({
   ...described,
   operationId: 'getThreadHistory',
   method: 'GET',
-  summary: 'States of a thread, newest first',
+  summary: 'List the states of a thread, newest first',
   schema: {
     params: ThreadParams,
     query: Type.Object({
       limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
-      before: Type.Optional(Type.String({ description: 'Id of a checkpoint: only older ones. JSON of one will do.' })),
+      before: Type.Optional(
+        Type.String({ description: 'Only checkpoints before this one: its id, or the checkpoint as JSON.' }),
+      ),
       select: Type.Optional(StateSelect),
     }),
     response,
   },
   handler: async ({ params, query: { limit, before: text, select }, services: { agents } }) => {
-    const before = text === undefined ? undefined : olderThan(text.startsWith('{') ? parse(text) : text);
+    const before = text === undefined ? undefined : toCheckpointChoice(text.startsWith('{') ? parse(text) : text);
     return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...given({ before, select }) }));
   },
 });
@@ -48,14 +50,14 @@ export const searchThreadHistory = defineAgentOperation({
   ...described,
   operationId: 'searchThreadHistory',
   method: 'POST',
-  summary: 'States of a thread or of a subgraph of it, newest first',
+  summary: 'List the states of a thread or of a subgraph, newest first',
   schema: {
     params: ThreadParams,
     body: Closed({
       limit: Limit(),
       before: optional(Before),
-      checkpoint: optional(Checkpoint, { description: 'Whose `checkpoint_ns` names the subgraph.' }),
-      metadata: optional(JsonObject({ description: 'Only states whose metadata holds all of it.' })),
+      checkpoint: optional(Checkpoint, { description: 'Its `checkpoint_ns` selects the subgraph.' }),
+      metadata: optional(JsonObject({ description: 'Only states whose metadata contains it.' })),
       select: optional(StateSelect),
     }),
     response,
@@ -64,15 +66,15 @@ export const searchThreadHistory = defineAgentOperation({
     jsonText(
       await readThreadHistory(agents, params.thread_id, {
         limit: limit ?? 10,
-        ...given({ before: before ? olderThan(before) : null, metadata, select }),
-        ...(checkpoint && { checkpoint: checkpointOf(checkpoint) }),
+        ...given({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
+        ...(checkpoint && { checkpoint: withoutNullFields(checkpoint) }),
       }),
     ),
 });
 
-function olderThan(before: Type.Static<typeof Before>): CheckpointChoice {
+function toCheckpointChoice(before: Type.Static<typeof Before>): CheckpointChoice {
   if (typeof before === 'string') return { checkpoint_id: before };
-  return checkpointOf('configurable' in before ? (before.configurable as Type.Static<typeof Checkpoint>) : before);
+  return withoutNullFields('configurable' in before ? (before.configurable as Type.Static<typeof Checkpoint>) : before);
 }
 
 function parse(text: string): Type.Static<typeof Before> {
@@ -80,7 +82,7 @@ function parse(text: string): Type.Static<typeof Before> {
     const value: unknown = JSON.parse(text);
     if (Check(Before, value)) return value;
   } catch {
-    // Not JSON: the same fault as JSON that names no checkpoint.
+    // Invalid JSON has the same error as JSON that is not a checkpoint.
   }
   const field = { loc: ['query', 'before'], msg: 'must be the id of a checkpoint, or JSON of one', type: 'json' };
   throw fault('INVALID_REQUEST', {}, { fields: [field] });

@@ -2,12 +2,12 @@ import { Type } from 'typebox';
 import { readThreadState } from '../../../pipelines/agents/threads/read-thread-state.ts';
 import { optional } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Checkpoint, Closed, checkpointOf, given, jsonText } from '../agent-schema.ts';
+import { Checkpoint, Closed, given, jsonText, withoutNullFields } from '../agent-schema.ts';
 import { graphErrors } from '../graph-errors.ts';
 import { SelectedThreadState, StateSelect, ThreadParams } from './thread-schema.ts';
 
 const query = Type.Object({
-  subgraphs: Type.Boolean({ default: false, description: 'Also the states of subgraphs that wait.' }),
+  subgraphs: Type.Boolean({ default: false, description: 'Include the states of interrupted subgraphs.' }),
   select: Type.Optional(StateSelect),
 });
 const response = { 200: SelectedThreadState };
@@ -19,7 +19,7 @@ export const getThreadState = defineAgentOperation({
   operationId: 'getThreadState',
   method: 'GET',
   path: '/threads/:thread_id/state',
-  summary: 'The state of a thread',
+  summary: 'Get the state of a thread',
   errors,
   schema: { params: ThreadParams, query, response },
   handler: async ({ params: { thread_id: id }, query, services: { agents } }) =>
@@ -31,7 +31,7 @@ export const getThreadStateAt = defineAgentOperation({
   operationId: 'getThreadStateAt',
   method: 'GET',
   path: '/threads/:thread_id/state/:checkpoint_id',
-  summary: 'The state of a thread at a checkpoint',
+  summary: 'Get the state of a thread at a checkpoint',
   errors: ['CHECKPOINT_NOT_FOUND', ...errors],
   schema: {
     params: Type.Object({ ...ThreadParams.properties, checkpoint_id: Type.String({ maxLength: 1_000 }) }),
@@ -49,7 +49,7 @@ export const getThreadStateOf = defineAgentOperation({
   operationId: 'getThreadStateOf',
   method: 'POST',
   path: '/threads/:thread_id/state/checkpoint',
-  summary: 'The state of a thread at a checkpoint, or of a subgraph of it',
+  summary: 'Get the state of a thread or of a subgraph at a checkpoint',
   errors: ['CHECKPOINT_NOT_FOUND', ...errors],
   schema: {
     params: ThreadParams,
@@ -58,7 +58,7 @@ export const getThreadStateOf = defineAgentOperation({
     response,
   },
   handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
-    const question = { ...query, ...given(asked), checkpoint: checkpointOf(checkpoint) };
+    const question = { ...query, ...given(asked), checkpoint: withoutNullFields(checkpoint) };
     return jsonText(await readThreadState(agents, params.thread_id, question));
   },
 });

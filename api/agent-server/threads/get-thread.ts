@@ -9,13 +9,13 @@ export const getThread = defineAgentOperation({
   method: 'GET',
   path: '/threads/:thread_id',
   tag: 'threads',
-  summary: 'A thread',
+  summary: 'Get a thread',
   access: reads,
   errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
     query: Type.Object({
-      include: Type.Optional(Type.Array(words(['ttl']), { description: '`ttl`: how long it is kept.' })),
+      include: Type.Optional(Type.Array(words(['ttl']), { description: '`ttl`: the TTL of the thread.' })),
     }),
     response: { 200: Thread },
   },

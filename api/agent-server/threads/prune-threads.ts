@@ -9,8 +9,8 @@ export const pruneThreads = defineAgentOperation({
   method: 'POST',
   path: '/threads/prune',
   tag: 'threads',
-  summary: 'Delete threads, or all of their state but the latest',
-  description: 'Ids that there are not are passed over.',
+  summary: 'Delete threads, or all but their latest state',
+  description: 'Unknown ids are ignored.',
   access: runs,
   schema: {
     body: Closed({

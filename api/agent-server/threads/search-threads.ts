@@ -4,12 +4,12 @@ import { searchThreads as search } from '../../../pipelines/agents/threads/searc
 import { type Thread, threadStatuses } from '../../../pipelines/agents/threads/thread.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import { defineAgentOperation, reads } from '../agent-operation.ts';
-import { Closed, chosen, given, Limit, Offset, pageOf, SortOrder, words } from '../agent-schema.ts';
+import { buildPage, Closed, given, Limit, Offset, SortOrder, selectFields, words } from '../agent-schema.ts';
 import { SelectedThread, threadFields } from './thread-schema.ts';
 
 export const threadFilter = {
-  metadata: optional(JsonObject({ description: 'Threads whose metadata holds all of it.' })),
-  values: optional(JsonObject({ description: 'Threads whose state holds all of it.' })),
+  metadata: optional(JsonObject({ description: 'Only threads whose metadata contains it.' })),
+  values: optional(JsonObject({ description: 'Only threads whose state contains it.' })),
   status: optional(words(threadStatuses)),
 };
 
@@ -18,9 +18,9 @@ export const searchThreads = defineAgentOperation({
   method: 'POST',
   path: '/threads/search',
   tag: 'threads',
-  summary: 'Threads that match, newest first',
+  summary: 'Search threads, newest first',
   description:
-    'The total is in `X-Pagination-Total`, the next offset in `X-Pagination-Next`, which the last page lacks.',
+    '`X-Pagination-Total` is the total number, `X-Pagination-Next` the next offset (absent on the last page).',
   access: reads,
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
@@ -31,9 +31,9 @@ export const searchThreads = defineAgentOperation({
       offset: Offset(),
       sort_by: optional(words(['thread_id', 'status', 'created_at', 'updated_at', 'state_updated_at'])),
       sort_order: SortOrder(),
-      select: optional(Type.Array(words(threadFields), { description: 'Fields to answer with.' })),
+      select: optional(Type.Array(words(threadFields), { description: 'Fields of the response.' })),
       extract: optional(Type.Record(Type.String(), Type.String({ maxLength: 1_000 }), { maxProperties: 10 }), {
-        description: 'Parts to answer with as `extracted`: names to paths such as `values.messages[-1].content`.',
+        description: 'Names and paths, such as `values.messages[-1].content`, of the values to return as `extracted`.',
       }),
     }),
     response: { 200: Type.Array(SelectedThread) },
@@ -50,9 +50,9 @@ export const searchThreads = defineAgentOperation({
       fields: select ? ([...select, ...rootsOf(extract ?? {})] as (keyof Thread)[]) : undefined,
       limitBytes: agents.config.maxPageBytes,
     });
-    return pageOf(
+    return buildPage(
       threads.map((thread) => ({
-        ...chosen(thread, select),
+        ...selectFields(thread, select),
         ...(extract && { extracted: extractPaths(thread, extract) }),
       })),
       { total, offset },

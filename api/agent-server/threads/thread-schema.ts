@@ -15,22 +15,22 @@ const fields = {
   thread_id: Uuid(),
   created_at: Timestamp(),
   updated_at: Timestamp(),
-  state_updated_at: Timestamp({ description: 'When its state last changed.' }),
-  metadata: JsonObject({ description: 'With `graph_id` and `assistant_id` from the first run on.' }),
+  state_updated_at: Timestamp({ description: 'Time of the last change of the state.' }),
+  metadata: JsonObject({ description: 'Contains `graph_id` and `assistant_id` from the first run on.' }),
   status: Status,
-  config: JsonObject({ description: 'Of the last run that was configured, with that of its assistant.' }),
-  values: JsonValue({ description: 'State after the last run that ended.' }),
-  interrupts: JsonObject({ description: 'What it waits for, by the id of the task that waits.' }),
-  error: JsonValue({ description: 'Of the last run, where that failed.' }),
+  config: JsonObject({ description: 'Configuration of the last configured run, merged with that of its assistant.' }),
+  values: JsonValue({ description: 'State after the last ended run.' }),
+  interrupts: JsonObject({ description: 'Open interrupts by the id of their task.' }),
+  error: JsonValue({ description: 'Error of the last run if it failed.' }),
 };
 
 export const threadFields = Object.keys(fields);
 export const Thread = Type.Object({
   ...fields,
-  ttl: Type.Optional(JsonObject({ description: 'strategy, ttl_minutes and expires_at; only where it is asked for.' })),
+  ttl: Type.Optional(JsonObject({ description: 'strategy, ttl_minutes and expires_at; only with `include=ttl`.' })),
 });
 export const SelectedThread = Type.Partial(
-  Type.Object({ ...fields, extracted: JsonObject({ description: 'What `extract` asked for.' }) }),
+  Type.Object({ ...fields, extracted: JsonObject({ description: 'Values of the paths in `extract`.' }) }),
 );
 
 export const Ttl = optional(
@@ -42,25 +42,26 @@ export const Ttl = optional(
     }),
   ]),
   {
-    description:
-      'How long it is kept after it last changed, and what then goes: all of it, or all but its latest state.',
+    description: 'TTL after the last change, and what is deleted then: the thread, or all but its latest state.',
   },
 );
 
-/** Where nothing is said of the strategy the thread goes as a whole. */
-export function ttlOf(ttl: Static<typeof Ttl> | undefined): { strategy: TtlStrategy; minutes: number } | undefined {
+/** Converts a TTL; the default strategy deletes the thread. */
+export function normaliseTtl(
+  ttl: Static<typeof Ttl> | undefined,
+): { strategy: TtlStrategy; minutes: number } | undefined {
   if (typeof ttl === 'number') return { strategy: 'delete', minutes: ttl };
   return ttl === undefined || ttl === null ? undefined : { strategy: ttl.strategy ?? 'delete', minutes: ttl.ttl };
 }
 
-/** A thread without what is answered only on request. */
+/** Removes the fields that are returned only on request. */
 export function showThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<ThreadRecord, 'ttl'> {
   return thread;
 }
 
 export const ThreadState = Type.Object({
   values: JsonValue(),
-  next: Type.Array(Type.String({ description: 'Nodes that come next.' })),
+  next: Type.Array(Type.String({ description: 'Next nodes.' })),
   tasks: Type.Array(JsonObject()),
   checkpoint: nullable(JsonObject()),
   parent_checkpoint: nullable(JsonObject()),
@@ -68,13 +69,13 @@ export const ThreadState = Type.Object({
   created_at: nullable(Timestamp()),
   interrupts: Type.Array(JsonObject()),
 });
-/** With `select` only some fields. */
+/** With `select`, only the selected fields. */
 export const SelectedThreadState = Type.Partial(ThreadState);
 export const ThreadHistory = Type.Array(SelectedThreadState);
 
 const stateFields = Object.keys(ThreadState.properties);
-/** Which fields of states are answered. Source: the Python `langgraph-sdk` 0.4.14, ThreadStateSelectField. */
+/** Fields of states to return. Source: the Python `langgraph-sdk` 0.4.14, ThreadStateSelectField. */
 export const StateSelect = Type.Array(Type.String({ pattern: `^(?:${stateFields.join('|')}|values\\..{1,1000})$` }), {
-  description: `Fields to answer with: ${stateFields.join(', ')}, or \`values.\` and one key of them.`,
+  description: `Fields of the response: ${stateFields.join(', ')}, or \`values.\` and one of its keys.`,
   maxItems: 1_000,
 });

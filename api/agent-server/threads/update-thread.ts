@@ -4,15 +4,15 @@ import { JsonObject, optional } from '../../server/formats.ts';
 import { Answer } from '../../server/operation.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
 import { Closed, given } from '../agent-schema.ts';
-import { showThread, Thread, ThreadParams, Ttl, ttlOf } from './thread-schema.ts';
+import { normaliseTtl, showThread, Thread, ThreadParams, Ttl } from './thread-schema.ts';
 
 export const updateThread = defineAgentOperation({
   operationId: 'updateThread',
   method: 'PATCH',
   path: '/threads/:thread_id',
   tag: 'threads',
-  summary: 'Change the metadata of a thread, or how long it is kept',
-  description: 'Metadata is merged with what there is. With `Prefer: return=minimal` the answer is 204 and empty.',
+  summary: 'Update the metadata or TTL of a thread',
+  description: 'Metadata is merged. With `Prefer: return=minimal` the response is 204 without a body.',
   access: runs,
   errors: ['THREAD_NOT_FOUND'],
   schema: {
@@ -22,7 +22,7 @@ export const updateThread = defineAgentOperation({
   },
   handler: async ({ params, body, services: { agents }, request }) => {
     const change = {
-      ...given({ metadata: body.metadata, ttl: ttlOf(body.ttl) }),
+      ...given({ metadata: body.metadata, ttl: normaliseTtl(body.ttl) }),
       ...(body.ttl === null && { ttl: null }),
     };
     const thread = await update(agents.database, agents.deploymentId, params.thread_id, change);

@@ -22,7 +22,7 @@ export interface CreateOptions {
   readonly json?: boolean;
 }
 
-/** Which option a field of the request comes from. */
+/** The command-line option for each field of the API request. */
 const optionOf: Readonly<Record<string, string>> = {
   start_time: '--start',
   end_time: '--end',
@@ -32,14 +32,14 @@ const optionOf: Readonly<Record<string, string>> = {
 
 /** `runlake export create`. With --watch the exit code is 0 only if the export is COMPLETED. */
 export async function createOne(options: CreateOptions): Promise<void> {
-  const startTimeMicros = microsOf('--start', options.start);
-  const endTimeMicros = options.end === undefined ? undefined : microsOf('--end', options.end);
-  const intervalHours = options.intervalHours === undefined ? undefined : hoursOf(options.intervalHours);
+  const startTimeMicros = parseMicros('--start', options.start);
+  const endTimeMicros = options.end === undefined ? undefined : parseMicros('--end', options.end);
+  const intervalHours = options.intervalHours === undefined ? undefined : parseHours(options.intervalHours);
   if (endTimeMicros === undefined && intervalHours === undefined) {
-    throw fault('BAD_REQUEST', { reason: 'Say --end, or --interval-hours for a schedule.' });
+    throw fault('BAD_REQUEST', { reason: 'Specify --end, or --interval-hours for a schedule.' });
   }
   if (options.watch === true && intervalHours !== undefined) {
-    throw fault('BAD_REQUEST', { reason: '--watch is for exports with an --end: a schedule has none.' });
+    throw fault('BAD_REQUEST', { reason: '--watch requires --end; a schedule never ends.' });
   }
   const exportFields = options.fields?.split(',').flatMap((name) => name.trim() || []);
   await withExports(async (access) => {
@@ -61,15 +61,15 @@ export async function createOne(options: CreateOptions): Promise<void> {
         exportFields,
       },
     ).catch((error: unknown) => {
-      throw inOptions(error);
+      throw toOptionError(error);
     });
     if (options.json === true) console.log(JSON.stringify(showExport(made, ports.now())));
     else if (options.watch === true) console.log(`Export ${made.id} of ${printable(project.name)}`);
     else {
       console.error(
         intervalHours === undefined
-          ? `Export made; to see how it goes: runlake export watch ${made.id}`
-          : `Schedule made; what it spawns: runlake export list --source ${made.id}`,
+          ? `Export created. To watch it: runlake export watch ${made.id}`
+          : `Schedule created. To list its exports: runlake export list --source ${made.id}`,
       );
       console.log(made.id);
     }
@@ -77,25 +77,25 @@ export async function createOne(options: CreateOptions): Promise<void> {
   });
 }
 
-/** Faults of the fields in the words of the command line. */
-function inOptions(error: unknown): unknown {
+/** Replaces field names in a validation error by command-line options. */
+function toOptionError(error: unknown): unknown {
   if (!isRunlakeError(error) || error.fields === undefined) return error;
   const reasons = error.fields.map(({ loc, msg }) => {
     const field = String(loc.at(-1));
-    const said = Object.entries(optionOf).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
-    return `${optionOf[field] ?? field}: ${said}.`;
+    const message = Object.entries(optionOf).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
+    return `${optionOf[field] ?? field}: ${message}.`;
   });
   return fault('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
 }
 
-function microsOf(option: string, text: string): number {
+function parseMicros(option: string, text: string): number {
   const micros = parseTime(text);
   if (micros !== undefined) return micros;
   const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${printable(text)}'.`;
   throw fault('BAD_REQUEST', { reason });
 }
 
-function hoursOf(text: string): number {
+function parseHours(text: string): number {
   const hours = Number(text);
   if (/^\d{1,3}$/.test(text) && hours >= 1 && hours <= 168) return hours;
   const reason = `--interval-hours must be a whole number from 1 to 168, not '${printable(text)}'.`;

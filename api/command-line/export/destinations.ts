@@ -7,7 +7,7 @@ import { destinationPorts } from '../../../pipelines/exports/destinations/destin
 import { NewDestination, showDestination } from '../../main/bulk-exports/destinations/destination-schema.ts';
 import { printable, printTable } from '../print-table.ts';
 import { withExports } from './export-access.ts';
-import { everyDestination, findWorkspace, findWorkspaces } from './find-by-name.ts';
+import { findWorkspace, findWorkspaces, listAllDestinations } from './find-by-name.ts';
 import { readCredentials } from './read-credentials.ts';
 
 export interface DestinationOptions {
@@ -23,23 +23,34 @@ export interface DestinationOptions {
 }
 
 /** `runlake export destinations list` */
-export async function listPlaces(options: { readonly workspace?: string; readonly json?: boolean }): Promise<void> {
+export async function printDestinations(options: {
+  readonly workspace?: string;
+  readonly json?: boolean;
+}): Promise<void> {
   await withExports(async (access) => {
     const rows: string[][] = [];
     for (const workspace of await findWorkspaces(access, options.workspace)) {
-      for (const place of await everyDestination(access.database, workspace.id)) {
+      for (const place of await listAllDestinations(access.database, workspace.id)) {
         if (options.json === true) console.log(JSON.stringify(showDestination(place)));
         const credentials = place.credentials_keys.join(', ') || 'none';
-        rows.push([place.id, place.display_name, place.destination_type, placeOf(place), credentials, workspace.name]);
+        rows.push([
+          place.id,
+          place.display_name,
+          place.destination_type,
+          formatLocation(place),
+          credentials,
+          workspace.name,
+        ]);
       }
     }
     if (options.json === true) return;
-    if (rows.length === 0) console.log('There are no destinations: see `runlake export destinations create --help`.');
+    if (rows.length === 0)
+      console.log('No destinations. To create one, see `runlake export destinations create --help`.');
     else printTable([['ID', 'NAME', 'TYPE', 'PLACE', 'CREDENTIALS', 'WORKSPACE'], ...rows]);
   });
 }
 
-/** Which option a field of the request comes from. */
+/** The command-line option for each field of the API request. */
 const optionOf: Readonly<Record<string, string>> = {
   display_name: '--name',
   'config.bucket_name': '--bucket',
@@ -49,11 +60,11 @@ const optionOf: Readonly<Record<string, string>> = {
 };
 
 /** `runlake export destinations create` */
-export async function createPlace(options: DestinationOptions): Promise<void> {
+export async function createDestinationWithOptions(options: DestinationOptions): Promise<void> {
   if (options.type === 's3' && options.bucket === undefined) {
-    throw fault('BAD_REQUEST', { reason: 'Say --bucket, or --type local for a folder.' });
+    throw fault('BAD_REQUEST', { reason: 'Specify --bucket, or --type local for a folder.' });
   }
-  const asked = {
+  const requested = {
     destination_type: options.type,
     display_name: options.name,
     config: {
@@ -66,37 +77,37 @@ export async function createPlace(options: DestinationOptions): Promise<void> {
       credentials: await readCredentials(process.stdin, console.error),
     }),
   };
-  if (!Value.Check(NewDestination, asked)) {
-    const [first] = Value.Errors(NewDestination, asked);
+  if (!Value.Check(NewDestination, requested)) {
+    const [first] = Value.Errors(NewDestination, requested);
     const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
     const where = optionOf[field] ?? field;
-    // Without the value: it may be a secret.
+    // The message omits the value: it may be a secret.
     throw fault('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
   }
   await withExports(async (access) => {
     const { config, database } = access;
     if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
-      const reason = 'Say --credentials-stdin, and give the keys of the bucket on standard input.';
+      const reason = 'Specify --credentials-stdin and pass the credentials of the bucket on standard input.';
       throw fault('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);
-    // What runs on the folder has made its key before it could be found there.
+    // The running process has created its secret key before it wrote its run file.
     const secretKey = config.secretKey ?? keepSecretKey(config.dataDir);
     const made = await createDestination(destinationPorts(config, database, secretKey), workspace.id, {
       type: options.type,
-      displayName: asked.display_name,
-      config: asked.config,
-      credentials: asked.credentials,
+      displayName: requested.display_name,
+      config: requested.config,
+      credentials: requested.credentials,
     });
     if (options.json === true) console.log(JSON.stringify(showDestination(made)));
     else {
-      console.error(`Destination made: a test object could be written to ${printable(placeOf(made))}`);
+      console.error(`Destination created; a test object was written to ${printable(formatLocation(made))}`);
       console.log(made.id);
     }
   });
 }
 
-function placeOf({ destination_type: type, config }: DestinationRecord): string {
+function formatLocation({ destination_type: type, config }: DestinationRecord): string {
   const folder = [config.bucket_name, config.prefix].filter((part) => part).join('/');
   if (type === 'local') return `${folder || '.'} below RUNLAKE_LOCAL_EXPORT_ROOT`;
   return config.endpoint_url === null ? `s3://${folder}` : `${folder} at ${config.endpoint_url}`;

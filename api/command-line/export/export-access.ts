@@ -9,16 +9,19 @@ import { operatorOf } from '../../../pipelines/tenants/operator.ts';
 import { Ends } from '../ends.ts';
 import { findStores, openStores } from '../open-stores.ts';
 
-/** What commands about bulk exports work with, in the name of the operator. */
+/** What the bulk export commands use, with the permissions of the operator. */
 export interface ExportAccess {
   readonly config: Config;
   readonly database: Database;
   readonly operator: Caller;
-  /** What makes and ends exports. The queue, and Kafka where it is configured, are connected at its first use. */
+  /** Creates and cancels exports. The job queue and Kafka (if configured) are connected at their first use. */
   readonly ports: ExportPorts;
 }
 
-/** Opens what a command about bulk exports needs, and closes it when `work` is done. @throws NOT_RUNNING, and what the parts throw. */
+/**
+ * Opens the dependencies of a bulk export command and closes them when `work` has finished.
+ * @throws NOT_RUNNING and the errors of the dependencies.
+ */
 export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
   const { config } = loadConfig();
   const logger = createLogger('error', 'export');
@@ -40,7 +43,8 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
     const { openEventLog } = await import('../open-event-log.ts');
     return (await openEventLog({ config, logger, stores }, ends)).log;
   });
-  // Inside a process the log stores before it answers: there is nothing to wait for, and it is that process's alone.
+  // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs to the running
+  // process.
   const log: ExportPorts['log'] =
     config.kafkaBrokers === undefined
       ? { position: async () => ({}), stored: async () => true }

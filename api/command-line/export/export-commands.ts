@@ -4,19 +4,19 @@ import type { DestinationOptions } from './destinations.ts';
 import type { ListOptions } from './list.ts';
 
 const json = ['--json', 'as JSON, in the form of the API'] as const;
-const workspace = ['--workspace <name or id>', 'where there are several; default: the only one'] as const;
+const workspace = ['--workspace <name or id>', 'required if there are several workspaces'] as const;
 const statuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'];
 
-/** `runlake export …`. What the commands are made of is loaded when they run. */
+/** Adds `runlake export …`. The code of a command is loaded when it runs. */
 export function addExportCommands(program: Command): void {
   const exports = program
     .command('export')
-    .description('bulk exports: runs as Parquet files in a bucket, also beside a running instance')
+    .description('bulk exports: runs as Parquet files in a bucket, also while an instance runs')
     .addHelpText(
       'after',
       `
-These commands find the running instance through the data folder, or through the same variables as the roles. What they ask
-for is done by \`runlake all\` or \`runlake exports\`, so one of them has to run.
+These commands find the running instance through the data folder, or through the same variables as the roles. \`runlake all\`
+or \`runlake exports\` executes the exports, so one of them must run.
 
 Examples:
   runlake export destinations create --name lake --bucket traces --region eu-central-1 --credentials-stdin < keys.json
@@ -28,21 +28,23 @@ Examples:
     .command('create')
     .description('export the runs of a tracing project, once or on a schedule')
     .requiredOption('--project <name or id>', 'the tracing project')
-    .requiredOption('--destination <name or id>', 'where to: see `runlake export destinations list`')
-    .requiredOption('--start <time>', 'runs that began then or later; UTC where no zone is said')
-    .option('--end <time>', 'runs that began before; once, up to there')
-    .option('--interval-hours <hours>', 'instead of --end: a schedule, an export for each so many hours (1 to 168)')
+    .requiredOption('--destination <name or id>', 'the destination; see `runlake export destinations list`')
+    .requiredOption('--start <time>', 'export runs that started at or after this time; UTC if no zone is given')
+    .option('--end <time>', 'export runs that started before this time, once')
+    .option('--interval-hours <hours>', 'instead of --end: a schedule with one export per interval (1 to 168)')
     .option('--fields <names>', 'columns of the files, separated by commas; default: all')
     .addOption(
-      new Option('--format-version <version>', 'form of paths and types').choices(['v1', 'v2_beta']).default('v1'),
+      new Option('--format-version <version>', 'format of paths and column types')
+        .choices(['v1', 'v2_beta'])
+        .default('v1'),
     )
     .addOption(
-      new Option('--compression <kind>', 'of the files')
+      new Option('--compression <kind>', 'compression of the files')
         .choices(['none', 'gzip', 'snappy', 'zstandard'])
         .default('zstandard'),
     )
     .option(...workspace)
-    .option('--watch', 'show how it goes until its end, as `runlake export watch` does')
+    .option('--watch', 'show the progress until the export ends, like `runlake export watch`')
     .option(...json)
     .addHelpText(
       'after',
@@ -58,54 +60,56 @@ Examples:
   exports
     .command('list')
     .description('list exports and schedules, newest first')
-    .addOption(new Option('--status <status>', 'those that are so').choices(statuses))
-    .option('--project <name or id>', 'those of a tracing project')
-    .option('--source <id>', 'those that a schedule has spawned')
-    .option('--schedules', 'schedules alone')
-    .option('--limit <number>', 'at most so many, up to 1000', '20')
+    .addOption(new Option('--status <status>', 'exports with this status').choices(statuses))
+    .option('--project <name or id>', 'exports of this tracing project')
+    .option('--source <id>', 'exports created by this schedule')
+    .option('--schedules', 'only schedules')
+    .option('--limit <number>', 'maximum number, up to 1000', '20')
     .option('--workspace <name or id>', 'default: all')
     .option('--json', 'one JSON object a line, in the form of the API')
     .action(async (options: ListOptions) => (await import('./list.ts')).listAll(options));
   exports
     .command('watch <id>')
-    .description('show how an export goes until its end; the exit code is 0 only if it is COMPLETED')
-    .option('--json', 'one JSON object a line, in the form of the API, whenever something changes')
-    .addHelpText('after', '\nCtrl-C ends the watching, not the export.')
+    .description('show the progress of an export until it ends; the exit code is 0 only if it is COMPLETED')
+    .option('--json', 'one JSON object a line, in the form of the API, at each change')
+    .addHelpText('after', '\nCtrl-C stops watching; the export continues.')
     .action(async (id: string, options: object) => (await import('./watch.ts')).watchOne(id, options));
   exports
     .command('cancel <id>')
-    .description('cancel an export or a schedule; files that are finished stay')
+    .description('cancel an export or a schedule; finished files stay')
     .option(...json)
     .action(async (id: string, options: object) => (await import('./cancel.ts')).cancelOne(id, options));
 
-  const destinations = exports.command('destinations').description('buckets and folders that exports go to');
+  const destinations = exports.command('destinations').description('buckets and folders that exports are written to');
   destinations
     .command('list')
     .description('list the destinations')
     .option('--workspace <name or id>', 'default: all')
     .option('--json', 'one JSON object a line, in the form of the API')
-    .action(async (options: object) => (await import('./destinations.ts')).listPlaces(options));
+    .action(async (options: object) => (await import('./destinations.ts')).printDestinations(options));
   destinations
     .command('create')
-    .description('make a destination, once a test object could be written there')
-    .requiredOption('--name <name>', 'how it is called')
-    .addOption(new Option('--type <type>', 'what it is').choices(['s3', 'local']).default('s3'))
+    .description('create a destination; writes a test object first')
+    .requiredOption('--name <name>', 'display name')
+    .addOption(new Option('--type <type>', 'bucket or folder').choices(['s3', 'local']).default('s3'))
     .option('--bucket <name>', 'name of the bucket')
-    .option('--prefix <text>', 'goes before the names of all objects; of type local: the folder below the root')
-    .option('--region <name>', 'for AWS; default: us-east-1')
-    .option('--endpoint <url>', 'of a store other than AWS that speaks the S3 API')
+    .option('--prefix <text>', 'prefix of all object keys; with --type local, the folder below the root')
+    .option('--region <name>', 'AWS region; default: us-east-1')
+    .option('--endpoint <url>', 'endpoint of an S3-compatible store other than AWS')
     .option('--credentials-stdin', 'read {"access_key_id", "secret_access_key"} as JSON from standard input')
     .option(...workspace)
     .option(...json)
     .addHelpText(
       'after',
       `
-Settings count as this command sees them: RUNLAKE_LOCAL_EXPORT_ROOT, RUNLAKE_ALLOW_PRIVATE_ENDPOINTS and
-RUNLAKE_ALLOW_DEFAULT_CREDENTIALS are to be the same as where the exports are done.
+This command reads RUNLAKE_LOCAL_EXPORT_ROOT, RUNLAKE_ALLOW_PRIVATE_ENDPOINTS and RUNLAKE_ALLOW_DEFAULT_CREDENTIALS
+from its own environment. Set them as for the process that executes the exports.
 
 Examples:
   runlake export destinations create --name lake --bucket traces --credentials-stdin < keys.json
   RUNLAKE_LOCAL_EXPORT_ROOT=/srv/exports runlake export destinations create --name disk --type local --prefix traces`,
     )
-    .action(async (options: DestinationOptions) => (await import('./destinations.ts')).createPlace(options));
+    .action(async (options: DestinationOptions) =>
+      (await import('./destinations.ts')).createDestinationWithOptions(options),
+    );
 }

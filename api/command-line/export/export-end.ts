@@ -3,7 +3,7 @@ import type { ExportWithProgress } from '../../../pipelines/exports/read-export.
 import { printable } from '../print-table.ts';
 import { bytesText, durationText, numberText } from './quantities.ts';
 
-/** How an export ended, for people: what is there, where, and what went wrong on which day. */
+/** Formats the result of an export as text: rows, files, their path, and the failures of each day. */
 export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
   const lines = [
     `${of.status}${timeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${bytesText(of.bytesWritten)}.`,
@@ -12,13 +12,15 @@ export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithF
   if (of.files > 0) lines.push(`Files: ${printable(runs[0]?.prefix ?? '')}`);
   if (of.lateRuns > 0) {
     const [were, are] = of.lateRuns === 1 ? ['run', 'is'] : ['runs', 'are'];
-    lines.push(`${numberText(of.lateRuns)} ${were} of the range arrived after it was made and ${are} not in it.`);
+    lines.push(
+      `${numberText(of.lateRuns)} ${were} of the range arrived after the export was created and ${are} not included.`,
+    );
   }
   if (of.status !== 'COMPLETED') lines.push(...runs.flatMap(failureInWords));
   return lines;
 }
 
-/** The attempts of a run that failed, each cause once where it came several times in a row; nothing where none did. */
+/** Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Empty if none failed. */
 export function failureInWords(run: ExportRunWithFiles): string[] {
   const causes = attemptsOf(run);
   if (causes.length === 0) return [];
@@ -33,7 +35,7 @@ export function failureInWords(run: ExportRunWithFiles): string[] {
   return lines;
 }
 
-/** What attempts at a run ended with, in order; the first one is 1. */
+/** Returns the failed attempts of an export run in order, numbered from 1. */
 export function attemptsOf({ errors }: Pick<ExportRunWithFiles, 'errors'>): { number: number; cause: string }[] {
   return Object.entries(errors ?? {})
     .map(([name, cause]) => ({ number: Number(name.replace('retry_', '')) + 1, cause }))

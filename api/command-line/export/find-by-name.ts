@@ -15,10 +15,10 @@ export interface Named {
 }
 
 const pageRows = 1_000;
-/** Names that a message lists. */
-const mostNames = 10;
+/** Maximum number of names in a message. */
+const maxListedNames = 10;
 
-/** The workspaces of the operator, oldest first; those alone that are named so, where `wanted` is given. @throws BAD_REQUEST where none is. */
+/** Returns the operator's workspaces, oldest first, or only the one with the name or id `wanted`. @throws BAD_REQUEST if there is none. */
 export async function findWorkspaces({ database, operator }: ExportAccess, wanted?: string): Promise<Named[]> {
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
     ({ id, display_name: name }) => ({ id, name }),
@@ -26,14 +26,14 @@ export async function findWorkspaces({ database, operator }: ExportAccess, wante
   return wanted === undefined ? all : [pick('workspace', wanted, all)];
 }
 
-/** The one workspace that a command is about. @throws BAD_REQUEST where it is not said which of several. */
+/** Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `wanted` is undefined. */
 export async function findWorkspace(access: ExportAccess, wanted?: string): Promise<Named> {
   const found = await findWorkspaces(access, wanted);
   if (found.length === 1) return found[0] as Named;
-  throw fault('BAD_REQUEST', { reason: `There are several workspaces: say --workspace ${namesOf(found)}.` });
+  throw fault('BAD_REQUEST', { reason: `There are several workspaces. Specify --workspace: ${formatNames(found)}.` });
 }
 
-/** @throws BAD_REQUEST where the workspace has no such project. */
+/** @throws BAD_REQUEST if the workspace has no such project. */
 export async function findProject(database: Database, workspace: Named, wanted: string): Promise<Named> {
   const all = { sortBy: 'name', descending: false, limit: pageRows, offset: 0 } as const;
   const ids = isId(wanted) ? [wanted] : undefined;
@@ -44,17 +44,17 @@ export async function findProject(database: Database, workspace: Named, wanted: 
   );
 }
 
-/** @throws BAD_REQUEST where the workspace has no such destination, or several of that name. */
+/** @throws BAD_REQUEST if the workspace has no such destination, or several with that name. */
 export async function findDestination(database: Database, workspace: Named, wanted: string): Promise<Named> {
-  const all = (await everyDestination(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
+  const all = (await listAllDestinations(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
   if (all.length === 0) {
-    const reason = `The workspace ${printable(workspace.name)} has no destinations: make one with \`runlake export destinations create\`.`;
+    const reason = `The workspace ${printable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
     throw fault('BAD_REQUEST', { reason });
   }
   return pick(`destination in the workspace ${workspace.name}`, wanted, all);
 }
 
-export async function everyDestination(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
+export async function listAllDestinations(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
   const found: DestinationRecord[] = [];
   for (;;) {
     const page = await listDestinations(database, workspaceId, { limit: pageRows, offset: found.length });
@@ -63,7 +63,7 @@ export async function everyDestination(database: Database, workspaceId: string):
   }
 }
 
-/** An export by its id, whichever workspace it belongs to. @throws BAD_REQUEST where there is none. */
+/** Finds an export by its id in all workspaces of the operator. @throws BAD_REQUEST if there is none. */
 export async function findExport({ database, operator }: ExportAccess, id: string): Promise<ExportWithProgress> {
   for (const workspaceId of isId(id) ? operator.readableWorkspaceIds : []) {
     try {
@@ -72,7 +72,7 @@ export async function findExport({ database, operator }: ExportAccess, id: strin
       if (!isRunlakeError(error) || error.code !== 'NOT_FOUND') throw error;
     }
   }
-  throw fault('BAD_REQUEST', { reason: `There is no export ${printable(id)}: see \`runlake export list\`.` });
+  throw fault('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
 }
 
 function pick(what: string, wanted: string, all: readonly Named[]): Named {
@@ -80,14 +80,14 @@ function pick(what: string, wanted: string, all: readonly Named[]): Named {
   if (found.length === 1) return found[0] as Named;
   const reason =
     found.length === 0
-      ? `There is no ${what} of the name or id '${wanted}'; there ${all.length === 0 ? 'is none at all' : `are: ${namesOf(all)}`}.`
-      : `There are ${found.length} of that name; say which by its id: ${found.map(({ id }) => id).join(', ')}.`;
+      ? `No ${what} has the name or id '${wanted}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
+      : `${found.length} have that name. Specify an id: ${found.map(({ id }) => id).join(', ')}.`;
   throw fault('BAD_REQUEST', { reason: printable(reason) });
 }
 
-function namesOf(all: readonly Named[]): string {
-  const shown = all.slice(0, mostNames).map(({ name }) => printable(name));
-  return all.length > mostNames ? `${shown.join(', ')}, …` : shown.join(', ');
+function formatNames(all: readonly Named[]): string {
+  const shown = all.slice(0, maxListedNames).map(({ name }) => printable(name));
+  return all.length > maxListedNames ? `${shown.join(', ')}, …` : shown.join(', ');
 }
 
 export function isId(text: string): boolean {

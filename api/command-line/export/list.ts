@@ -6,7 +6,7 @@ import { listProjects } from '../../../pipelines/projects/list-projects.ts';
 import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
 import { printable, printTable } from '../print-table.ts';
 import { type ExportAccess, withExports } from './export-access.ts';
-import { everyDestination, findProject, findWorkspaces, isId, type Named } from './find-by-name.ts';
+import { findProject, findWorkspaces, isId, listAllDestinations, type Named } from './find-by-name.ts';
 import { bytesText, numberText } from './quantities.ts';
 
 export interface ListOptions {
@@ -19,11 +19,11 @@ export interface ListOptions {
   readonly json?: boolean;
 }
 
-const mostExports = 1_000;
+const maxExports = 1_000;
 
 /** `runlake export list` */
 export async function listAll(options: ListOptions): Promise<void> {
-  const limit = limitOf(options.limit);
+  const limit = parseLimit(options.limit);
   const { source } = options;
   if (source !== undefined && !isId(source)) {
     throw fault('BAD_REQUEST', { reason: `--source must be the id of a schedule, not '${printable(source)}'.` });
@@ -31,7 +31,7 @@ export async function listAll(options: ListOptions): Promise<void> {
   await withExports(async (access) => {
     const workspaces = await findWorkspaces(access, options.workspace);
     if (options.project !== undefined && workspaces.length > 1) {
-      throw fault('BAD_REQUEST', { reason: 'There are several workspaces: beside --project say --workspace.' });
+      throw fault('BAD_REQUEST', { reason: 'There are several workspaces. With --project, specify --workspace.' });
     }
     const found: ExportWithProgress[] = [];
     for (const workspace of workspaces) {
@@ -50,7 +50,7 @@ export async function listAll(options: ListOptions): Promise<void> {
     const newest = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
     if (options.json === true) {
       for (const each of newest) console.log(JSON.stringify(showExport(each, access.ports.now())));
-    } else if (newest.length === 0) console.log('There are no exports that fit.');
+    } else if (newest.length === 0) console.log('No matching exports.');
     else await print(access, workspaces, newest);
   });
 }
@@ -60,9 +60,9 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
   for (const { id } of workspaces) {
     const ids = exports.flatMap(({ workspaceId, projectId }) => (workspaceId === id ? projectId : []));
     if (ids.length === 0) continue;
-    const all = { sortBy: 'name', descending: false, limit: mostExports, offset: 0 } as const;
+    const all = { sortBy: 'name', descending: false, limit: maxExports, offset: 0 } as const;
     for (const project of await listProjects(access.database, id, { ...all, ids })) names.set(project.id, project.name);
-    for (const place of await everyDestination(access.database, id)) names.set(place.id, place.display_name);
+    for (const place of await listAllDestinations(access.database, id)) names.set(place.id, place.display_name);
   }
   const nameOf = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
   const several = workspaces.length > 1;
@@ -74,21 +74,21 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
       ...(several ? [nameOf(each.workspaceId)] : []),
       nameOf(each.projectId),
       nameOf(each.destinationId),
-      minuteOf(each.startTime),
-      each.endTime === null ? '' : minuteOf(each.endTime),
+      formatMinute(each.startTime),
+      each.endTime === null ? '' : formatMinute(each.endTime),
       each.intervalHours === null ? numberText(each.rowsWritten) : '',
       each.intervalHours === null ? bytesText(each.bytesWritten) : '',
     ]),
   ]);
 }
 
-function minuteOf(time: string): string {
+function formatMinute(time: string): string {
   return `${time.slice(0, 16)}Z`;
 }
 
-function limitOf(text: string): number {
-  if (/^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= mostExports) return Number(text);
+function parseLimit(text: string): number {
+  if (/^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= maxExports) return Number(text);
   throw fault('BAD_REQUEST', {
-    reason: `--limit must be a number from 1 to ${mostExports}, not '${printable(text)}'.`,
+    reason: `--limit must be a number from 1 to ${maxExports}, not '${printable(text)}'.`,
   });
 }

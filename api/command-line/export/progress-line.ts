@@ -3,9 +3,9 @@ import { bytesText, durationText, numberText } from './quantities.ts';
 
 const barCells = 24;
 
-/** `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or why nothing happens yet. */
+/** Formats progress as `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or as the reason why the export has not started. */
 export function progressWords(of: ExportWithProgress, now: Date): string {
-  if (of.status === 'CREATED') return of.statusReason ?? 'It waits to be taken up.';
+  if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
   const { rowsPerSecond, secondsLeft } = paceOf(of, now);
   const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
   const rows = numberText(of.rowsWritten);
@@ -19,7 +19,7 @@ export function progressWords(of: ExportWithProgress, now: Date): string {
   ].join('  ');
 }
 
-/** {@link progressWords} behind a bar, in at most `columns`. */
+/** Formats {@link progressWords} after a progress bar, truncated to `columns`. */
 export function progressBar(of: ExportWithProgress, now: Date, columns: number): string {
   const full = Math.round(barCells * shareDone(of));
   const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${progressWords(of, now)}`;

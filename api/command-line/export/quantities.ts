@@ -1,9 +1,9 @@
-/** `1,234`. */
+/** Formats a number as `1,234`. */
 export function numberText(value: number): string {
   return Math.round(value).toLocaleString('en-US');
 }
 
-/** `900 B`, `1.2 MB`: decimal units, two digits or more. */
+/** Formats bytes as `900 B` or `1.2 MB`, in decimal units with at least two significant digits above 1 kB. */
 export function bytesText(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
   let value = bytes;
@@ -15,7 +15,7 @@ export function bytesText(bytes: number): string {
   return `${unit > 0 && value < 9.95 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
-/** `0.4 s`, `12 s`, `3 min 20 s`, `2 h 05 min`. */
+/** Formats a duration as `0.4 s`, `12 s`, `3 min 20 s` or `2 h 05 min`. */
 export function durationText(seconds: number): string {
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);

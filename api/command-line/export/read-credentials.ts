@@ -2,9 +2,9 @@ import { text as readAll } from 'node:stream/consumers';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
 /**
- * What `--credentials-stdin` reads, not checked yet. A person at a terminal is told what to type; what is typed there is seen.
+ * Reads the unvalidated JSON for `--credentials-stdin`. On a terminal it prints a prompt; typed text is visible.
  *
- * @throws BAD_REQUEST that repeats nothing of it.
+ * @throws BAD_REQUEST if the input is not JSON; the message does not repeat the input.
  */
 export async function readCredentials(
   input: NodeJS.ReadableStream & { readonly isTTY?: boolean },
@@ -12,12 +12,12 @@ export async function readCredentials(
 ): Promise<{ access_key_id: string; secret_access_key: string }> {
   if (input.isTTY === true) {
     say(
-      'Type {"access_key_id": "...", "secret_access_key": "..."}, then Enter and Ctrl-D; or give a file by `< keys.json`.',
+      'Type {"access_key_id": "...", "secret_access_key": "..."}, then Enter and Ctrl-D. Or pass a file with `< keys.json`.',
     );
   }
   try {
     return JSON.parse(await readAll(input));
   } catch {
-    throw fault('BAD_REQUEST', { reason: 'Standard input holds no JSON with access_key_id and secret_access_key.' });
+    throw fault('BAD_REQUEST', { reason: 'Standard input is not JSON with access_key_id and secret_access_key.' });
   }
 }

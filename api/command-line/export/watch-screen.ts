@@ -4,10 +4,10 @@ import { showExport } from '../../main/bulk-exports/bulk-export-schema.ts';
 import { printable } from '../print-table.ts';
 import { progressBar, progressWords } from './progress-line.ts';
 
-/** Where somebody watches an export. */
+/** Output of `runlake export watch`. */
 export interface WatchScreen {
   show(of: ExportWithProgress, now: Date): void;
-  /** A line that stays. */
+  /** Prints a line that is not overwritten. */
   note(line: string): void;
   end(lines: readonly string[]): void;
 }
@@ -17,7 +17,10 @@ type Output = Pick<NodeJS.WriteStream, 'write'> & Partial<Pick<WriteStream, 'isT
 const clearLine = '\r\x1b[K';
 const plainEveryMs = 10_000;
 
-/** A bar that moves on a terminal; else a line at each tenth, at each change of status, and every ten seconds; or JSON for programs. */
+/**
+ * Opens the output: a progress bar on a terminal; otherwise a line for each 10 % of progress, each change of status and every ten seconds;
+ * with `json` one object per change.
+ */
 export function openScreen(output: Output, json: boolean): WatchScreen {
   if (json) return jsonScreen(output);
   return output.isTTY === true ? barScreen(output) : plainScreen(output);
@@ -25,7 +28,7 @@ export function openScreen(output: Output, json: boolean): WatchScreen {
 
 function barScreen(output: Output): WatchScreen {
   return {
-    // One cell is left free: a full line would make some terminals begin another. Some tell no width, or 0.
+    // One column stays free because some terminals wrap a full line. Some terminals report no width or 0.
     show: (of, now) => output.write(`${clearLine}${printable(progressBar(of, now, (output.columns || 80) - 1))}`),
     note: (line) => output.write(`${clearLine}${printable(line)}\n`),
     end: (lines) => output.write(`\n${lines.join('\n')}\n`),
@@ -52,7 +55,7 @@ function jsonScreen(output: Output): WatchScreen {
   let before = '';
   return {
     show: (of, now) => {
-      // Pace and time left change all the time; they are told along with what else changes.
+      // Rate and time left change constantly; they are printed only together with another change.
       const facts = JSON.stringify(of);
       if (facts === before) return;
       before = facts;

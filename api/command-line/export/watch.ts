@@ -9,8 +9,8 @@ import { findExport } from './find-by-name.ts';
 import { openScreen } from './watch-screen.ts';
 
 const everyMs = 250;
-/** How long the stores may be away meanwhile. */
-const patienceMs = 60_000;
+/** How long to retry while the stores are unavailable. */
+const retryForMs = 60_000;
 const pageRows = 1_000;
 
 /** `runlake export watch <id>` */
@@ -18,7 +18,7 @@ export async function watchOne(id: string, { json = false }: { readonly json?: b
   await withExports(async (access) => {
     const found = await findExport(access, id);
     if (found.intervalHours !== null) {
-      const reason = `${found.id} is a schedule, which has no end: watch what it spawns, see \`runlake export list --source ${found.id}\`.`;
+      const reason = `${found.id} is a schedule. Watch one of its exports; see \`runlake export list --source ${found.id}\`.`;
       throw fault('BAD_REQUEST', { reason });
     }
     await watchUntilEnd(access, found, { json });
@@ -26,8 +26,8 @@ export async function watchOne(id: string, { json = false }: { readonly json?: b
 }
 
 /**
- * Shows how an export goes until it has ended, and how it ended. Leaves the exit code at 0 only if it is COMPLETED; at 130
- * where SIGINT ended the watching.
+ * Shows the progress of an export until it ends, then its result. The exit code is 0 only if the export is COMPLETED, and 130 if SIGINT
+ * stopped the watching.
  */
 export async function watchUntilEnd(
   { database, ports }: ExportAccess,
@@ -38,20 +38,20 @@ export async function watchUntilEnd(
   const stopped = new AbortController();
   const stop = () => stopped.abort();
   process.once('SIGINT', stop);
-  const told = new Set<string>();
+  const reported = new Set<string>();
   try {
     let retries = 0;
     for (;;) {
-      const of = await patiently(
+      const of = await retryWhileAway(
         () => readExport(database, workspaceId, id),
         stopped.signal,
-        () => screen.note(`The stores do not answer; they are asked again for ${patienceMs / 1_000} s.`),
+        () => screen.note(`The stores do not answer; retrying for ${retryForMs / 1_000} s.`),
       );
       if (of !== undefined) {
         const over = isFinished(of.status);
-        const runs = over || of.retries > retries ? await everyRun({ database }, of) : [];
+        const runs = over || of.retries > retries ? await listAllRuns({ database }, of) : [];
         retries = of.retries;
-        if (!over) for (const line of newFailures(runs, told)) screen.note(line);
+        if (!over) for (const line of newFailures(runs, reported)) screen.note(line);
         screen.show(of, ports.now());
         if (over) {
           screen.end(endInWords(of, runs));
@@ -61,7 +61,7 @@ export async function watchUntilEnd(
         await pause(everyMs, undefined, { signal: stopped.signal }).catch(() => undefined);
       }
       if (stopped.signal.aborted) {
-        screen.end([`The export goes on; to watch it again: runlake export watch ${id}`]);
+        screen.end([`The export continues. To watch it again: runlake export watch ${id}`]);
         process.exitCode = 130;
         return;
       }
@@ -71,28 +71,28 @@ export async function watchUntilEnd(
   }
 }
 
-/** Asks again while the stores are away, which is told once. Undefined where the watching was ended meanwhile. */
-async function patiently<Answer>(
+/** Retries `ask` while the stores are unavailable and calls `onAway` once. Undefined if `signal` is aborted. */
+async function retryWhileAway<Answer>(
   ask: () => Promise<Answer>,
   signal: AbortSignal,
-  tellAway: () => void,
+  onAway: () => void,
 ): Promise<Answer | undefined> {
-  const untilMs = performance.now() + patienceMs;
-  let told = false;
+  const untilMs = performance.now() + retryForMs;
+  let reported = false;
   while (!signal.aborted) {
     try {
       return await ask();
     } catch (error) {
       if (!isRunlakeError(error) || !error.retryable || performance.now() > untilMs) throw error;
-      if (!told) tellAway();
-      told = true;
+      if (!reported) onAway();
+      reported = true;
     }
     await pause(everyMs, undefined, { signal }).catch(() => undefined);
   }
   return undefined;
 }
 
-async function everyRun(
+async function listAllRuns(
   { database }: Pick<ExportAccess, 'database'>,
   { id, workspaceId }: ExportWithProgress,
 ): Promise<ExportRunWithFiles[]> {
@@ -105,13 +105,13 @@ async function everyRun(
   }
 }
 
-function newFailures(runs: readonly ExportRunWithFiles[], told: Set<string>): string[] {
+function newFailures(runs: readonly ExportRunWithFiles[], reported: Set<string>): string[] {
   return runs.flatMap((run) =>
     attemptsOf(run).flatMap(({ number, cause }) => {
       const name = `${run.id}/${number}`;
-      if (told.has(name)) return [];
-      told.add(name);
-      return [`${run.startTime.slice(0, 10)}: attempt ${number} failed and is made again: ${cause}`];
+      if (reported.has(name)) return [];
+      reported.add(name);
+      return [`${run.startTime.slice(0, 10)}: attempt ${number} failed, retrying: ${cause}`];
     }),
   );
 }

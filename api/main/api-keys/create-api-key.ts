@@ -1,6 +1,6 @@
 import { createKey } from '../../../pipelines/tenants/create-key.ts';
 import { defineOperation } from '../../server/operation.ts';
-import { KeyWithSecret, NewKeyBody, newKeyOf, unsupportedKeyFields } from './key-schema.ts';
+import { buildNewKey, KeyWithSecret, NewKeyBody, unsupportedKeyFields } from './key-schema.ts';
 
 export const createApiKey = defineOperation({
   operationId: 'createApiKey',
@@ -8,13 +8,13 @@ export const createApiKey = defineOperation({
   path: '/api-key',
   aliases: ['/api-key/current'],
   tag: 'api keys',
-  summary: 'Make an API key for the workspace',
+  summary: 'Create an API key of the workspace',
   description:
-    'Without `workspaces` it reaches the workspace of the request. It never gets more than the key that makes it.',
+    'Without `workspaces`, the key has access to the workspace of the request. A key never gets more permissions than the key that creates it.',
   access: { permission: 'api-keys:manage', tenantScope: 'workspace' },
   unsupported: { body: unsupportedKeyFields },
   errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: { body: NewKeyBody, response: { 200: KeyWithSecret } },
   handler: async ({ caller, body, services }) =>
-    createKey(services.database, caller, newKeyOf(body, { organizationWide: false }), services.config),
+    createKey(services.database, caller, buildNewKey(body, { organizationWide: false }), services.config),
 });

@@ -5,28 +5,32 @@ import { nullable, optional, Text, Timestamp, Uuid } from '../../server/formats.
 
 export const KeyParams = Type.Object({ api_key_id: Uuid() });
 
-/** What an API key is made of. Fields beyond those of the original API: `permissions`, `user_email`. */
+/** Body of the operations that create API keys. `permissions` and `user_email` are not part of the original API. */
 export const NewKeyBody = Type.Object({
   description: Type.Optional(Text({ maxLength: 1_000 })),
   read_only: Type.Optional(Type.Boolean()),
   expires_at: optional(Timestamp()),
   workspaces: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
   default_workspace_id: optional(
-    Uuid({ description: 'For keys that reach several workspaces: the one of a request that names none.' }),
+    Uuid({ description: 'Workspace of requests without `X-Tenant-Id`, for keys with access to several workspaces.' }),
   ),
   permissions: optional(
     Type.Array(Type.Unsafe<Permission>(Type.Union(permissions.map(({ name }) => Type.Literal(name)))), {
       minItems: 1,
       maxItems: 100,
-      description: 'Default: all that the key of the request has.',
+      description: 'Default: all permissions of the key of the request.',
     }),
   ),
   user_email: optional(
-    Type.String({ format: 'email', maxLength: 320, description: 'Whose key it is. Default: the user of the request.' }),
+    Type.String({
+      format: 'email',
+      maxLength: 320,
+      description: 'The user that the key belongs to. Default: the user of the request.',
+    }),
   ),
 });
 
-/** The parts of the original body that have no meaning here. */
+/** Fields of the original API that have no meaning here. */
 export const unsupportedKeyFields = ['role_id', 'org_role_id'];
 
 const record = {
@@ -38,10 +42,10 @@ const record = {
   last_used_at: nullable(Timestamp()),
   expires_at: nullable(Timestamp()),
   workspace_names: nullable(Type.Array(Type.String()), {
-    description: 'null: every workspace of the organization.',
+    description: 'null: all workspaces of the organization.',
   }),
   default_workspace_name: nullable(Type.String()),
-  permissions: Type.Array(Type.String(), { description: '`*`: all, also those of later releases.' }),
+  permissions: Type.Array(Type.String(), { description: '`*`: all permissions, including those of later releases.' }),
   user_id: Uuid(),
   user_email: Type.String(),
 };
@@ -50,10 +54,10 @@ export const Key = Type.Object(record);
 
 export const KeyWithSecret = Type.Object({
   ...record,
-  key: Type.String({ description: 'The key itself. It is never shown again.' }),
+  key: Type.String({ description: 'The secret key. It is never returned again.' }),
 });
 
-export function newKeyOf(body: Static<typeof NewKeyBody>, options: Pick<NewKey, 'organizationWide'>): NewKey {
+export function buildNewKey(body: Static<typeof NewKeyBody>, options: Pick<NewKey, 'organizationWide'>): NewKey {
   return {
     description: body.description ?? 'Default API key',
     readOnly: body.read_only ?? false,

@@ -10,7 +10,7 @@ export const revokeApiKey = defineOperation({
   tag: 'api keys',
   summary: 'Revoke an API key of the workspace',
   description:
-    'It ends at once, on other processes within two seconds. Its usage keeps its name. A key can end itself, and only such others as have no permission that it lacks itself.',
+    'This process refuses the key immediately, other processes within two seconds. Usage stays attributed to the key. A key can revoke itself, and other keys only if it has all of their permissions.',
   access: { permission: 'api-keys:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: KeyParams, response: { 200: Key } },

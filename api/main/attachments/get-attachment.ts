@@ -2,19 +2,21 @@ import { Type } from 'typebox';
 import { getAttachment as readAttachment } from '../../../pipelines/attachments/get-attachment.ts';
 import { Answer, defineOperation } from '../../server/operation.ts';
 
-/** `GET /public/attachments/{token}`: where the links of `s3_urls` lead. */
+/** `GET /public/attachments/{token}`: the target of the links in `s3_urls`. */
 export const getAttachment = defineOperation({
   operationId: 'getAttachment',
   method: 'GET',
   path: '/public/attachments/:token',
   tag: 'runs',
-  summary: 'One attachment of a run',
-  description: 'Needs no key: the token is in the links that a run holds under `s3_urls`, and works for an hour.',
+  summary: 'Get an attachment of a run',
+  description: 'Needs no key: the token is part of the links in `s3_urls` of a run and expires after an hour.',
   access: { public: true, tenantScope: 'none' },
   errors: ['NOT_FOUND', 'LINK_EXPIRED'],
   schema: {
     params: Type.Object({ token: Type.String({ maxLength: 8_192 }) }),
-    response: { 200: Type.String({ contentEncoding: 'binary', description: 'The bytes that were sent.' }) },
+    response: {
+      200: Type.String({ contentEncoding: 'binary', description: 'The bytes of the attachment, as they were sent.' }),
+    },
     produces: 'application/octet-stream',
   },
   handler: async ({ params, services }) => {
@@ -24,7 +26,7 @@ export const getAttachment = defineOperation({
       body: content,
       headers: {
         'content-type': mimeType,
-        // Senders choose type and content: a browser is to store it and never to run it in our name.
+        // The sender chooses type and content, so browsers must download it and never execute it on this origin.
         'content-disposition': `attachment; filename*=UTF-8''${encodeExtended(name)}`,
         'content-security-policy': "default-src 'none'; sandbox",
         'x-content-type-options': 'nosniff',
@@ -35,7 +37,7 @@ export const getAttachment = defineOperation({
   },
 });
 
-/** RFC 8187, which allows less than URLs do. */
+/** Encodes a file name for RFC 8187, which allows fewer characters than URLs. */
 function encodeExtended(text: string): string {
   return encodeURIComponent(text).replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
 }

@@ -12,17 +12,17 @@ export const exportGranularUsage = defineOperation({
   method: 'GET',
   path: '/orgs/current/billing/granular-usage/export',
   tag: 'billing',
-  summary: 'Granular usage as a CSV file',
+  summary: 'Export granular usage as CSV',
   description:
-    'The rows of granular usage, with the end of each bucket; the last bucket ends where counting ends. Lines end in CRLF ' +
-    '(RFC 4180). All columns are there, those of other groupings empty. Text that a spreadsheet would run as a formula ' +
-    'has an apostrophe in front.',
+    'The rows of granular usage, with the end of each bucket; the last bucket ends where counting ends. Lines end with CRLF ' +
+    '(RFC 4180). All columns are present; those of other groupings are empty. An apostrophe precedes text that a spreadsheet ' +
+    'would evaluate as a formula.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
   errors: warehouseErrors,
   schema: {
     query: GranularUsageQuery,
-    response: { 200: Type.String({ description: 'The file.' }) },
+    response: { 200: Type.String({ description: 'The CSV file.' }) },
     produces: 'text/csv; charset=utf-8',
   },
   handler: async ({ query, caller, services }) => {

@@ -11,7 +11,7 @@ const Name = optional(Type.String());
 const GranularUsageResponse = Type.Object({
   stride: Type.Object(
     { days: Type.Integer(), hours: Type.Integer() },
-    { description: 'The size of a bucket; it follows from the length of the range.' },
+    { description: 'Size of a bucket, derived from the length of the range.' },
   ),
   usage: Type.Array(
     Type.Object({
@@ -26,11 +26,11 @@ const GranularUsageResponse = Type.Object({
           user_email: Name,
           api_key_short_key: Name,
         },
-        { description: 'Only the keys of the grouping, with the names of today.' },
+        { description: 'Only the keys of the grouping, with current names.' },
       ),
       traces: Type.Integer(),
     }),
-    { description: 'By bucket, then by dimension; empty buckets are left out.' },
+    { description: 'Ordered by bucket, then by dimension; without empty buckets.' },
   ),
 });
 
@@ -40,11 +40,11 @@ export const getGranularUsage = defineOperation({
   method: 'GET',
   path: '/orgs/current/billing/granular-usage',
   tag: 'billing',
-  summary: 'Traces per time bucket, by workspace, project, user or API key',
+  summary: 'Get traces per time bucket, by workspace, project, user or API key',
   description:
-    'A trace counts once, in the hour of its start. Whole hours are counted, from that of start_time to that of end_time. ' +
-    'Below one day buckets are hours, up to 31 days days, up to 93 weeks, up to 366 months of 30 days, above years of 365; ' +
-    'from days on they begin at midnight UTC of the day of start_time. Every grouping and every stride sums to the same total.',
+    'A trace counts once, in the hour of its start. The range is widened to whole hours. Buckets are one hour for ranges ' +
+    'below one day, one day up to 31 days, one week up to 93 days, 30 days up to 366 days, and 365 days above. Buckets of days ' +
+    'begin at midnight UTC of the day of start_time. All groupings and bucket sizes have the same total.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
   errors: warehouseErrors,

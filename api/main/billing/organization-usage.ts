@@ -7,35 +7,35 @@ import { formatUsageTime, UsageTime, usageRange } from './usage-time.ts';
 
 const metric = { id: 'traces', name: 'Traces' } as const;
 
-/** GET /orgs/current/billing/usage: the older, coarser report, which tool servers read. */
+/** GET /orgs/current/billing/usage: the older report without time buckets, which tool servers read. */
 export const getOrganizationUsage = defineOperation({
   operationId: 'getOrganizationUsage',
   method: 'GET',
   path: '/orgs/current/billing/usage',
   tag: 'billing',
-  summary: 'Usage of the organisation, by workspace',
+  summary: 'Get the usage of the organisation, by workspace',
   description:
-    'One metric, the traces of the whole range, equal to the sum of granular usage. Only workspaces that the API key can ' +
-    'read are counted; those without traces are left out of the groups.',
+    'One metric: the traces of the whole range, equal to the sum of granular usage. Counts only workspaces that the API key can ' +
+    'read; `groups` omits workspaces without traces.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   errors: warehouseErrors,
   schema: {
     query: Type.Object({
-      starting_on: UsageTime('Start of the range. The hour that it lies in is counted whole.'),
-      ending_before: UsageTime('End of the range, after starting_on. The hour that it lies in is counted whole.'),
+      starting_on: UsageTime('Start of the range, rounded down to the hour.'),
+      ending_before: UsageTime('End of the range, after starting_on, rounded up to the hour.'),
       on_current_plan: Type.Boolean({
         default: true,
-        description: 'There is one plan, so both values give the same answer.',
+        description: 'Has no effect: there is only one plan.',
       }),
     }),
     response: {
       200: Type.Array(
         Type.Object({
-          customer_id: Type.String({ description: 'The organisation.' }),
+          customer_id: Type.String({ description: 'Id of the organisation.' }),
           billable_metric_id: Type.String(),
           billable_metric_name: Type.String(),
-          start_timestamp: Type.String({ format: 'date-time', description: 'First hour that was counted.' }),
-          end_timestamp: Type.String({ format: 'date-time', description: 'End of the last hour that was counted.' }),
+          start_timestamp: Type.String({ format: 'date-time', description: 'Start of the first counted hour.' }),
+          end_timestamp: Type.String({ format: 'date-time', description: 'End of the last counted hour.' }),
           value: nullable(Type.Number()),
           groups: nullable(Type.Record(Type.String(), Type.Number()), {
             description: 'Traces by workspace id.',

@@ -24,29 +24,31 @@ export const ExportParams = Type.Object({ bulk_export_id: Uuid() });
 
 export const NewBulkExport = Type.Object({
   bulk_export_destination_id: Uuid(),
-  session_id: Uuid({ description: 'The tracing project.' }),
-  start_time: Timestamp({ description: 'Inclusive; of the start times of runs.' }),
-  end_time: optional(Timestamp({ description: 'Exclusive. To be left out where `interval_hours` is given.' })),
+  session_id: Uuid({ description: 'Id of the tracing project.' }),
+  start_time: Timestamp({ description: 'Export runs that started at or after this time.' }),
+  end_time: optional(
+    Timestamp({ description: 'Export runs that started before this time. Must be absent with `interval_hours`.' }),
+  ),
   interval_hours: optional(
     Type.Integer({
       minimum: 1,
       maximum: 168,
       description:
-        'Makes a schedule: an export for each interval of so many hours from `start_time` on, also of those that are over.',
+        'Creates a schedule with one export for each interval of this many hours from `start_time` on, including past intervals.',
     }),
   ),
   format: optional(Type.Literal('Parquet'), { description: 'Default: Parquet.' }),
   format_version: optional(FormatVersion, {
-    description: 'Default: v1. v2_beta: types of their own for times and lists, and folders as Hive reads them.',
+    description: 'Default: v1. v2_beta uses native Parquet types for times and lists, and Hive partition folders.',
   }),
-  compression: optional(Compression, { description: 'Of the files. Default: zstandard.' }),
+  compression: optional(Compression, { description: 'Compression of the files. Default: zstandard.' }),
   export_fields: optional(
     Type.Array(Text({ maxLength: 256 }), {
       maxItems: 1_000,
-      description: 'The columns of the files. Absent: all that there are.',
+      description: 'Columns of the files. Default: all.',
     }),
   ),
-  filter: Type.Optional(Type.Unknown({ description: 'Not supported yet: null, empty or absent.' })),
+  filter: Type.Optional(Type.Unknown({ description: 'Not supported yet. Must be null, empty or absent.' })),
 });
 
 const Progress = Type.Object(
@@ -54,25 +56,25 @@ const Progress = Type.Object(
     runs_total: Type.Integer(),
     runs_completed: Type.Integer(),
     share_done: Type.Number({
-      description: 'From 0 to 1, and 1 when it is COMPLETED; each of its runs counts alike. It never falls.',
+      description: 'From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases.',
     }),
     rows_written: Type.Integer(),
-    rows_expected: nullable(Type.Integer({ description: 'Null until every run was counted.' })),
+    rows_expected: nullable(Type.Integer({ description: 'Null until the rows of all export runs are counted.' })),
     bytes_written: Type.Integer(),
     files: Type.Integer(),
     late_runs: Type.Integer({
-      description: 'Runs of the range that arrived after the export was made, and are not in it.',
+      description: 'Runs in the range that arrived after the export was created and are not included.',
     }),
     retries: Type.Integer(),
     rows_per_second: nullable(Type.Number()),
-    seconds_left: nullable(Type.Number({ description: 'At the pace until now.' })),
+    seconds_left: nullable(Type.Number({ description: 'Estimate from the rate so far.' })),
   },
-  { description: 'Of a schedule all zero: what it spawned are exports of their own.' },
+  { description: 'All zero for a schedule, whose exports are separate.' },
 );
 
 export const BulkExport = Type.Object({
   id: Uuid(),
-  tenant_id: Uuid({ description: 'The workspace.' }),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
   bulk_export_destination_id: Uuid(),
   session_id: Uuid(),
   start_time: Timestamp(),
@@ -84,10 +86,10 @@ export const BulkExport = Type.Object({
   export_fields: nullable(Type.Array(Type.String())),
   filter: nullable(Type.String()),
   status: Status(),
-  status_reason: nullable(Type.String({ description: 'Why it is where it is.' })),
-  source_bulk_export_id: nullable(Uuid({ description: 'The schedule that spawned it.' })),
-  next_start_time: nullable(Timestamp({ description: 'Of a schedule: where its next interval begins.' })),
-  members_until: Timestamp({ description: 'Runs that were received later are not in it.' }),
+  status_reason: nullable(Type.String({ description: 'Reason of the status.' })),
+  source_bulk_export_id: nullable(Uuid({ description: 'Id of the schedule that created the export.' })),
+  next_start_time: nullable(Timestamp({ description: 'Start of the next interval of a schedule.' })),
+  members_until: Timestamp({ description: 'Runs received later are not included.' }),
   created_at: Timestamp(),
   updated_at: Timestamp(),
   started_at: nullable(Timestamp()),
@@ -95,7 +97,7 @@ export const BulkExport = Type.Object({
   progress: Progress,
 });
 
-/** Times with their offset, as clients of this API read them elsewhere. */
+/** Formats a time with `+00:00` in place of `Z`, as in other responses of this API. */
 export function withOffset(time: string): string {
   return time.replace(/Z$/, '+00:00');
 }

@@ -11,13 +11,13 @@ export const cancelBulkExport = defineOperation({
   tag: 'bulk exports',
   summary: 'Cancel a bulk export or a schedule',
   description:
-    'Files that are in the bucket stay, and are listed. Exports that a schedule has spawned go on. What was cancelled cannot be started again.',
+    'Finished files stay in the bucket and in the list of files. Exports that a schedule has created continue. A cancelled export or schedule cannot be restarted.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'EXPORT_FINISHED', 'INVALID_REQUEST'],
   schema: {
     params: ExportParams,
     body: Type.Object({
-      status: Type.Optional(Type.String({ description: '`Cancelled`, the default, in any letter case.' })),
+      status: Type.Optional(Type.String({ description: '`Cancelled` (default), case-insensitive.' })),
     }),
     response: { 200: BulkExport },
   },

@@ -12,13 +12,13 @@ export const createBulkExport = defineOperation({
   tag: 'bulk exports',
   summary: 'Export the runs of a tracing project to a bucket, once or on a schedule',
   description:
-    'What was accepted before the request is in it, as far as it lies in the range; what arrives later is counted and left out.',
+    'The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
   unsupported: { body: ['filter', 'all_experiments'], flags: ['all_experiments'] },
   errors: ['NOT_FOUND', 'PARAMETER_NOT_SUPPORTED', 'INVALID_REQUEST', 'LIMIT_REACHED', 'KAFKA_UNAVAILABLE'],
   schema: { body: NewBulkExport, response: { 200: BulkExport } },
   handler: async ({ caller, body, services }) => {
-    const made = await createExport(services.exports, caller, {
+    const created = await createExport(services.exports, caller, {
       destinationId: body.bulk_export_destination_id,
       projectId: body.session_id,
       startTimeMicros: micros(body.start_time),
@@ -28,6 +28,6 @@ export const createBulkExport = defineOperation({
       compression: body.compression ?? 'zstandard',
       exportFields: body.export_fields ?? undefined,
     });
-    return showExport(made, services.exports.now());
+    return showExport(created, services.exports.now());
   },
 });

@@ -12,12 +12,14 @@ export const pageOfRuns = {
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 };
 
-const Cursor = nullable(Type.String({ description: 'Start time, trace and id of a run, in the order of the files.' }));
+const Cursor = nullable(
+  Type.String({ description: 'Start time, trace id and id of a run, which is the order of rows in the files.' }),
+);
 
 const Result = Type.Object({
   rows_written: Type.Integer(),
-  exported_files: Type.Array(Type.String(), { description: 'Paths of files that are in the bucket, whole.' }),
-  export_path: Type.String({ description: 'The folder of its files.' }),
+  exported_files: Type.Array(Type.String(), { description: 'Paths of complete files in the bucket.' }),
+  export_path: Type.String({ description: 'Folder of the files of this export run.' }),
   latest_cursor: Cursor,
   pending_upload: nullable(
     Type.Object({ target_cursor: Cursor, file_path: Type.String(), rows_count: Type.Integer() }),
@@ -33,20 +35,22 @@ export const BulkExportRun = Type.Object({
   retry_number: Type.Integer(),
   errors: nullable(
     Type.Record(Type.String(), Type.String(), {
-      description: 'By attempt, as `retry_0`: what it ended with, and what to do.',
+      description: 'Error and remedy by attempt, such as `retry_0`.',
     }),
   ),
   rows_written: Type.Integer(),
-  rows_expected: nullable(Type.Integer({ description: 'Null until they were counted.' })),
+  rows_expected: nullable(Type.Integer({ description: 'Null until the rows are counted.' })),
   bytes_written: Type.Integer(),
   late_runs: nullable(
-    Type.Integer({ description: 'Runs of its day that arrived after the export was made; null until its end.' }),
+    Type.Integer({
+      description: 'Runs of this day that arrived after the export was created; null until the end of the export run.',
+    }),
   ),
   created_at: Timestamp(),
   updated_at: Timestamp(),
   finished_at: nullable(Timestamp()),
   metadata: Type.Object({
-    prefix: Type.String({ description: 'The folder of the export, without the bucket.' }),
+    prefix: Type.String({ description: 'Folder of the export, without the bucket.' }),
     start_time: Timestamp(),
     end_time: Timestamp(),
     execution_backend: Type.String(),

@@ -7,7 +7,7 @@ export const getBulkExport = defineOperation({
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id',
   tag: 'bulk exports',
-  summary: 'One bulk export, with its progress',
+  summary: 'Get a bulk export with its progress',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: ExportParams, response: { 200: BulkExport } },

@@ -7,7 +7,7 @@ export const getBulkExportRun = defineOperation({
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id/runs/:run_id',
   tag: 'bulk exports',
-  summary: 'One run of a bulk export',
+  summary: 'Get a run of a bulk export',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: RunParams, response: { 200: BulkExportRun } },

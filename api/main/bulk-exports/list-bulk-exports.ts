@@ -8,9 +8,9 @@ const Query = Type.Object({
   status: Type.Optional(Type.Array(Status(), { maxItems: 6 })),
   session_id: Type.Optional(Uuid()),
   bulk_export_destination_id: Type.Optional(Uuid()),
-  source_bulk_export_id: Type.Optional(Uuid({ description: 'Those that this schedule spawned.' })),
+  source_bulk_export_id: Type.Optional(Uuid({ description: 'Only exports that this schedule created.' })),
   scheduled: Type.Optional(Type.Boolean({ description: 'true: schedules only; false: everything else.' })),
-  // Clients that know no pages ask for all that there are (SPEC 4.3).
+  // Clients without pagination expect all exports (SPEC 4.3).
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 });
@@ -20,7 +20,7 @@ export const listBulkExports = defineOperation({
   method: 'GET',
   path: '/bulk-exports',
   tag: 'bulk exports',
-  summary: 'The bulk exports and schedules of the workspace, newest first',
+  summary: 'List the bulk exports and schedules of the workspace, newest first',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   schema: { query: Query, response: { 200: Type.Array(BulkExport) } },
   handler: async ({ caller, query, services }) => {

@@ -10,7 +10,7 @@ export const listBulkExportRuns = defineOperation({
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id/runs',
   tag: 'bulk exports',
-  summary: 'The runs of a bulk export, one for each UTC day, in the order of time',
+  summary: 'List the runs of a bulk export, one per UTC day, in chronological order',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: ExportParams, query: Type.Object(pageOfRuns), response: { 200: Type.Array(BulkExportRun) } },

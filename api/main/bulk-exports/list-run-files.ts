@@ -6,11 +6,11 @@ import { withOffset } from './bulk-export-schema.ts';
 import { pageOfRuns, RunParams } from './export-run-schema.ts';
 
 const File = Type.Object({
-  part: Type.Integer({ description: 'From 1 on, in the order of start times.' }),
-  path: Type.String({ description: 'As the owner of the bucket sees it.' }),
+  part: Type.Integer({ description: 'Number of the file from 1, ordered by start time.' }),
+  path: Type.String({ description: 'Path of the file in the bucket.' }),
   rows: Type.Integer(),
   bytes: Type.Integer(),
-  sha256: Type.String({ description: 'Of the whole file, in hexadecimal.' }),
+  sha256: Type.String({ description: 'Hash of the file, in hexadecimal.' }),
   created_at: Timestamp(),
 });
 
@@ -19,7 +19,7 @@ export const listBulkExportRunFiles = defineOperation({
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id/runs/:run_id/files',
   tag: 'bulk exports',
-  summary: 'Files that a run of a bulk export has put into the bucket, whole',
+  summary: 'List the complete files of a run of a bulk export',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: RunParams, query: Type.Object(pageOfRuns), response: { 200: Type.Array(File) } },

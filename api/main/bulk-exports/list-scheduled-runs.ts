@@ -10,11 +10,11 @@ export const listScheduledExportRuns = defineOperation({
   method: 'GET',
   path: '/bulk-exports/runs',
   tag: 'bulk exports',
-  summary: 'The runs of all bulk exports that a schedule has spawned, in the order of time',
+  summary: 'List the runs of all bulk exports of a schedule, in chronological order',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: {
-    query: Type.Object({ source_bulk_export_id: Uuid({ description: 'The schedule.' }), ...pageOfRuns }),
+    query: Type.Object({ source_bulk_export_id: Uuid({ description: 'Id of the schedule.' }), ...pageOfRuns }),
     response: { 200: Type.Array(BulkExportRun) },
   },
   handler: async ({ caller, query, services }) => {

@@ -13,7 +13,7 @@ export const createFeedback = defineOperation({
   tag: 'feedback',
   summary: 'Send feedback on a run or a project',
   description:
-    'The run need not be there yet. The same id again replaces what was there. ' +
+    'The run may arrive later. Feedback with the same id is replaced. ' +
     'Not supported yet: feedback_config, address.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN'],

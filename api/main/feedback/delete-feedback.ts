@@ -9,7 +9,7 @@ export const deleteFeedback = defineOperation({
   method: 'DELETE',
   path: '/feedback/:feedback_id',
   tag: 'feedback',
-  summary: 'Delete a feedback',
+  summary: 'Delete feedback',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
   schema: { params: FeedbackParams, response: { 200: Type.Object({ message: Type.String() }) } },

@@ -2,15 +2,15 @@ import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { FeedbackPorts } from '../../../pipelines/feedback/ports.ts';
 import type { Services } from '../../server/services.ts';
 
-/** What the feedback operations need of the services. */
+/** Returns the dependencies of the feedback operations. */
 export function feedbackPorts(services: Services): FeedbackPorts {
   const { accept, warehouse, database, config, recentFeedback: recent } = services;
-  // The in-process log answers once the store has the event.
+  // The in-process log acknowledges an event after ClickHouse has stored it, so there is nothing to wait for.
   const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
   return { log: accept.log, warehouse, database, config, recent, waitMs };
 }
 
-/** What is wrong with a feedback, or keeps it from being taken now. */
+/** Errors of accepting feedback. */
 export const feedbackBodyErrors = [
   'INVALID_FEEDBACK',
   'INVALID_JSON',

@@ -8,13 +8,13 @@ export const SourceType = Type.Union(sourceTypes.map((type) => Type.Literal(type
 
 export const includeUserNames = Type.Boolean({
   default: false,
-  description: 'Says in `feedback_source.user_name` who sent it.',
+  description: 'Adds the name of the sender as `feedback_source.user_name`.',
 });
 
-/** Answers hold JSON exactly as it came, so that nothing may serialise it again. */
+/** A raw media type: responses contain the stored JSON unchanged and must not be re-serialised. */
 export const feedbackMediaType = 'application/json; charset=utf-8';
 
-/** A feedback as it is answered. */
+/** Feedback in responses. */
 export const Feedback = Type.Object({
   id: Uuid(),
   key: Type.String(),
@@ -22,10 +22,10 @@ export const Feedback = Type.Object({
   value: optional(Type.Union([Type.Number(), Type.Boolean(), Type.String(), JsonObject()])),
   comment: optional(Type.String()),
   correction: optional(Type.Union([JsonObject(), Type.String()])),
-  run_id: optional(Uuid({ description: 'Null: the feedback is on a project.' })),
+  run_id: optional(Uuid({ description: 'Null for feedback on a project.' })),
   trace_id: optional(Uuid()),
-  session_id: optional(Uuid({ description: 'The project; that of the run where the sender did not say.' })),
-  start_time: optional(Timestamp({ description: 'Of the run.' })),
+  session_id: optional(Uuid({ description: 'Id of the project. Default: the project of the run.' })),
+  start_time: optional(Timestamp({ description: 'Start time of the run.' })),
   is_root: Type.Optional(Type.Boolean()),
   feedback_source: optional(
     Type.Object({
@@ -39,7 +39,7 @@ export const Feedback = Type.Object({
   feedback_group_id: optional(Uuid()),
   comparative_experiment_id: optional(Uuid()),
   extra: optional(JsonObject()),
-  error: optional(Type.Boolean({ description: 'Whether the evaluator itself failed.' })),
+  error: optional(Type.Boolean({ description: 'True if the evaluator itself failed.' })),
   feedback_thread_id: Type.Optional(Type.Null()),
   created_at: Timestamp(),
   modified_at: Timestamp(),

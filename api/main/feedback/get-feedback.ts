@@ -8,7 +8,7 @@ export const getFeedback = defineOperation({
   method: 'GET',
   path: '/feedback/:feedback_id',
   tag: 'feedback',
-  summary: 'One feedback',
+  summary: 'Get feedback by id',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: {

@@ -11,8 +11,8 @@ const shared = {
   path: '/feedback/tokens/:token',
   tag: 'feedback',
   description:
-    'Needs no key: the token is in the links that runs of the agent server with `feedback_keys` end with. It is for that run and key ' +
-    'alone, until it expires. Sent again, it replaces what was there.',
+    'Needs no key: the token is part of the links in the final event of agent server runs with `feedback_keys`. It is valid for ' +
+    'that run and feedback key until it expires. Sending again replaces the previous feedback.',
   access: { public: true, tenantScope: 'none' },
   openToPages: true,
   errors: [...feedbackBodyErrors, 'NOT_FOUND', 'LINK_EXPIRED'],
@@ -34,31 +34,35 @@ export const leaveFeedback = defineOperation({
   ...shared,
   operationId: 'leaveFeedback',
   method: 'POST',
-  summary: 'Leave the feedback that a link is for',
+  summary: 'Send feedback with the token of a link',
   schema: { params, body: Body, response },
   handler: async ({ params: { token }, body, services }) => take(services, token, body),
 });
 
-/** The same as a link that is opened, with what is said in its query. */
+/** The same operation for a link that is opened, with the feedback in its query. */
 export const leaveFeedbackByLink = defineOperation({
   ...shared,
   operationId: 'leaveFeedbackByLink',
   method: 'GET',
-  summary: 'Leave the feedback that a link is for, by opening it',
+  summary: 'Send feedback by opening a link',
   schema: {
     params,
     query: Type.Object({
       score: Type.Optional(
         Type.String({ pattern: `${number.source}|^(?:true|false)$`, description: 'A number or a boolean.' }),
       ),
-      value: Type.Optional(Text({ description: 'A number or a boolean is taken as such.' })),
+      value: Type.Optional(Text({ description: 'Numbers and booleans are converted.' })),
       comment: Type.Optional(Text()),
       correction: Type.Optional(Text()),
     }),
     response,
   },
   handler: async ({ params: { token }, query: { score, value, ...said }, services }) =>
-    take(services, token, { ...said, score: plain(score) as number | boolean | undefined, value: plain(value) }),
+    take(services, token, {
+      ...said,
+      score: parseValue(score) as number | boolean | undefined,
+      value: parseValue(value),
+    }),
 });
 
 async function take(services: Services, token: string, said: LeftFeedback) {
@@ -67,8 +71,8 @@ async function take(services: Services, token: string, said: LeftFeedback) {
   return { run_id: runId, key };
 }
 
-/** What a text in a query stands for. */
-function plain(text: string | undefined): string | number | boolean | undefined {
+/** Converts a query text to a number or boolean if it is one. */
+function parseValue(text: string | undefined): string | number | boolean | undefined {
   if (text === 'true' || text === 'false') return text === 'true';
   return text !== undefined && number.test(text) ? Number(text) : text;
 }

@@ -17,7 +17,9 @@ const Query = Type.Object({
   has_comment: Type.Optional(Type.Boolean()),
   has_score: Type.Optional(Type.Boolean()),
   level: Type.Optional(
-    Type.Union([Type.Literal('run'), Type.Literal('session')], { description: 'On runs, or on projects.' }),
+    Type.Union([Type.Literal('run'), Type.Literal('session')], {
+      description: 'Only feedback on runs, or only feedback on projects.',
+    }),
   ),
   min_created_at: Type.Optional(Timestamp()),
   max_created_at: Type.Optional(Timestamp()),
@@ -31,7 +33,7 @@ export const listFeedback = defineOperation({
   method: 'GET',
   path: '/feedback',
   tag: 'feedback',
-  summary: 'Feedback of the workspace, newest first',
+  summary: 'List the feedback of the workspace, newest first',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
   unsupported: { query: ['comparative_experiment_id'] },
   schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: feedbackMediaType },
@@ -47,8 +49,8 @@ export const listFeedback = defineOperation({
         hasComment: query.has_comment,
         hasScore: query.has_score,
         level: query.level,
-        createdFromMicros: timeOf(query, 'min_created_at'),
-        createdUntilMicros: timeOf(query, 'max_created_at'),
+        createdFromMicros: parseTimeParameter(query, 'min_created_at'),
+        createdUntilMicros: parseTimeParameter(query, 'max_created_at'),
       },
       limitRows: query.limit,
       offsetRows: query.offset,
@@ -58,7 +60,10 @@ export const listFeedback = defineOperation({
   },
 });
 
-function timeOf(query: Static<typeof Query>, name: 'min_created_at' | 'max_created_at'): number | undefined {
+function parseTimeParameter(
+  query: Static<typeof Query>,
+  name: 'min_created_at' | 'max_created_at',
+): number | undefined {
   const text = query[name];
   if (text === undefined) return undefined;
   const micros = parseTime(text);

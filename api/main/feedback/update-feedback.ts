@@ -9,8 +9,8 @@ export const updateFeedback = defineOperation({
   method: 'PATCH',
   path: '/feedback/:feedback_id',
   tag: 'feedback',
-  summary: 'Change a feedback',
-  description: 'Absent fields stay as they are, null takes the value away. Not supported yet: feedback_config.',
+  summary: 'Update feedback',
+  description: 'Absent fields stay unchanged; null removes the value. Not supported yet: feedback_config.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: [...feedbackBodyErrors, 'NOT_FOUND'],
   rawBody: {

@@ -5,7 +5,7 @@ import { Answer, defineOperation } from '../../server/operation.ts';
 const Part = Type.Object({
   up: Type.Boolean(),
   latency_ms: Type.Integer(),
-  code: Type.Optional(Type.String({ description: 'The error that says what is wrong.' })),
+  code: Type.Optional(Type.String({ description: 'Error code of the part.' })),
   reason: Type.Optional(Type.String()),
   remedy: Type.Optional(Type.String()),
 });
@@ -21,7 +21,7 @@ export const getReady = defineOperation({
   path: '/ready',
   mount: 'root',
   tag: 'health',
-  summary: 'Whether the process can serve, and which part is down',
+  summary: 'Check that the process is ready, and which part is down',
   access: { public: true, tenantScope: 'none' },
   whileDraining: true,
   schema: { response: { 200: Readiness, 503: Readiness } },

@@ -8,7 +8,7 @@ export const getInfoHealth = defineOperation({
   method: 'GET',
   path: '/info/health',
   tag: 'info',
-  summary: 'Free disk space of the warehouse',
+  summary: 'Get the free disk space of ClickHouse',
   access: { public: true, tenantScope: 'none' },
   errors: warehouseErrors,
   schema: { response: { 200: Type.Object({ clickhouse_disk_free_pct: Type.Number() }) } },

@@ -15,7 +15,7 @@ export const getSettings = defineOperation({
   method: 'GET',
   path: '/settings',
   tag: 'info',
-  summary: 'The workspace that the request is about',
+  summary: 'Get the workspace of the request',
   access: { permission: 'workspaces:read', tenantScope: 'workspace' },
   schema: { response: { 200: Settings } },
   handler: async ({ caller, services }) => readWorkspace(services.database, caller, caller.workspaceId),

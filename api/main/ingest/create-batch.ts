@@ -13,8 +13,8 @@ export const createBatch = defineOperation({
   tag: 'ingest',
   summary: 'Send a batch of runs as JSON',
   description:
-    'Answers 202 when everything that was taken is durable. Inconsistent runs are named in the answer and do not keep the ' +
-    'others back; 400 only if none could be taken. Each run needs trace_id and dotted_order.',
+    'Responds with 202 when all accepted runs are durable. The response lists invalid runs; they do not affect the other runs. ' +
+    '400 only if all runs are invalid. Each run needs trace_id and dotted_order.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: batchErrors,

@@ -5,17 +5,17 @@ import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 import { withBody } from './with-body.ts';
 
-/** `POST /runs/multipart`: what stock SDKs send. */
+/** `POST /runs/multipart`: the route that stock SDKs use. */
 export const createMultipart = defineOperation({
   operationId: 'createRunMultipart',
   method: 'POST',
   path: '/runs/multipart',
   tag: 'ingest',
-  summary: 'Send a batch of runs as parts',
+  summary: 'Send a batch of runs as multipart/form-data',
   description:
     'Parts: `post.<run id>` and `patch.<run id>` (a run as JSON), `post|patch.<run id>.<field>` (inputs, outputs, events, extra, ' +
-    'error, serialized), `feedback.<id>` (JSON), `attachment.<run id>.<name>` (bytes). The whole body may be gzip or zstd. ' +
-    'Answers 202 when everything that was taken is durable; inconsistent runs are named in the answer.',
+    'error, serialized), `feedback.<id>` (JSON), `attachment.<run id>.<name>` (bytes). The body may be compressed with gzip or ' +
+    'zstd. Responds with 202 when all accepted items are durable; the response lists invalid items.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: [...batchErrors, 'INVALID_MULTIPART', 'INVALID_FEEDBACK', 'INVALID_ATTACHMENT'],

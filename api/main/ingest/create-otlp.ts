@@ -7,7 +7,7 @@ import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 import { withBody } from './with-body.ts';
 
-/** `POST /otel/v1/traces`: what OTLP exporters send. Answers, also of faults, are in the encoding of the request. */
+/** `POST /otel/v1/traces`: the route that OTLP exporters use. Responses, including errors, have the encoding of the request. */
 export const createOtlp = defineOperation({
   operationId: 'createOtlpTraces',
   method: 'POST',
@@ -15,9 +15,9 @@ export const createOtlp = defineOperation({
   tag: 'ingest',
   summary: 'Send OpenTelemetry traces',
   description:
-    'OTLP over HTTP, protobuf or JSON, plain, gzip or zstd. Each span becomes a run. Answers 200 when everything that was taken is ' +
-    'durable; `partial_success` counts the spans that were not, and says why. The header `Langsmith-Project` names the project of ' +
-    'spans that name none.',
+    'OTLP over HTTP as protobuf or JSON, uncompressed, gzip or zstd. Each span becomes a run. Responds with 200 when all accepted ' +
+    'spans are durable; `partial_success` contains the number of rejected spans and the first error. The header ' +
+    '`Langsmith-Project` names the project of spans without one.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'otlp',
   untraced: true,
@@ -28,17 +28,17 @@ export const createOtlp = defineOperation({
   },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
-    const projectName = projectOf(request);
+    const projectName = readProjectName(request);
     const { rejected } = await withBody({ request, caller }, services.config, (body) =>
       acceptOtlp(senderOf(caller), { body, contentType, projectName }, services.accept),
     );
-    const message = rejected.length === 0 ? '' : `Not taken: ${rejected[0]?.error.message}`;
+    const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const answer = otlpResponse(contentType, rejected.length, message);
     return new Answer({ headers: { 'content-type': answer.contentType }, body: answer.body });
   },
 });
 
-function projectOf(request: FastifyRequest): string | undefined {
+function readProjectName(request: FastifyRequest): string | undefined {
   const header = request.headers['langsmith-project'];
   return typeof header === 'string' && header !== '' ? header : undefined;
 }

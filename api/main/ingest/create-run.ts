@@ -5,7 +5,7 @@ import { runErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 import { requireJson, withBody } from './with-body.ts';
 
-/** `POST /runs`: one run. It needs no dotted_order: a root begins a trace, a child joins its parent's. */
+/** `POST /runs`: one run. It needs no dotted_order: a root starts a trace, a child belongs to the trace of its parent. */
 export const createRun = defineOperation({
   operationId: 'createRun',
   method: 'POST',
@@ -13,7 +13,7 @@ export const createRun = defineOperation({
   tag: 'ingest',
   summary: 'Send one run',
   description:
-    'Answers 202 when the run is durable. Sending it again changes nothing. A run without an id gets one; sent again, it is another run.',
+    'Responds with 202 when the run is durable. Sending it again has no effect. A run without an id gets a new one each time it is sent.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: runErrors,

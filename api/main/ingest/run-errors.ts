@@ -1,6 +1,6 @@
 import { warehouseErrors } from '../../server/operation-errors.ts';
 
-/** What taking runs can be answered with, whatever form they come in. */
+/** Errors of accepting runs in any format. */
 export const runErrors = [
   'INVALID_RUN',
   'INVALID_JSON',
@@ -13,8 +13,8 @@ export const runErrors = [
   'EVENT_LOG_UNAVAILABLE',
 ] as const;
 
-/** Besides, for those that take many at once. */
+/** Errors of accepting batches. */
 export const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as const;
 
-/** Besides, for a patch that has to find its run. */
+/** Errors of accepting a patch that must find its run. */
 export const patchErrors = [...runErrors, ...warehouseErrors, 'RUN_UNKNOWN'] as const;

@@ -6,7 +6,7 @@ import { patchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 import { requireJson, withBody } from './with-body.ts';
 
-/** `PATCH /runs/{run_id}`: what became of a run. By id alone it waits a little for the run to appear. */
+/** `PATCH /runs/{run_id}`: updates a run. A patch without trace_id and dotted_order waits briefly for the run to appear. */
 export const updateRun = defineOperation({
   operationId: 'updateRun',
   method: 'PATCH',
@@ -14,8 +14,8 @@ export const updateRun = defineOperation({
   tag: 'ingest',
   summary: 'Patch one run',
   description:
-    'A field that is set replaces what the post said of it, whichever comes first. With trace_id and dotted_order the patch ' +
-    'may come before its post; by id alone the run has to appear within RUNLAKE_PATCH_WAIT_MS, else 404.',
+    'A field of the patch replaces that of the post, in whichever order they arrive. With trace_id and dotted_order the patch ' +
+    'may arrive before its post. Without them the run must appear within RUNLAKE_PATCH_WAIT_MS, otherwise 404.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: patchErrors,

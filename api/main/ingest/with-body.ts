@@ -5,15 +5,14 @@ import { BodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../../pipelines/ingest/body/collect.ts';
 import type { WorkspaceCaller } from '../../../pipelines/tenants/caller.ts';
 
-/** Of each configuration: a process has one. */
+/** One budget per configuration, which is one per process. */
 const budgets = new WeakMap<Config, BodyBudget>();
 
 /**
- * Reads the body of an ingest request whole, decompressed, within the limits, and hands it to `work`. Its bytes are taken from the
- * budget of the process while they arrive, as the caller's organisation, and given back when `work` settles: while it goes on,
- * with pauses, the body stays in memory.
+ * Reads and decompresses the complete body of an ingest request within the limits and passes it to `work`. The bytes count against the
+ * process budget of the caller's organisation from their arrival until `work` settles, because the body stays in memory until then.
  *
- * @throws OVERLOADED where the budget has no room for the organisation, the faults of `collectBody`, and those of `work`.
+ * @throws OVERLOADED if the budget is exhausted for the organisation, the errors of `collectBody`, and those of `work`.
  */
 export async function withBody<Result>(
   { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
@@ -40,7 +39,7 @@ export async function withBody<Result>(
   }
 }
 
-/** @throws UNSUPPORTED_MEDIA_TYPE where the request is not JSON; without a Content-Type it is taken for JSON. */
+/** @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON. A missing Content-Type counts as JSON. */
 export function requireJson(request: FastifyRequest): void {
   const type = request.headers['content-type'];
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\b/i.test(type)) return;

@@ -10,7 +10,7 @@ export const createMember = defineOperation({
   path: '/orgs/current/members',
   tag: 'organization',
   summary: 'Add a user to the organization',
-  description: 'The user is a member at once; keys for them are made with `user_email`.',
+  description: 'The user is a member immediately. Create their keys with `user_email`.',
   access: { permission: 'organization:manage', tenantScope: 'organization' },
   unsupported: {
     body: ['read_only', 'role_id', 'workspace_ids', 'workspace_role_id', 'password'],

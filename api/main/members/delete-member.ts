@@ -10,8 +10,8 @@ export const deleteMember = defineOperation({
   tag: 'organization',
   summary: 'Remove a user from the organization',
   description:
-    'Revokes the keys of the user, on other processes within two seconds. Usage and feedback keep the name. A key removes only users ' +
-    'whose keys have no permission that it lacks itself. The last user with a key that manages the organization stays.',
+    'Revokes the keys of the user, on other processes within two seconds. Usage and feedback stay attributed to the user. A key can ' +
+    'remove a user only if it has all permissions of the keys of that user. The last user with a key that manages the organization stays.',
   access: { permission: 'organization:manage', tenantScope: 'organization' },
   errors: ['NOT_FOUND', 'CONFLICT'],
   schema: {

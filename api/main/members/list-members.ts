@@ -9,14 +9,14 @@ export const listMembers = defineOperation({
   method: 'GET',
   path: '/orgs/current/members',
   tag: 'organization',
-  summary: 'The users of the organization',
+  summary: 'List the users of the organization',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: {
     response: {
       200: Type.Object({
         organization_id: Uuid(),
         members: Type.Array(Member),
-        pending: Type.Array(Member, { description: 'Always empty: a user is a member at once.' }),
+        pending: Type.Array(Member, { description: 'Always empty: users become members immediately.' }),
       }),
     },
   },

@@ -15,7 +15,7 @@ export const Member = Type.Object({
   display_name: nullable(Type.String()),
 });
 
-/** A user is a member of one organisation, so that both have one id. What a user may do is said by their keys. */
+/** A user belongs to one organisation, so member id and user id are equal. The permissions are those of the user's keys. */
 export function showMember(member: MemberRecord) {
   return {
     ...member,

@@ -11,7 +11,7 @@ const CreatedOrganization = Type.Object({
   admin: Type.Object({ id: Uuid(), email: Type.String() }),
   api_key: Type.Object({
     id: Uuid(),
-    key: Type.String({ description: 'Admin key of the whole organization. Shown this once.' }),
+    key: Type.String({ description: 'Admin key of the whole organization. It is never returned again.' }),
   }),
 });
 
@@ -22,8 +22,8 @@ export const createOrganization = defineOperation({
   tag: 'organization',
   summary: 'Create an organization',
   description:
-    'With its first workspace, its first user and an admin key, which is shown this once. For keys of the first organization, which is ' +
-    'that of the operator.',
+    'Also creates its first workspace, its first user and an admin key, which is returned only once. Only for keys of the first ' +
+    'organization, which belongs to the operator.',
   access: { permission: 'organizations:manage', tenantScope: 'organization' },
   unsupported: { body: ['is_personal', 'security_contact'], flags: ['is_personal'] },
   errors: ['OPERATOR_ONLY', 'CONFLICT', 'ORGANIZATION_LIMIT_REACHED'],
@@ -40,7 +40,7 @@ export const createOrganization = defineOperation({
     response: { 200: CreatedOrganization },
   },
   handler: async ({ caller, body, services }) => {
-    const made = await create(services, caller, {
+    const created = await create(services, caller, {
       id: body.id?.toLowerCase(),
       displayName: body.display_name,
       workspaceName: body.workspace_display_name ?? undefined,
@@ -49,12 +49,12 @@ export const createOrganization = defineOperation({
     });
     return {
       ...showItem({
-        ...{ id: made.organizationId, display_name: body.display_name, created_at: made.createdAt },
+        ...{ id: created.organizationId, display_name: body.display_name, created_at: created.createdAt },
         ...{ deleted_at: null, workspaces: 1, purged_workspaces: 0 },
       }),
-      workspace: { id: made.workspaceId, display_name: made.workspaceName, tenant_handle: made.tenantHandle },
-      admin: { id: made.userId, email: made.adminEmail },
-      api_key: { id: made.keyId, key: made.key },
+      workspace: { id: created.workspaceId, display_name: created.workspaceName, tenant_handle: created.tenantHandle },
+      admin: { id: created.userId, email: created.adminEmail },
+      api_key: { id: created.keyId, key: created.key },
     };
   },
 });

@@ -11,9 +11,9 @@ export const deleteOrganization = defineOperation({
   tag: 'organization',
   summary: 'Delete an organization',
   description:
-    'Its keys, streams and links end, on other processes within two seconds, and jobs delete the data of its workspaces as when a ' +
-    'workspace is deleted. `deletion` of the answer, and of `GET /orgs?include_deleted=true`, says how many are done. Repeating the ' +
-    'request is harmless. For keys of the first organization, which is that of the operator and stays.',
+    'Its keys, streams and links stop working, on other processes within two seconds, and jobs delete the data of its workspaces as ' +
+    'when a workspace is deleted. `deletion` in the response, and in `GET /orgs?include_deleted=true`, shows the progress. The request ' +
+    'is idempotent. Only for keys of the first organization, which belongs to the operator and cannot be deleted.',
   access: { permission: 'organizations:manage', tenantScope: 'organization' },
   errors: ['OPERATOR_ONLY', 'NOT_FOUND', 'CONFLICT'],
   schema: { params: Type.Object({ organization_id: Uuid() }), response: { 200: OrganizationItem } },

@@ -7,7 +7,7 @@ export const getCurrentOrganization = defineOperation({
   method: 'GET',
   path: '/orgs/current',
   tag: 'organization',
-  summary: 'The organization of the key',
+  summary: 'Get the organization of the key',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: Organization } },
   handler: async ({ caller, services }) => ({

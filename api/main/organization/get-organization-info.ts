@@ -7,7 +7,7 @@ export const getOrganizationInfo = defineOperation({
   method: 'GET',
   path: '/orgs/current/info',
   tag: 'organization',
-  summary: 'The organization of the key, without payment',
+  summary: 'Get the organization of the key, without payment fields',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: OrganizationInfo } },
   handler: async ({ caller, services }) => ({

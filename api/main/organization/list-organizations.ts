@@ -8,9 +8,9 @@ export const listOrganizations = defineOperation({
   method: 'GET',
   path: '/orgs',
   tag: 'organization',
-  summary: 'The organizations that the key reaches',
+  summary: 'List the organizations that the key has access to',
   description:
-    'Its own. A key of the first organization, which is that of the operator, with the permission `organizations:manage` lists all.',
+    'Only the organization of the key. A key of the first organization, which belongs to the operator, with the permission `organizations:manage` lists all organizations.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: {
     query: Type.Object({ include_deleted: Type.Boolean({ default: false }) }),

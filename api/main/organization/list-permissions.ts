@@ -13,7 +13,7 @@ export const listPermissions = defineOperation({
   method: 'GET',
   path: '/orgs/permissions',
   tag: 'organization',
-  summary: 'Every permission that a key can carry',
+  summary: 'List all permissions that a key can have',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: Type.Array(PermissionItem) } },
   handler: async () => permissions.map(({ name, about, scope }) => ({ name, description: about, access_scope: scope })),

@@ -13,7 +13,7 @@ const Config = Type.Object(
     can_use_langgraph_cloud: Type.Boolean(),
     enable_granular_usage_reporting: Type.Boolean(),
   },
-  { description: 'What the server can do. -1: no limit.' },
+  { description: 'Capabilities and limits. -1: no limit.' },
 );
 
 const shared = {
@@ -23,10 +23,10 @@ const shared = {
   is_personal: Type.Boolean(),
   tier: Type.Null(),
   reached_max_workspaces: Type.Boolean(),
-  permissions: Type.Array(Type.String(), { description: 'What the key of the request may do.' }),
+  permissions: Type.Array(Type.String(), { description: 'Permissions of the key of the request.' }),
 };
 
-/** What clients read of an organisation; of the original's fields those about payment and login are constant. */
+/** The fields that clients read. Those of the original API about payment and login are constant. */
 export const OrganizationInfo = Type.Object({ ...shared, disabled: Type.Boolean() });
 
 export const Organization = Type.Object({
@@ -47,14 +47,14 @@ export const OrganizationItem = Type.Object({
   tier: Type.Null(),
   created_at: Timestamp(),
   is_personal: Type.Boolean(),
-  disabled: Type.Boolean({ description: 'Whether it is deleted.' }),
+  disabled: Type.Boolean({ description: 'True if the organization is deleted.' }),
   deletion: nullable(
     Type.Object({
       deleted_at: Timestamp(),
       workspaces: Type.Integer(),
-      purged_workspaces: Type.Integer({ description: 'Those whose data is deleted.' }),
+      purged_workspaces: Type.Integer({ description: 'Number of workspaces whose data is deleted.' }),
     }),
-    { description: 'Null: not deleted.' },
+    { description: 'Null if the organization is not deleted.' },
   ),
 });
 
@@ -72,7 +72,7 @@ export function showItem({
   };
 }
 
-/** An organisation as the caller sees it, with the fields that both schemas have. */
+/** Formats an organisation for the caller, with the fields that both schemas share. */
 export function showOrganization({ id, display_name }: OrganizationRecord, caller: Caller) {
   return {
     id,

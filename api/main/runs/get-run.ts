@@ -11,25 +11,23 @@ export const getRun = defineOperation({
   method: 'GET',
   path: '/runs/:run_id',
   tag: 'runs',
-  summary: 'One run with everything that it has',
+  summary: 'Get a run with all fields',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: { query: ['include_messages'], flags: ['include_messages'] },
   errors: ['NOT_FOUND', ...warehouseErrors],
   schema: {
     params: Type.Object({ run_id: Uuid() }),
     query: Type.Object({
-      session_id: Type.Optional(Uuid({ description: 'The project that the run has to be in.' })),
-      start_time: Type.Optional(
-        Timestamp({ description: 'Where other servers look for the run. Runlake finds it by its id alone.' }),
-      ),
+      session_id: Type.Optional(Uuid({ description: '404 if the run is not in this project.' })),
+      start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
       exclude_s3_stored_attributes: Type.Boolean({
         default: false,
-        description: 'Accepted; nothing of a run is stored elsewhere.',
+        description: 'Accepted; all fields are stored with the run.',
       }),
-      exclude_serialized: Type.Boolean({ default: false, description: 'Leaves `serialized` out.' }),
+      exclude_serialized: Type.Boolean({ default: false, description: 'Omit `serialized`.' }),
     }),
     response: { 200: Run },
-    // The answer holds JSON exactly as it came, so that nothing may serialise it again.
+    // The response contains stored JSON, which must not be re-serialised.
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, params, query, services, request }) => {

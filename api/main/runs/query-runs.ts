@@ -9,35 +9,35 @@ import { warehouseErrors } from '../../server/operation-errors.ts';
 import { runExtrasOf } from './run-extras-of.ts';
 import { Run, RunType } from './run-schema.ts';
 
-/** Larger limits are cut to this, where others answer with an error: clients go on with the cursor. */
+/** Larger limits are reduced to this: clients continue with the cursor. Other servers respond with an error. */
 const maxLimitRows = 100;
 const maxIds = 10_000;
 
-/** Clients send one id bare. */
+/** Clients send a single id without a list. */
 const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const accepted = (description: string) => ({ description: `Accepted; ${description}` });
 
-/** Keys that are not named here are let through: clients send some that mean nothing here. */
+/** Unknown keys are ignored: clients send some that have no meaning here. */
 const Query = Type.Object({
-  id: oneOrMore(Uuid(), maxIds, 'Only these runs. All other conditions are then ignored.'),
+  id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
   trace: optional(Uuid()),
   parent_run: optional(Uuid()),
   run_type: optional(RunType),
-  session: oneOrMore(Uuid(), maxIds, 'Projects; absent or empty: all of the workspace.'),
-  reference_example: oneOrMore(Uuid(), 1_000, 'Examples that the run was made from.'),
-  execution_order: optional(Type.Literal(1, { description: '1: the same as `is_root: true`.' })),
+  session: oneOrMore(Uuid(), maxIds, 'Projects. Default: all projects of the workspace.'),
+  reference_example: oneOrMore(Uuid(), 1_000, 'Runs of these examples.'),
+  execution_order: optional(Type.Literal(1, { description: '1 is the same as `is_root: true`.' })),
   start_time: optional(
-    Timestamp({ description: 'Runs that started then or later, by the time in their dotted_order.' }),
+    Timestamp({ description: 'Runs that started at or after this time, by the time in their dotted_order.' }),
   ),
   end_time: optional(
-    Timestamp({ description: 'Runs that ended then or earlier. Runs that have no end are left out.' }),
+    Timestamp({ description: 'Runs that ended at or before this time. Excludes runs without an end.' }),
   ),
   error: optional(Type.Boolean()),
   is_root: optional(Type.Boolean()),
-  cursor: optional(Type.String({ description: '`cursors.next` of the page before.' })),
+  cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
   limit: optional(
-    Type.Integer({ minimum: 1, default: maxLimitRows, description: `More than ${maxLimitRows} counts as that.` }),
+    Type.Integer({ minimum: 1, default: maxLimitRows, description: `Larger values are reduced to ${maxLimitRows}.` }),
   ),
   select: optional(Type.Array(Type.Union(selectNames.map((name) => Type.Literal(name))), { maxItems: 200 })),
   order: optional(
@@ -46,8 +46,8 @@ const Query = Type.Object({
       description: 'By the start time in dotted_order.',
     }),
   ),
-  skip_pagination: optional(Type.Boolean({ description: 'true: no cursor.' })),
-  skip_prev_cursor: optional(Type.Boolean(accepted('there is no cursor to the page before.'))),
+  skip_pagination: optional(Type.Boolean({ description: 'If true, the response has no cursor.' })),
+  skip_prev_cursor: optional(Type.Boolean(accepted('responses have no cursor of the previous page.'))),
 });
 
 export const queryRuns = defineOperation({
@@ -55,10 +55,10 @@ export const queryRuns = defineOperation({
   method: 'POST',
   path: '/runs/query',
   tag: 'runs',
-  summary: 'Runs that fit, page by page',
+  summary: 'Query runs, page by page',
   description:
-    'Newest first unless `order` says otherwise. A page may hold fewer runs than `limit`; there are more as long as ' +
-    '`cursors.next` is not null. Runs that arrive meanwhile move no page.',
+    'Newest first by default. A page may contain fewer runs than `limit`; there are more pages as long as ' +
+    '`cursors.next` is not null. New runs do not shift pages.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: {
     body: [
@@ -83,24 +83,24 @@ export const queryRuns = defineOperation({
         parsed_query: Type.Null(),
       }),
     },
-    // The answer holds JSON exactly as it came, so that nothing may serialise it again.
+    // The response contains stored JSON, which must not be re-serialised.
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, body, services, request }) => {
     const ports = { ...services, extras: runExtrasOf(services, request) };
     const page = await readRuns(ports, {
       tenantId: caller.workspaceId,
-      runIds: idsOf(body.id),
-      projectIds: idsOf(body.session),
+      runIds: normaliseIds(body.id),
+      projectIds: normaliseIds(body.session),
       filter: {
         traceId: body.trace?.toLowerCase(),
         parentRunId: body.parent_run?.toLowerCase(),
         runType: body.run_type ?? undefined,
-        isRoot: isRootOf(body),
+        isRoot: readIsRoot(body),
         hasError: body.error ?? undefined,
-        startedFromMicros: timeOf(body, 'start_time'),
-        endedUntilMicros: timeOf(body, 'end_time'),
-        referenceExampleIds: idsOf(body.reference_example),
+        startedFromMicros: parseTimeField(body, 'start_time'),
+        endedUntilMicros: parseTimeField(body, 'end_time'),
+        referenceExampleIds: normaliseIds(body.reference_example),
       },
       select: body.select ?? undefined,
       order: body.order ?? 'desc',
@@ -112,19 +112,19 @@ export const queryRuns = defineOperation({
   },
 });
 
-/** An empty list asks for nothing, as an absent one does. */
-function idsOf(value: string | readonly string[] | null | undefined): string[] | undefined {
+/** An empty list counts as absent. */
+function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
   const ids = [value ?? []].flat().map((id) => id.toLowerCase());
   return ids.length > 0 ? ids : undefined;
 }
 
-function isRootOf({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {
+function readIsRoot({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {
   if (execution_order == null) return is_root ?? undefined;
-  if (is_root === false) throw fault('BAD_REQUEST', { reason: 'execution_order 1 and is_root false contradict.' });
+  if (is_root === false) throw fault('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
   return true;
 }
 
-function timeOf(body: Static<typeof Query>, name: 'start_time' | 'end_time'): number | undefined {
+function parseTimeField(body: Static<typeof Query>, name: 'start_time' | 'end_time'): number | undefined {
   const text = body[name];
   if (text == null) return undefined;
   const micros = parseTime(text);

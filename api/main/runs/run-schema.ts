@@ -4,27 +4,28 @@ import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 
 export const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 
-/** Not of the format `date-time`, which has a zone. */
-const Time = () => Type.String({ description: 'UTC, microseconds, without zone: `2026-01-02T03:04:05.123456`.' });
+/** Without `format: 'date-time'`, which requires a zone. */
+const Time = () =>
+  Type.String({ description: 'UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`.' });
 const Counts = () => Type.Record(Type.String(), Type.Integer());
 const Costs = () => Type.Record(Type.String(), Type.String());
-const Cost = () => Type.String({ description: 'A decimal as text, as exact as it came.' });
+const Cost = () => Type.String({ description: 'Decimal as text, with the precision that was sent.' });
 const Ids = () => Type.Array(Uuid());
 
-/** A run as it is answered. With `select` only the required fields and those that it names are there. */
+/** A run in responses. With `select` it has only the required fields and the selected ones. */
 export const Run = Type.Object({
   id: Uuid(),
-  name: Type.String({ description: 'Empty while only patches of the run have come.' }),
+  name: Type.String({ description: 'Empty until the post of the run arrives.' }),
   run_type: RunType,
   start_time: Time(),
   end_time: optional(Time()),
   status: Type.String({
-    description: '`error` where the run has an error, else `success` once it ended, else `pending`.',
+    description: '`error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`.',
   }),
   error: optional(Type.String()),
   extra: optional(JsonObject()),
   events: optional(Type.Array(JsonObject())),
-  inputs: Type.Optional(JsonObject({ description: 'The JSON that was sent, byte for byte; `{}` where none was.' })),
+  inputs: Type.Optional(JsonObject({ description: 'The JSON that was sent, byte for byte; `{}` if none was sent.' })),
   inputs_preview: optional(Type.String()),
   inputs_s3_urls: optional(JsonObject()),
   outputs: optional(JsonObject({ description: 'The JSON that was sent, byte for byte.' })),

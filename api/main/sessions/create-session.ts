@@ -8,9 +8,9 @@ export const createSession = defineOperation({
   method: 'POST',
   path: '/sessions',
   tag: 'projects',
-  summary: 'Make a tracing project',
+  summary: 'Create a tracing project',
   description:
-    'With `upsert` a project of that name is changed instead: fields that are given replace its own, an empty `extra` does not.',
+    'With `upsert`, an existing project with that name is updated: given fields replace its fields, except for an empty `extra`.',
   access: { permission: 'projects:create', tenantScope: 'workspace' },
   unsupported: { body: ['tag_value_ids'] },
   errors: ['CONFLICT', 'LIMIT_REACHED'],

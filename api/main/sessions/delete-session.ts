@@ -9,7 +9,7 @@ export const deleteSession = defineOperation({
   path: '/sessions/:session_id',
   tag: 'projects',
   summary: 'Delete a tracing project with its runs',
-  description: 'Its name is free at once, its runs go in the background, its usage stays.',
+  description: 'The name is available immediately. Runs are deleted in the background. Usage stays.',
   access: { permission: 'projects:delete', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: SessionParams, response: { 200: Type.Object({ message: Type.String() }) } },

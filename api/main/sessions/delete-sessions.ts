@@ -9,7 +9,7 @@ export const deleteSessions = defineOperation({
   path: '/sessions',
   tag: 'projects',
   summary: 'Delete several tracing projects with their runs',
-  description: 'All or none: one that is not there is 404 and deletes nothing.',
+  description: 'Atomic: if one project does not exist, the response is 404 and nothing is deleted.',
   access: { permission: 'projects:delete', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: {

@@ -8,7 +8,7 @@ export const getSession = defineOperation({
   method: 'GET',
   path: '/sessions/:session_id',
   tag: 'projects',
-  summary: 'One tracing project',
+  summary: 'Get a tracing project',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   unsupported: { query: ['stats_start_time'] },
   errors: ['NOT_FOUND'],
@@ -16,7 +16,7 @@ export const getSession = defineOperation({
     params: SessionParams,
     query: Type.Object({
       include_stats: Type.Optional(
-        Type.Boolean({ description: 'Accepted; the figures are not computed yet and null.' }),
+        Type.Boolean({ description: 'Accepted; statistics are not computed yet and null.' }),
       ),
     }),
     response: { 200: SessionWithStatistics },

@@ -5,22 +5,24 @@ import { Uuid } from '../../server/formats.ts';
 import { defineOperation } from '../../server/operation.ts';
 import { SessionWithStatistics, showSessionWithStatistics } from './session-schema.ts';
 
-/** Orders that need figures about runs. */
-const laterOrders = ['last_run_start_time', 'latency_p50', 'latency_p99', 'error_rate', 'feedback', 'runs_count'];
+/** Sort orders that need statistics of runs. */
+const unsupportedOrders = ['last_run_start_time', 'latency_p50', 'latency_p99', 'error_rate', 'feedback', 'runs_count'];
 
 const Query = Type.Object({
   id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
   name: Type.Optional(Type.String()),
-  name_contains: Type.Optional(Type.String({ description: 'Upper and lower case are the same.' })),
-  metadata: Type.Optional(Type.String({ description: 'A JSON object; projects whose metadata holds all its pairs.' })),
+  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+  metadata: Type.Optional(
+    Type.String({ description: 'A JSON object. Only projects whose metadata contains all of its pairs.' }),
+  ),
   reference_free: Type.Optional(
-    Type.Boolean({ description: 'true: without experiments on datasets; false: only those.' }),
+    Type.Boolean({ description: 'true: without experiments on datasets; false: only experiments.' }),
   ),
   reference_dataset: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-  include_stats: Type.Optional(Type.Boolean({ description: 'Accepted; the figures are not computed yet and null.' })),
+  include_stats: Type.Optional(Type.Boolean({ description: 'Accepted; statistics are not computed yet and null.' })),
   sort_by: Type.Union(
-    ['start_time', 'name', ...laterOrders].map((order) => Type.Literal(order)),
-    { default: 'start_time', description: '`start_time` or `name`; the others are not supported yet.' },
+    ['start_time', 'name', ...unsupportedOrders].map((order) => Type.Literal(order)),
+    { default: 'start_time', description: '`start_time` or `name`. Other values are not supported yet.' },
   ),
   sort_by_desc: Type.Boolean({ default: true }),
   limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
@@ -32,8 +34,8 @@ export const listSessions = defineOperation({
   method: 'GET',
   path: '/sessions',
   tag: 'projects',
-  summary: 'The tracing projects of the workspace',
-  description: 'A name that no project has gives an empty list.',
+  summary: 'List the tracing projects of the workspace',
+  description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   unsupported: {
     query: [
@@ -77,7 +79,7 @@ function readMetadata(text: string): Record<string, unknown> {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   } catch {
-    // Not JSON: the same fault as JSON that is no object.
+    // Invalid JSON has the same error as JSON that is not an object.
   }
   const field = { loc: ['query', 'metadata'], msg: 'must be a JSON object', type: 'json_object' };
   throw fault('INVALID_REQUEST', {}, { fields: [field] });

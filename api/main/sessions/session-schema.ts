@@ -12,10 +12,10 @@ const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 
 
 export const SessionParams = Type.Object({ session_id: Uuid() });
 
-/** What a project can be told when it is made and later. */
+/** Fields that can be set at creation and changed later. */
 const changeable = {
   description: optional(Description),
-  extra: optional(JsonObject({ description: 'Any JSON; `metadata` inside it can be searched.' })),
+  extra: optional(JsonObject({ description: 'Any JSON object; `metadata` in it is searchable.' })),
   end_time: optional(Timestamp()),
   default_dataset_id: optional(Uuid()),
   trace_tier: optional(TraceTier),
@@ -26,8 +26,8 @@ export const NewSession = Type.Object({
   name: Name,
   start_time: optional(Timestamp()),
   reference_dataset_id: optional(Uuid()),
-  num_examples: optional(Count('Examples of an experiment.')),
-  num_repetitions: optional(Count('How often an experiment runs each example.')),
+  num_examples: optional(Count('Number of examples of an experiment.')),
+  num_repetitions: optional(Count('Number of repetitions of each example in an experiment.')),
   evaluator_keys: optional(Type.Array(Text({ maxLength: 1_000 }), { maxItems: 1_000 })),
   ...changeable,
 });
@@ -36,7 +36,7 @@ export const SessionChange = Type.Object({ name: optional(Name), ...changeable }
 
 const fields = {
   id: Uuid(),
-  tenant_id: Uuid({ description: 'The workspace.' }),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
   name: Type.String(),
   description: nullable(Type.String()),
   extra: nullable(JsonObject()),
@@ -51,10 +51,10 @@ const fields = {
   last_run_start_time_live: Type.Null(),
 };
 
-/** A project as it is answered after a change. */
+/** A project in responses to changes. */
 export const Session = Type.Object(fields);
 
-/** Figures about runs; clients expect the names. They are not computed yet, so each is null. */
+/** Statistics of runs that clients expect by name. They are not computed yet, so all are null. */
 const statistics = [
   'run_count',
   'latency_p50',
@@ -84,10 +84,10 @@ function forEachStatistic<T>(value: T): Record<(typeof statistics)[number], T> {
 
 const noStatistics: Statistics = forEachStatistic(null);
 
-/** A project as it is read. */
+/** A project in responses to reads. */
 export const SessionWithStatistics = Type.Object({
   ...fields,
-  ...forEachStatistic(Type.Null({ description: 'Not computed yet: always null, also with include_stats.' })),
+  ...forEachStatistic(Type.Null({ description: 'Not computed yet; always null, also with include_stats.' })),
 });
 
 export function showSession(project: ProjectRecord) {

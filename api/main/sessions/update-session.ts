@@ -7,9 +7,9 @@ export const updateSession = defineOperation({
   method: 'PATCH',
   path: '/sessions/:session_id',
   tag: 'projects',
-  summary: 'Change a tracing project',
+  summary: 'Update a tracing project',
   description:
-    'Absent and null fields stay as they are. After a rename, patches of runs that carry the old name still find the project.',
+    'Absent and null fields stay unchanged. After a rename, patches of runs with the old name are still stored in the project.',
   access: { permission: 'projects:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'CONFLICT'],
   schema: { params: SessionParams, body: SessionChange, response: { 200: Session } },

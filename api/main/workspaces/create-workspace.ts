@@ -9,7 +9,7 @@ export const createWorkspace = defineOperation({
   method: 'POST',
   path: '/workspaces',
   tag: 'workspaces',
-  summary: 'Make a workspace',
+  summary: 'Create a workspace',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },
   errors: ['CONFLICT', 'LIMIT_REACHED'],
   schema: {

@@ -10,8 +10,8 @@ export const deleteWorkspace = defineOperation({
   tag: 'workspaces',
   summary: 'Delete a workspace',
   description:
-    'No key reaches it any more, its links end, and a job deletes its data: runs, feedback, attachments, rows of its agent servers, ' +
-    'exports that are not finished and credentials of destinations. Its usage stays. The last workspace of an organization stays.',
+    'Keys lose access to it, its links stop working, and a job deletes its data: runs, feedback, attachments, rows of its agent servers, ' +
+    'unfinished exports and credentials of destinations. Usage stays. The last workspace of an organization cannot be deleted.',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },
   errors: ['NOT_FOUND', 'CONFLICT'],
   schema: { params: WorkspaceParams, response: { 200: Type.Object({ message: Type.String() }) } },

@@ -7,7 +7,7 @@ export const getWorkspace = defineOperation({
   method: 'GET',
   path: '/workspaces/:workspace_id',
   tag: 'workspaces',
-  summary: 'One workspace',
+  summary: 'Get a workspace',
   access: { permission: 'workspaces:read', tenantScope: 'organization' },
   errors: ['NOT_FOUND'],
   schema: { params: WorkspaceParams, response: { 200: Workspace } },

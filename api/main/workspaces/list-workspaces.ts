@@ -9,7 +9,7 @@ export const listWorkspaces = defineOperation({
   path: '/workspaces',
   aliases: ['/tenants'],
   tag: 'workspaces',
-  summary: 'The workspaces that the key reaches',
+  summary: 'List the workspaces that the key has access to',
   access: { permission: 'workspaces:read', tenantScope: 'organization' },
   schema: {
     query: Type.Object({ include_deleted: Type.Boolean({ default: false }) }),

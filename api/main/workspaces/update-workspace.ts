@@ -10,7 +10,7 @@ export const updateWorkspace = defineOperation({
   path: '/workspaces/:workspace_id',
   tag: 'workspaces',
   summary: 'Rename a workspace',
-  description: 'Absent and null fields stay as they are.',
+  description: 'Absent and null fields stay unchanged.',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },
   errors: ['NOT_FOUND', 'CONFLICT'],
   schema: {

@@ -19,13 +19,13 @@ export const Workspace = Type.Object({
   is_deleted: Type.Boolean(),
   tenant_handle: nullable(Type.String()),
   data_plane_url: Type.Null(),
-  read_only: Type.Boolean({ description: 'Whether the key of the request only reads.' }),
+  read_only: Type.Boolean({ description: 'True if the key of the request is read-only.' }),
   role_id: Type.Null(),
   role_name: Type.Null(),
-  permissions: Type.Array(Type.String(), { description: 'What the key of the request may do.' }),
+  permissions: Type.Array(Type.String(), { description: 'Permissions of the key of the request.' }),
 });
 
-/** A workspace as the caller sees it. */
+/** Formats a workspace for the caller. */
 export function showWorkspace(workspace: WorkspaceRecord, caller: Caller) {
   return {
     ...workspace,

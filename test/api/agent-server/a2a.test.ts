@@ -84,7 +84,7 @@ describe('message/send', () => {
       const done = (await client.sendMessage(saying([answer(question.interrupts[0]?.id ?? '')], place))) as Task;
       expect(done.status?.state).toBe(TaskState.TASK_STATE_COMPLETED);
       expect(done.artifacts[0]?.parts).toMatchObject([data({ result: 'answered: yes' })]);
-      await expect(client.sendMessage(saying([text('again')], place))).rejects.toThrow('waits for no message');
+      await expect(client.sendMessage(saying([text('again')], place))).rejects.toThrow('does not need input');
     }
   });
 

@@ -186,7 +186,7 @@ it('an error that is large is told in part, to whoever waits, reads or looks lat
   for (const answer of answers) {
     const text = await (await answer).text();
     expect(text).toContain('"error":"Error"');
-    expect(text).toContain('(9437185 characters in all)');
+    expect(text).toContain('(9437185 characters in total)');
     expect(text.length).toBeLessThan(100_000);
   }
   expect(JSON.stringify((await server.client.threads.get(id)).error).length).toBeLessThan(70_000);

@@ -4,9 +4,9 @@ import { dirname } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { namedRoutes, routeNames } from '../../../pipelines/agents/app/app-route.ts';
+import { listRoutes, matchRoutes } from '../../../pipelines/agents/app/app-route.ts';
 import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
-import { referenceOf } from '../../../pipelines/agents/graphs/graphs-file.ts';
+import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, graphsFileOf, startAgentServer } from './start-agent-server.ts';
 
@@ -245,7 +245,7 @@ describe('a file whose app', () => {
 async function open(app: string) {
   const path = graphsFileOf('app');
   const folder = dirname(path);
-  const file = { path, folder, env: {}, app: referenceOf(folder, app) };
+  const file = { path, folder, env: {}, app: parseReference(folder, app) };
   const environment = { PATH: process.env.PATH ?? '' };
   return openHttpApp({ file, environment, silentMs: 5_000, timeoutMs: 5_000, logger: createLogger('silent', 'test') });
 }
@@ -258,7 +258,7 @@ it('which routes an app names', () => {
     { method: 'POST', path: '/ü', handler },
     7,
   ];
-  const names = routeNames(namedRoutes({ routes }));
+  const names = matchRoutes(listRoutes({ routes }));
   const asked = [
     'GET /a',
     'HEAD /a',
@@ -274,5 +274,5 @@ it('which routes an app names', () => {
   expect(named).toEqual(['GET /a', 'HEAD /a', 'GET /a/x', 'POST /%C3%BC']);
   for (const other of ['GET /all', 'GET /f', 'GET /%', 'GET /'])
     expect(names(...(other.split(' ') as [string, string]))).toBe(false);
-  expect(namedRoutes({ fetch: handler })).toEqual([]);
+  expect(listRoutes({ fetch: handler })).toEqual([]);
 });

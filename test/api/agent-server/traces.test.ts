@@ -190,7 +190,7 @@ describe('the trace of a run', () => {
       [2, 'success'],
       [2, 'success'],
     ]);
-    expect(steps(runs)[0]?.error).toContain('is gone');
+    expect(steps(runs)[0]?.error).toContain('worker process of the run ended');
     expect(runs[0]).toMatchObject({ id: runId, status: 'success', extra: { metadata: { run_attempt: 2 } } });
     expect(runs.filter(({ parent_run_id: parent }) => parent == null)).toHaveLength(1);
     await rollUpPass(agent.answering);

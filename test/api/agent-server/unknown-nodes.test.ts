@@ -44,7 +44,7 @@ describe('nodes that a run names', () => {
     ['command.goto', { command: { goto: '__end__', resume: 'yes' } }, '__end__', 'prepare, ask, finish'],
   ])('%s %j: refused', async (field, body, node, known) => {
     const threadId = await newThread();
-    const message = `body.${field}: Graph 'ask' has no node '${node}', as ${field} names it. There are: ${known}.`;
+    const message = `body.${field}: Graph 'ask' has no node '${node}' (${field}). Its nodes are: ${known}.`;
     for (const path of [`/threads/${threadId}/runs`, '/runs/wait', `/threads/${threadId}/runs/stream`]) {
       expect(await refusal('POST', path, { assistant_id: 'ask', ...body })).toEqual({
         ...{ status: 422, code: 'GRAPH_NODE_UNKNOWN', message },
@@ -66,8 +66,8 @@ describe('nodes that a run names', () => {
     const events = [];
     for await (const event of stream) events.push(event);
     const warnings = [
-      "Graph 'ask' has no node 'nowhere', as interrupt_before names it. There are: prepare, ask, finish.",
-      "Graph 'ask' has no node '__end__', as interrupt_after names it. There are: prepare, ask, finish.",
+      "Graph 'ask' has no node 'nowhere' (interrupt_before). Its nodes are: prepare, ask, finish.",
+      "Graph 'ask' has no node '__end__' (interrupt_after). Its nodes are: prepare, ask, finish.",
     ].map((message) => ({ message }));
     const warningsOf = (list: readonly { readonly event: string; readonly data: unknown }[]) =>
       list.filter(({ event }) => event === 'warning').map(({ data }) => data);
@@ -155,7 +155,7 @@ describe('nodes that a run names', () => {
     expect(warned).toContainEqual(
       expect.objectContaining({
         ...{ event: 'warning' },
-        data: { message: "Graph 'tailored' has no node 'plain', as interrupt_before names it. There are: mine." },
+        data: { message: "Graph 'tailored' has no node 'plain' (interrupt_before). Its nodes are: mine." },
       }),
     );
     const stream = client.runs.stream(threadId, 'tailored', { command: { goto: 'plain' }, config });

@@ -82,7 +82,7 @@ describe('Postgres', () => {
     [
       'a wrong host',
       (address) => (address.hostname = 'no-such-host.invalid'),
-      /no host has the name .*RUNLAKE_DATABASE_URL/,
+      /cannot be resolved.*RUNLAKE_DATABASE_URL/,
     ],
     ['a port without a server', (address) => (address.port = '9'), /nothing listens at 127\.0\.0\.1:9 → Start/],
     [
@@ -93,7 +93,7 @@ describe('Postgres', () => {
     [
       'a missing database',
       (address) => (address.pathname = '/missing'),
-      /no database of that name → Make it with CREATE DATABASE/,
+      /does not have a database of that name → Create it with CREATE DATABASE/,
     ],
     ['TLS where there is none', mode('require'), /does not speak TLS → .*no sslmode/],
     [
@@ -117,7 +117,7 @@ describe('Postgres', () => {
     const databaseUrl = await changed(stores.databaseUrl, user(name, 'poor'));
     try {
       expect(await ask('Postgres', { databaseUrl })).toMatch(
-        /lacks the right CREATE on .* → Run as its owner: GRANT CREATE/,
+        /lacks the privilege CREATE on .* → Run as its owner: GRANT CREATE/,
       );
     } finally {
       await stores.database.execute(`DROP ROLE ${name}`);
@@ -129,17 +129,21 @@ describe('ClickHouse', () => {
   const https = (url: string) => url.replace('http:', 'https:');
   it.each<[string, (address: URL) => void, RegExp]>([
     ['as it should be', () => undefined, /^release \d+/],
-    ['a wrong host', (address) => (address.hostname = 'no-such-host.invalid'), /no host has the name/],
+    ['a wrong host', (address) => (address.hostname = 'no-such-host.invalid'), /cannot be resolved/],
     ['a port without a server', (address) => (address.port = '9'), /nothing listens at 127\.0\.0\.1:9/],
     ['a wrong password', (address) => (address.password = 'wrong'), /refuses the user or the password/],
-    ['a missing database', (address) => (address.pathname = '/missing'), /no database of that name → Make it/],
+    [
+      'a missing database',
+      (address) => (address.pathname = '/missing'),
+      /does not have a database of that name → Create it/,
+    ],
   ])('%s', async (_case, change, words) => {
     expect(await ask('ClickHouse', { clickhouseUrl: await changed(stores.clickhouseUrl, change) })).toMatch(words);
   });
 
   it.each<[string, boolean, 'server' | 'elsewhere' | undefined, string | undefined, RegExp]>([
     ['https to a plain port', true, undefined, undefined, /does not speak TLS → .*http:/],
-    ['http to a TLS port', false, 'server', undefined, /speak TLS/],
+    ['http to a TLS port', false, 'server', undefined, /TLS/],
     ['another authority', true, 'server', otherAuthorityFile, /authority that is not trusted/],
     ['another name', true, 'elsewhere', authorityFile, /for another name/],
     ['TLS, right', true, 'server', authorityFile, /^release/],
@@ -156,7 +160,7 @@ describe.runIf(redis)('Redis', () => {
     ['a port without a server', (address) => (address.port = '9'), false, false, /nothing listens/],
     ['a wrong password', user('', 'wrong'), false, false, /refuses the user or the password/],
     ['an unknown user', user('nobody', 'wrong'), false, false, /refuses the user or the password/],
-    ['TLS to a plain port', () => undefined, true, false, /TLS|without an answer/],
+    ['TLS to a plain port', () => undefined, true, false, /TLS|without a response/],
     ['TLS, right', () => undefined, true, true, /^release/],
   ])('%s', async (_case, change, secure, behindTls, words) => {
     const address = await changed(url, change, behindTls ? 'server' : undefined);
@@ -168,8 +172,8 @@ describe.runIf(redis)('Redis', () => {
 describe.runIf(kafka)('Kafka', () => {
   const kafkaBrokers = String(kafka?.brokers);
   it.each<[string, Partial<Config>, RegExp]>([
-    ['as it should be', { kafkaTopicPrefix: 'none.' }, /broker\(s\) answer; \d+ topics are not there yet/],
-    ['a wrong host', { kafkaBrokers: 'no-such-host.invalid:9092' }, /no host has the name/],
+    ['as it should be', { kafkaTopicPrefix: 'none.' }, /broker\(s\) answer; \d+ topics do not exist yet/],
+    ['a wrong host', { kafkaBrokers: 'no-such-host.invalid:9092' }, /cannot be resolved/],
     ['a port without a server', { kafkaBrokers: '127.0.0.1:9' }, /nothing listens at 127\.0\.0\.1:9/],
     ['TLS to a plain port', { kafkaTls: true }, /RUNLAKE_KAFKA_TLS|firewalls/],
     ['signing in where none may', { kafkaSaslMechanism: 'plain', kafkaUser: 'a', kafkaPassword: 'b' }, /RUNLAKE_KAFKA/],
@@ -201,7 +205,7 @@ describe.runIf(registry)('Schema registry', () => {
   it.each<[string, (address: URL) => void, RegExp]>([
     ['as it should be', () => undefined, /answers; \d schemas are not registered yet/],
     ['a port without a server', (address) => (address.port = '9'), /nothing listens/],
-    ['a wrong path', (address) => (address.pathname = '/nowhere'), /is not what answers there → Correct the path/],
+    ['a wrong path', (address) => (address.pathname = '/nowhere'), /does not serve this path → Correct the path/],
   ])('%s', async (_case, change, words) => {
     const more = { schemaRegistryUrl: await changed(url, change), kafkaTopicPrefix: 'none.' };
     expect(await ask('Schema registry', more)).toMatch(words);

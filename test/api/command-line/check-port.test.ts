@@ -3,8 +3,8 @@ import { agentServerAddress, apiAddress, checkPort, listenFault } from '../../..
 
 describe('an address on which nothing can listen', () => {
   it.each([
-    ['no.such.host.invalid', 'no such host|looked up'],
-    ['300.1.1.1', 'no such host|looked up'],
+    ['no.such.host.invalid', 'no such host|look-up'],
+    ['300.1.1.1', 'no such host|look-up'],
     ['192.0.2.1', 'no such address'],
   ])('%s is named with its variable', async (host, reason) => {
     await expect(checkPort(apiAddress({ host, port: 0 }))).rejects.toMatchObject({
@@ -18,7 +18,9 @@ describe('an address on which nothing can listen', () => {
       Object.assign(new Error('listen'), { code: 'EACCES' }),
       agentServerAddress({ agentsHost: '127.0.0.1', agentsPort: 80 }),
     );
-    expect(error.message).toMatch(/port 80 of RUNLAKE_AGENTS_HOST=127.0.0.1 \(this user may not take that port\)/);
+    expect(error.message).toMatch(
+      /port 80 of RUNLAKE_AGENTS_HOST=127.0.0.1 \(this user has no permission to bind the port\)/,
+    );
   });
 
   it('one that is free passes', async () => {

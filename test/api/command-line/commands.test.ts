@@ -21,7 +21,7 @@ describe('runlake', () => {
   it('says that there is no such command', async () => {
     const { code, output, errors } = await command(['dcotor']);
     expect(code).toBe(1);
-    expect(errors).toContain("there is no command 'dcotor'");
+    expect(errors).toContain("unknown command 'dcotor'");
     expect(output).toBe('');
   });
 
@@ -42,7 +42,7 @@ describe('runlake', () => {
   it.each(['doctor', 'migrate', 'keys list'])('%s says that nothing runs', async (words) => {
     const { code, output, errors } = await command(words.split(' '));
     expect(code).toBe(1);
-    expect(output + errors).toContain(`No runlake is running on the data folder ${folder}`);
+    expect(output + errors).toContain(`No runlake process is running on the data folder ${folder}`);
     expect(output + errors).not.toMatch(/^ {4}at /m);
   });
 
@@ -54,7 +54,7 @@ describe('runlake', () => {
     server.close();
     expect(code).toBe(1);
     expect(errors).toBe(
-      `runlake: Port ${port} on 127.0.0.1 is in use.\nStop what listens there, or set RUNLAKE_PORT.\n`,
+      `runlake: Port ${port} on 127.0.0.1 is in use.\nStop the program that listens there, or set RUNLAKE_PORT.\n`,
     );
     expect(existsSync(join(folder, 'clickhouse'))).toBe(false);
   });
@@ -134,7 +134,7 @@ describe('a first start without a key of the operator', () => {
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_PORT: '0',
     });
-    expect(errors).toContain('Another runlake uses the database');
+    expect(errors).toContain('Another runlake process uses the database');
     expect(errors).not.toContain(new URL(databaseUrl).password);
     expect(code).toBe(1);
     expect((await fetch(`${runlake.url}/ok`)).status).toBe(200);
@@ -144,13 +144,13 @@ describe('a first start without a key of the operator', () => {
     const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
     const { code, errors } = await command(['keys', 'create', '--email', 'nobody'], environment);
     expect(code).toBe(1);
-    expect(errors).toContain("'nobody' is no email address");
+    expect(errors).toContain("'nobody' is not an email address");
     expect((await command(['keys', 'list'], environment)).output).not.toContain('nobody');
   });
 
   it.each(['nonsense', '00000000-0000-4000-8000-000000000000'])('revokes no key %s', async (id) => {
     const { code, errors } = await command(['keys', 'revoke', id], { RUNLAKE_DATA_DIR: runlake.dataDir });
     expect(code).toBe(1);
-    expect(errors).toMatch(/is no id of a key|API key not found/);
+    expect(errors).toMatch(/is not a key id|API key not found/);
   });
 });

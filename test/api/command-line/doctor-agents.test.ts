@@ -51,7 +51,9 @@ test('names each graph that cannot be used, with its error, and those that can',
 
 test('says what is wrong with the file', async () => {
   const path = join(folder(), 'langgraph.json');
-  expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*\n {7}→ Correct it, or set RUNLAKE_AGENTS_FILE/);
+  expect((await doctor(path)).text).toMatch(
+    /FAULT {2}Agents file: .*\n {7}→ Correct the file, or set RUNLAKE_AGENTS_FILE/,
+  );
   writeFileSync(path, '{"graphs":{"a":7}}');
   expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*graphs/);
   writeFileSync(path, '{"graphs":{"a":"./a.js"},"env":{"LANGGRAPH_CONFIG":"{"}}');
@@ -74,11 +76,9 @@ test('says that a version of the library is not tested, and that a port is taken
   onTestFinished(() => void taken.close());
   const { port } = taken.address() as { port: number };
   const { text } = await doctor(join(path, 'langgraph.json'), { RUNLAKE_AGENTS_PORT: String(port) });
-  expect(text).toMatch(/FAULT {2}Library: .* is of version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
+  expect(text).toMatch(/FAULT {2}Library: .* has version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
   expect(text).toMatch(/FAULT {2}Agent port: .*\n {7}→ Set RUNLAKE_AGENTS_PORT/);
-  expect(text).toMatch(
-    /FAULT {2}Store index: .* a vector of 3 numbers and not of 7\.\n {7}→ Let store\.index\.dims say/,
-  );
+  expect(text).toMatch(/FAULT {2}Store index: .* a vector of 3 dimensions, not 7\.\n {7}→ Set store\.index\.dims to/);
 });
 
 test('says that the embedder cannot be loaded', async () => {
@@ -88,7 +88,7 @@ test('says that the embedder cannot be loaded', async () => {
   writeFileSync(join(path, 'langgraph.json'), JSON.stringify(file));
   const { code, text } = await doctor(join(path, 'langgraph.json'));
   expect(code).toBe(1);
-  expect(text).toMatch(/FAULT {2}Store index: .*none\.js.*\n {7}→ Correct what store\.index\.embed names/);
+  expect(text).toMatch(/FAULT {2}Store index: .*none\.js.*\n {7}→ Correct the embedder in store\.index\.embed/);
 });
 
 test('beside a running instance: all is well, notices are heard, and stored vectors are of the length of the index', async () => {
@@ -103,7 +103,7 @@ test('beside a running instance: all is well, notices are heard, and stored vect
   // The agent server answers a moment after the API does.
   await until('an agent server to answer', () => /runs agents at/.test(runlake.output()));
   await until('the start to say what graph code has', () =>
-    /Graph code has .*; in Postgres it reaches rows of its deployment alone/.test(runlake.output()),
+    /Graph code has .*; in Postgres it can access only rows of its deployment/.test(runlake.output()),
   );
   const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });
   expect(text).not.toContain('FAULT');

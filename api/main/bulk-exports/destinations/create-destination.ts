@@ -7,9 +7,9 @@ export const createDestination = defineOperation({
   method: 'POST',
   path: '/bulk-exports/destinations',
   tag: 'bulk exports',
-  summary: 'Make a destination for bulk exports',
+  summary: 'Create a destination for bulk exports',
   description:
-    'A small object is written below `tmp/` in the prefix, read back and deleted, the latter two as far as rights allow. What fails is told with its step, and then nothing is made.',
+    'The server writes a small object below `tmp/` in the prefix. It also reads and deletes the object if it has the permissions. If a step fails, the error names it and no destination is created.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
   errors: [...checkErrors, 'LIMIT_REACHED'],
   schema: { body: NewDestination, response: { 200: Destination } },

@@ -9,7 +9,7 @@ export const deleteDestination = defineOperation({
   path: '/bulk-exports/destinations/:destination_id',
   tag: 'bulk exports',
   summary: 'Delete a destination with its credentials',
-  description: 'What was exported stays in the bucket.',
+  description: 'Exported files stay in the bucket.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'DESTINATION_IN_USE'],
   schema: { params: DestinationParams, response: { 200: Type.Object({ message: Type.String() }) } },

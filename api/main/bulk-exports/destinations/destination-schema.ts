@@ -6,14 +6,14 @@ export const DestinationParams = Type.Object({ destination_id: Uuid() });
 
 const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za-z0-9\\-_ ']+$" });
 
-/** What travels in headers of requests, so no spaces and no control characters. */
+/** Credentials are sent in HTTP headers, so they contain no spaces and no control characters. */
 const secretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
 
 const Credentials = Type.Object(
   {
     access_key_id: secretText(255),
     secret_access_key: secretText(2_048),
-    session_token: optional(secretText(2_048), { description: 'Of temporary credentials.' }),
+    session_token: optional(secretText(2_048), { description: 'Session token of temporary credentials.' }),
   },
   { additionalProperties: false },
 );
@@ -21,48 +21,48 @@ const Credentials = Type.Object(
 const NewConfig = Type.Object({
   bucket_name: optional(Type.String({ minLength: 3, maxLength: 63 })),
   prefix: optional(Text({ maxLength: 1_024 }), {
-    description: 'Goes before the names of all objects; folders by `/`.',
+    description: 'Prefix of all object keys; `/` separates folders.',
   }),
-  region: optional(Type.String({ minLength: 1, maxLength: 63 }), { description: 'For AWS. Absent: us-east-1.' }),
+  region: optional(Type.String({ minLength: 1, maxLength: 63 }), { description: 'AWS region. Default: us-east-1.' }),
   endpoint_url: optional(Text({ minLength: 1, maxLength: 2_048 }), {
-    description: 'Of a store other than AWS that speaks the S3 API. For AWS leave it out.',
+    description: 'Endpoint of an S3-compatible store. Omit it for AWS.',
   }),
   include_bucket_in_prefix: optional(Type.Boolean(), {
     description:
-      'Default true. False: `endpoint_url` is the address of the bucket itself, and paths are told without it.',
+      'Default: true. If false, `endpoint_url` is the URL of the bucket itself, and reported paths do not contain the bucket.',
   }),
   config_kwargs_s3: optional(
     Type.Object({
       addressing_style: optional(Type.Union([Type.Literal('virtual'), Type.Literal('path'), Type.Literal('auto')]), {
-        description: 'auto, the default: in the path at an `endpoint_url`, in the host name at AWS.',
+        description: 'Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS.',
       }),
     }),
   ),
-  s3_additional_kwargs: optional(JsonObject(), { description: 'Not supported: null or empty.' }),
-  aws_role_arn: optional(Type.String({ maxLength: 2_048 }), { description: 'Not supported: null or empty.' }),
+  s3_additional_kwargs: optional(JsonObject(), { description: 'Not supported. Must be null or empty.' }),
+  aws_role_arn: optional(Type.String({ maxLength: 2_048 }), { description: 'Not supported. Must be null or empty.' }),
 });
 
 export const NewDestination = Type.Object({
   destination_type: optional(Type.Union([Type.Literal('s3'), Type.Literal('local')]), {
     default: 's3',
-    description: 'local: a folder, `config.prefix`, below the root that the operator of the server has set.',
+    description: '`local` is the folder `config.prefix` below the root that the operator configured.',
   }),
   display_name: DisplayName,
   config: NewConfig,
   credentials: optional(Credentials, {
-    description: 'Absent: those that the server finds on its machine, unless its operator forbids that.',
+    description: 'Default: the default AWS credentials of the server, if the operator allows them.',
   }),
 });
 
 export const DestinationChange = Type.Object({
   display_name: optional(DisplayName),
-  credentials: optional(Credentials, { description: 'Tested before they replace those that there are.' }),
+  credentials: optional(Credentials, { description: 'Tested before they replace the current credentials.' }),
 });
 
-/** A destination as it is answered: without its credentials. */
+/** A destination in responses, without its credentials. */
 export const Destination = Type.Object({
   id: Uuid(),
-  tenant_id: Uuid({ description: 'The workspace.' }),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
   destination_type: Type.String(),
   display_name: Type.String(),
   config: Type.Object({
@@ -76,7 +76,7 @@ export const Destination = Type.Object({
     aws_role_arn: Type.Null(),
   }),
   credentials_keys: Type.Array(Type.String(), {
-    description: 'Which credentials there are. Their values never come back.',
+    description: 'Names of the stored credentials. Their values are never returned.',
   }),
   created_at: Timestamp(),
   updated_at: Timestamp(),
@@ -90,7 +90,7 @@ export function showDestination({ config, credentials_keys, ...record }: Destina
   };
 }
 
-/** Errors of the checks that a destination passes before it, or new credentials, are stored. */
+/** Errors of the checks of a new destination or of new credentials. */
 export const checkErrors = [
   'BAD_REQUEST',
   'PARAMETER_NOT_SUPPORTED',

@@ -7,7 +7,7 @@ export const getDestination = defineOperation({
   method: 'GET',
   path: '/bulk-exports/destinations/:destination_id',
   tag: 'bulk exports',
-  summary: 'One destination',
+  summary: 'Get a destination',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: { params: DestinationParams, response: { 200: Destination } },

@@ -8,7 +8,7 @@ export const listDestinations = defineOperation({
   method: 'GET',
   path: '/bulk-exports/destinations',
   tag: 'bulk exports',
-  summary: 'The destinations of the workspace, oldest first',
+  summary: 'List the destinations of the workspace, oldest first',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   schema: {
     query: Type.Object({

@@ -15,7 +15,7 @@ export const updateDestination = defineOperation({
   tag: 'bulk exports',
   summary: 'Rename a destination, or replace its credentials',
   description:
-    'Absent and null fields stay as they are. New credentials are tested as at creation; where the test fails, the old ones stay. Where exports go cannot be changed: make another destination.',
+    'Absent and null fields stay unchanged. New credentials are tested as at creation; if the test fails, the old ones stay. Bucket and prefix cannot be changed; create another destination instead.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
   unsupported: { body: ['config', 'destination_type'] },
   errors: [...checkErrors, 'NOT_FOUND'],

@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify';
 import { expect, it } from 'vitest';
 import { readRunFrom, readThreadFrom } from '../../../../api/agent-server/streaming/last-event-id.ts';
-import { endSeq, threadSeqOf } from '../../../../pipelines/agents/streams/stream-numbers.ts';
+import { endSeq, toThreadSeq } from '../../../../pipelines/agents/streams/stream-numbers.ts';
 
 const request = (id?: string) => ({ headers: { ...(id !== undefined && { 'last-event-id': id }) } }) as FastifyRequest;
 
 it('takes every id that events of a thread have, also after half a million runs', () => {
-  for (const threadSeq of [1, threadSeqOf(1, 1), threadSeqOf(250_000, 7), threadSeqOf(500_000, endSeq)]) {
+  for (const threadSeq of [1, toThreadSeq(1, 1), toThreadSeq(250_000, 7), toThreadSeq(500_000, endSeq)]) {
     expect(readThreadFrom(request(String(threadSeq)), {})).toEqual({ threadSeq });
   }
 });

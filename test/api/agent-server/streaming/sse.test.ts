@@ -49,7 +49,7 @@ afterEach(() => {
   for (const close of open.splice(0)) close();
 });
 
-async function serve({ heartbeatMs = 60_000, comesBack = false } = {}) {
+async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
   const source = new Source();
   const stopping = new AbortController();
   const accessEnded = new AbortController();
@@ -67,7 +67,7 @@ async function serve({ heartbeatMs = 60_000, comesBack = false } = {}) {
       heartbeatMs,
       stopping: stopping.signal,
       accessEnded: accessEnded.signal,
-      comesBack,
+      clientReconnects,
       logger: { warn: () => undefined },
       left,
     });
@@ -161,7 +161,7 @@ describe('a body of server-sent events', () => {
     said.source.put(text('1'));
     said.stopping.abort();
     expect(await response.text()).toContain('event: error\ndata: {"error":"DRAINING"');
-    const broken = await serve({ comesBack: true });
+    const broken = await serve({ clientReconnects: true });
     const body = (await fetch(broken.url)).text();
     broken.stopping.abort();
     await expect(body).rejects.toThrow('terminated');

@@ -126,19 +126,22 @@ describe('runlake export', () => {
   });
 
   it.each([
-    ['create --project shopp --destination disk --start 2026-01-01 --end 2026-01-02', "id 'shopp'; there are: shop."],
-    ['create --project shop --destination dusk --start 2026-01-01 --end 2026-01-02', "id 'dusk'; there are: disk."],
+    ['create --project shopp --destination disk --start 2026-01-01 --end 2026-01-02', "id 'shopp'. Names: shop."],
+    ['create --project shop --destination dusk --start 2026-01-01 --end 2026-01-02', "id 'dusk'. Names: disk."],
     ['create --project shop --destination disk --start soon --end 2026-01-02', '--start must be a time such as'],
-    ['create --project shop --destination disk --start 2026-01-01', 'Say --end, or --interval-hours for a schedule'],
+    [
+      'create --project shop --destination disk --start 2026-01-01',
+      'Specify --end, or --interval-hours for a schedule',
+    ],
     [
       'create --project shop --destination disk --start 2026-01-02 --end 2026-01-01',
       '--end: must be later than --start',
     ],
     ['create --project shop --destination disk --start 2026-01-01 --interval-hours 169', 'from 1 to 168'],
-    ['create --project shop --destination disk --start 2026-01-01 --interval-hours 1 --watch', 'a schedule has none'],
+    ['create --project shop --destination disk --start 2026-01-01 --interval-hours 1 --watch', 'a schedule never ends'],
     [
       'create --project shop --destination disk --start 2026-01-01 --end 2026-01-02 --fields id,nme',
-      "--fields: there is no field 'nme'",
+      "--fields: unknown field 'nme'",
     ],
     [
       'create --project shop --destination disk --start 2026-01-01 --end 2026-01-02 --compression lz4',
@@ -147,15 +150,15 @@ describe('runlake export', () => {
     ['create --project shop --start 2026-01-01', "required option '--destination"],
     [
       'create --project shop --destination disk --start 2026-01-01 --end 2026-01-02 --workspace x',
-      "id 'x'; there are: Default",
+      "id 'x'. Names: Default",
     ],
-    ['watch nothing', 'There is no export nothing: see `runlake export list`'],
-    ['cancel 00000000-0000-4000-8000-000000000000', 'There is no export 0000'],
+    ['watch nothing', 'No export nothing. See `runlake export list`'],
+    ['cancel 00000000-0000-4000-8000-000000000000', 'No export 0000'],
     ['list --limit 0', '--limit must be a number from 1 to 1000'],
     ['list --source x', '--source must be the id'],
-    ['destinations create --name disk2 --type local --prefix ..', "a part '.' or '..'"],
+    ['destinations create --name disk2 --type local --prefix ..', "contains '.' or '..'"],
     ['destinations create --name a/b --type local', '--name must match'],
-    ['destinations create --name bucket', 'Say --bucket, or --type local'],
+    ['destinations create --name bucket', 'Specify --bucket, or --type local'],
     ['destinations create --name bucket --bucket ab', '--bucket must not have fewer than 3'],
   ])('%s: says what is wrong', async (line, words) => {
     const { code, output, errors } = await command(line);
@@ -170,7 +173,7 @@ describe('credentials', () => {
   it('must be given if those of the environment are not allowed', async () => {
     const words = ['export', 'destinations', 'create', '--name', 'bucket', '--bucket', 'some-bucket'];
     const end = await builtCommand(words, { ...environment(), RUNLAKE_ALLOW_DEFAULT_CREDENTIALS: 'false' });
-    expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Say --credentials-stdin') });
+    expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Specify --credentials-stdin') });
   });
 
   const createBucket = async (input: string) => {
@@ -186,7 +189,7 @@ describe('credentials', () => {
   };
 
   it.each([
-    ['no JSON', 'Standard input holds no JSON'],
+    ['no JSON', 'Standard input is not JSON'],
     ['{"access_key_id": "some-id"}', 'The destination is not valid: credentials'],
     ['{"access_key_id": "some-id", "secret_access_key": "some-secret"}', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS'],
   ])('from standard input: %s', async (input, words) => {
@@ -202,10 +205,10 @@ describe('an export that fails', () => {
     withoutWorkFolder(async () => {
       const { code, output } = await command(`${whole()} --destination disk --watch`);
       expect(code).toBe(1);
-      expect(output).toMatch(new RegExp(`^${day(-2)}: attempt 1 failed and is made again: \\S`, 'm'));
+      expect(output).toMatch(new RegExp(`^${day(-2)}: attempt 1 failed, retrying: \\S`, 'm'));
       expect(output).toMatch(/^FAILED in \S+ s: 0 rows in 0 files, 0 B\.$/m);
       expect(output).toMatch(/^ {2}\d{4}-\d\d-\d\d FAILED, 3 attempts failed:$/m);
-      expect(output).toMatch(/^ {4}attempts 1 to 3: The file .* on its way to a bucket cannot be written/m);
+      expect(output).toMatch(/^ {4}attempts 1 to 3: The work file .* cannot be written/m);
     }));
 
   it('goes on when the watching ends with Ctrl-C, and can be cancelled', () =>
@@ -224,7 +227,7 @@ describe('an export that fails', () => {
       });
       const [code] = await once(watching, 'close');
       expect(code, said).toBe(130);
-      const [, id = ''] = /The export goes on; to watch it again: runlake export watch (\S+)/.exec(said) ?? [];
+      const [, id = ''] = /The export continues. To watch it again: runlake export watch (\S+)/.exec(said) ?? [];
 
       const cancelled = await command(`cancel ${id}`);
       expect(cancelled.output).toBe(`The export ${id} is cancelled; 0 finished files stay (0 rows).\n`);
@@ -276,8 +279,8 @@ describe('schedules', () => {
       .toBe(2);
     const { output: schedules } = await command('list --schedules');
     expect(schedules).toMatch(new RegExp(`^${id}  RUNNING every 24 h +shop +disk `, 'm'));
-    expect((await command(`watch ${id}`)).errors).toContain('is a schedule, which has no end');
-    expect((await command(`cancel ${id}`)).output).toContain('exports that it has spawned go on');
+    expect((await command(`watch ${id}`)).errors).toContain('is a schedule. Watch one of its exports');
+    expect((await command(`cancel ${id}`)).output).toContain('exports that it created continue');
   });
 });
 
@@ -289,7 +292,7 @@ describe('several workspaces', () => {
     expect((await post('/runs', run, { 'x-tenant-id': id })).status).toBe(202);
 
     const unsaid = await command(`${whole()} --destination disk`);
-    expect(unsaid.errors).toContain('There are several workspaces: say --workspace Default, Second.');
+    expect(unsaid.errors).toContain('There are several workspaces. Specify --workspace: Default, Second.');
     const none = await command(`${whole()} --destination disk --workspace Second`);
     expect(none.errors).toContain('The workspace Second has no destinations');
     const place = await command('destinations create --name disk --type local --prefix second --workspace Second');

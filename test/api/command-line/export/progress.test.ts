@@ -119,7 +119,7 @@ describe('progress', () => {
 
   it('says why nothing happens yet', () => {
     expect(progressWords(exportOf({ status: 'CREATED', statusReason: 'No room.' }), now)).toBe('No room.');
-    expect(progressWords(exportOf({ status: 'CREATED' }), now)).toBe('It waits to be taken up.');
+    expect(progressWords(exportOf({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
   });
 
   it('has a bar that stays in its line', () => {
@@ -135,7 +135,7 @@ describe('the end', () => {
     expect(endInWords(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
       'COMPLETED in 13 s: 1,000 rows in 1 file, 2.5 MB.',
       'Files: lake/a',
-      '1 run of the range arrived after it was made and is not in it.',
+      '1 run of the range arrived after the export was created and is not included.',
     ]);
   });
 

@@ -184,7 +184,7 @@ describe('sending a key', () => {
       'x-organization-id': randomUUID(),
     });
     expect([status, body.code]).toEqual([403, 'ORGANIZATION_FORBIDDEN']);
-    expect(body.remedy).toContain('another organisation');
+    expect(body.remedy).toContain('not the organisation that the API key belongs to');
   });
 
   it.each([

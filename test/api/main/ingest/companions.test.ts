@@ -83,7 +83,7 @@ describe('attachments and feedback of a run that is refused', () => {
     );
     expect(status).toBe(202);
     expect(body.rejected?.map(({ run }) => run)).toEqual([bad.id, `attachment.${bad.id}.notes`]);
-    expect(body.message).toContain('3 of 5 items were taken');
+    expect(body.message).toContain('3 of 5 items were accepted');
     expect(published.filter((each) => each.includes(bad.id))).toEqual([]);
     expect(published.filter((each) => each.includes(good.id)).sort()).toEqual([
       `attachments ${good.id}`,
@@ -104,7 +104,7 @@ describe('attachments and feedback are taken', () => {
   test('without their run, which may have come before or come later', async () => {
     const [run, other] = [randomUUID(), refusedRun()];
     const { status, body } = await send(...postParts(other), attachment(run), feedback({ run_id: run }));
-    expect([status, body.message]).toEqual([202, expect.stringContaining('2 of 3 items were taken')]);
+    expect([status, body.message]).toEqual([202, expect.stringContaining('2 of 3 items were accepted')]);
     expect(published.filter((each) => each.includes(run)).sort()).toEqual([`attachments ${run}`, `feedback ${run}`]);
   });
 });
