@@ -1,7 +1,7 @@
 import { join } from 'node:path';
-import { loadStackSettings } from '../../infra/config/stack-settings.ts';
-import { fetchPinned } from '../../infra/native/fetch-pinned.ts';
-import { openTools } from '../../infra/native/tools.ts';
+import { fetchPinned } from '../stack/fetch-pinned.ts';
+import { loadStackSettings } from '../stack/stack-settings.ts';
+import { openTools } from '../stack/tools.ts';
 
 /** The releases of Node that Runlake supports, by major version; files by the SHA-256 of the npm package. */
 export const releases = [
