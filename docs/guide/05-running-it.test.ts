@@ -87,7 +87,7 @@ describe('one folder, one Runlake', () => {
   it('refuses a second one in one sentence', async () => {
     const { code, errors } = await command(['all'], { RUNLAKE_PORT: '0' });
     expect(code).toBe(1);
-    expect(errors).toContain(`is in use by another runlake (process ${runlake.pid})`);
+    expect(errors).toContain(`is in use by another runlake process (${runlake.pid})`);
   });
 });
 
@@ -102,7 +102,7 @@ describe('stopping', () => {
 
     const { code, output } = await command(['doctor']);
     expect(code).toBe(1);
-    expect(output).toContain('No runlake is running');
+    expect(output).toContain('No runlake process is running');
 
     runlake = await runlake.restart();
     expect(await (await ask(`/runs/${id}`, runlake.apiKey)).json()).toMatchObject({ name: 'kept' });

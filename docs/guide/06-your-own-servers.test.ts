@@ -38,7 +38,7 @@ describe('roles', () => {
   it('name the addresses that they cannot do without', async () => {
     const { code, errors } = await command(['ingest'], { RUNLAKE_DATABASE_URL: runlake.stores().databaseUrl });
     expect(code).toBe(1);
-    expect(errors).toContain('needs RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL, RUNLAKE_CLICKHOUSE_URL');
+    expect(errors).toContain('requires RUNLAKE_KAFKA_BROKERS, RUNLAKE_SCHEMA_REGISTRY_URL, RUNLAKE_CLICKHOUSE_URL');
   });
 });
 
@@ -75,7 +75,9 @@ describe('dead letters', () => {
     const { output } = await command(['dlq', 'show', id]);
     expect(output).toContain('Header from the guide');
     expect(output).toMatch(/00000000 {2}6e 6f 74 20 .* not a record/);
-    expect((await command(['dlq', 'show', 'run-events/99'])).errors).toContain('There is no dead letter run-events/99');
+    expect((await command(['dlq', 'show', 'run-events/99'])).errors).toContain(
+      'There is no dead-letter record run-events/99',
+    );
   });
 
   // A replay publishes the original bytes at the end of the topic, so its values win over those of patches that were stored
@@ -83,7 +85,7 @@ describe('dead letters', () => {
   it('are replayed, with --force where there is a reason against it', async () => {
     const refused = await command(['dlq', 'replay', id]);
     expect(refused.code).toBe(1);
-    expect(refused.output).toContain('its values win over those of patches');
+    expect(refused.output).toContain('so their values overwrite those of earlier patches');
     expect(refused.output).toContain(`${id}: not replayed: its bytes cannot be read by any schema`);
     expect((await command(['dlq', 'replay', id, '--force'])).output).toContain(`${id}: replayed.`);
     // It died again, of the same fault: that is a letter of its own.
@@ -95,6 +97,6 @@ describe('dead letters', () => {
   it('are chosen by ids or by a filter, never all by mistake', async () => {
     const { code, errors } = await command(['dlq', 'replay']);
     expect(code).toBe(1);
-    expect(errors).toContain('choose them by --topic, --step, --since, --until, or --all');
+    expect(errors).toContain('by their ids or by --topic, --step, --since, --until or --all');
   });
 });
