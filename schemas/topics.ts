@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * Fields that a record begins with are of constant width, so that the sink reads and writes them in place:
- * a UUID in text and small letters (37 bytes with its length), a time in microseconds (8 bytes for any of our days), a
- * position in the log (8 bytes), a flag (1 byte).
- * `key_time` lies in the range that ingest accepts, `expiry` at most a year after it.
+ * The first fields of a record have a fixed width in Avro, so that the sink reads and writes them in place: a UUID as text in lower case
+ * (37 bytes with its length), a time in microseconds (8 bytes for every accepted date), a position in the log (8 bytes), a flag (1 byte).
+ * `key_time` is within the range that ingest accepts, `expiry` at most one year after it.
  */
 export type FixedKind = 'uuid' | 'key_time' | 'expiry' | 'time' | 'position' | 'flag';
 
@@ -20,28 +19,28 @@ export const fixedWidthBytes: Readonly<Record<FixedKind, number>> = {
 export interface FixedField {
   readonly name: string;
   readonly kind: FixedKind;
-  /** Bytes before it, from the beginning of the record. */
+  /** Offset of the field from the start of the record, in bytes. */
   readonly at: number;
 }
 
-/** What the sink does with the events of a topic, by names of fixed fields. What is left out, it does not do. */
+/** How the sink handles the events of a topic; values are names of fixed fields. The sink skips what is not set. */
 export interface Handling {
   /**
-   * Events of a trace take the project and time that the first of them fixed. The fixed fields then are `tenant_id`,
+   * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are then `tenant_id`,
    * `trace_id`, `id`, `session_id`, `start_time` and `trace_time`.
    */
   readonly placedByTrace?: true;
-  /** The hour of usage that an event touches. */
+  /** The usage hour that an event marks dirty. */
   readonly usageHour?: { readonly tenant: string; readonly time: string };
-  /** The flag of events that are stored; the others are only for those who read the log as it comes. */
+  /** Flag of events that are stored; the others are only for followers of the topic. */
   readonly storedIf?: string;
-  /** Where the place of the record in the log is written. */
+  /** Fields that the sink sets to the partition and offset of the record. */
   readonly stamped?: { readonly partition: string; readonly offset: string };
-  /** How the table is partitioned, for an insert may reach so many partitions only: every `days`, days counted from 1970. */
+  /** Partitioning of the table, because an insert may touch a limited number of partitions: `days` per partition, counted from 1970. */
   readonly tablePartition?: { readonly time: string; readonly days: number; readonly shiftDays: number };
 }
 
-/** A topic of the event log and the table that its events go to. A further topic is one more entry and one schema. */
+/** A topic of the event log and the table that its events are stored in. To add a topic, add an entry and a schema. */
 export interface Topic extends Handling {
   readonly name: string;
   readonly table: string;
@@ -49,7 +48,7 @@ export interface Topic extends Handling {
   readonly schema: string;
   /** Columns of an insert, in the order of the schema. */
   readonly columns: readonly string[];
-  /** The first fields of the schema, as far as they are of constant width. */
+  /** The leading fields of the schema that have a fixed width. */
   readonly fixed: readonly FixedField[];
 }
 
@@ -87,7 +86,7 @@ export const runEvents = defineTopic({
   ],
   placedByTrace: true,
   usageHour: { tenant: 'tenant_id', time: 'trace_time' },
-  // Weeks begin on Monday, and 1970 began on a Thursday.
+  // Weeks start on Monday, and 1970 started on a Thursday.
   tablePartition: { time: 'start_time', days: 7, shiftDays: 3 },
 });
 
@@ -122,5 +121,5 @@ export const streamEvents = defineTopic({
   tablePartition: { time: 'expires_at', days: 1, shiftDays: 0 },
 });
 
-/** New ones come last: the place in this list is the schema's id in the in-process log, also of records that are put aside. */
+/** Append new topics: the index in this list is the schema id in the in-process log, including stored dead-letter records. */
 export const topics: readonly Topic[] = [runEvents, feedbackEvents, attachmentEvents, streamEvents];

@@ -1,19 +1,19 @@
 import { type Static, type TObject, Type } from 'typebox';
 
 /**
- * Every kind of background job: what it carries and by which rules it runs. Who enqueues and who works share this table.
- * A payload once released stays readable: fields are added as optional ones, never renamed.
+ * All kinds of background jobs, with payload schema and execution rules. Producers and workers share this table.
+ * Released payloads must stay readable: add only optional fields, never rename one.
  */
 export interface JobEntry<Payload extends TObject = TObject> {
   readonly payload: Payload;
-  /** Longest time of one attempt; the handler's signal is then aborted and the attempt counts as failed. */
+  /** Timeout of one attempt; the handler's signal is then aborted and the attempt counts as failed. */
   readonly timeoutMs: number;
-  /** Attempts in all; after the last one the job stays as failed, for a week. */
+  /** Maximum number of attempts; after the last one the job is kept as failed for a week. */
   readonly attempts: number;
-  /** Pause before the second attempt; each further one is twice as long where `growing`. */
+  /** Delay before the second attempt; if `growing`, it doubles for each further one. */
   readonly retryDelayMs: number;
   readonly growing: boolean;
-  /** Most jobs of this kind that one process runs at once. */
+  /** Maximum number of concurrent jobs of this kind in one process. */
   readonly concurrency: number;
 }
 
@@ -21,7 +21,7 @@ const uuid = Type.String({ format: 'uuid' });
 const closed = { additionalProperties: false };
 
 export const jobCatalogue = {
-  /** Puts events that waited too long for their trace to the dead letters. */
+  /** Moves events that were deferred for too long to the dead-letter queue. */
   'expire-parked-events': {
     payload: Type.Object({}, closed),
     timeoutMs: 300_000,
@@ -30,7 +30,7 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
-  /** Puts a dead letter of the in-process log back into it, which only the process that runs it can. */
+  /** Replays a dead-letter record of the in-process log, which only the process that runs the log can do. */
   'replay-dead-letter': {
     payload: Type.Object({ letter_id: Type.String({ minLength: 1, maxLength: 200 }) }, closed),
     timeoutMs: 120_000,
@@ -39,7 +39,7 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
-  /** Looks for deleted projects and workspaces whose data is there and whose job was never queued, or got lost. */
+  /** Finds deleted projects and workspaces whose data still exist and whose job was lost or never queued, and enqueues it. */
   'requeue-deletions': {
     payload: Type.Object({}, closed),
     timeoutMs: 60_000,
@@ -48,7 +48,7 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 1,
   },
-  /** Deletes the runs of a project that was deleted. */
+  /** Deletes the runs of a deleted project. */
   'delete-project-runs': {
     payload: Type.Object({ workspace_id: uuid, project_id: uuid }, closed),
     timeoutMs: 3_600_000,
@@ -57,7 +57,7 @@ export const jobCatalogue = {
     growing: true,
     concurrency: 1,
   },
-  /** Deletes the data of a workspace that was deleted. */
+  /** Deletes the data of a deleted workspace. */
   'delete-workspace-data': {
     payload: Type.Object({ workspace_id: uuid }, closed),
     timeoutMs: 4 * 3_600_000,
@@ -66,7 +66,7 @@ export const jobCatalogue = {
     growing: true,
     concurrency: 1,
   },
-  /** Starts a bulk export when its turn has come, and brings it on. */
+  /** Starts a bulk export when it is due, and advances it. */
   'coordinate-export': {
     payload: Type.Object({ export_id: uuid }, closed),
     timeoutMs: 300_000,
@@ -75,7 +75,7 @@ export const jobCatalogue = {
     growing: false,
     concurrency: 8,
   },
-  /** Looks at a run of a bulk export and does what its row says. Retries, time limits and concurrency are those of the export. */
+  /** Processes one export run according to its row, which also defines retries, timeouts and concurrency. */
   'export-run': {
     payload: Type.Object({ run_id: uuid }, closed),
     timeoutMs: 8 * 86_400_000,

@@ -1,4 +1,4 @@
-/** Types of the columns in DuckDB's words, which every Parquet reader has an equal of. */
+/** DuckDB types of the columns, which all have an equivalent in Parquet. */
 export type RunColumnType = 'VARCHAR' | 'VARCHAR[]' | 'BIGINT' | 'BOOLEAN' | 'TIMESTAMP' | 'TIMESTAMP WITH TIME ZONE';
 
 export type RunColumnGroup =
@@ -14,11 +14,11 @@ export interface RunParquetColumn {
   readonly group: RunColumnGroup;
   /** Type in each format version. */
   readonly type: { readonly v1: RunColumnType; readonly v2_beta: RunColumnType };
-  /** What one of a number, or the form of a text, stands for. */
+  /** Unit of a number, or format of a text. */
   readonly unit: string;
-  /** When it is null; absent where it never is. */
+  /** When the value is null; absent if it never is. */
   readonly nullWhen?: string;
-  /** As DuckDB shows it in v2_beta. */
+  /** Example value, as DuckDB prints it in v2_beta. */
   readonly example: string;
   readonly text: string;
 }
@@ -30,12 +30,12 @@ const list = { v1: 'VARCHAR', v2_beta: 'VARCHAR[]' } as const;
 const uuid = 'UUID, lower case';
 const moment = 'UTC, microseconds';
 const json = 'JSON';
-const cost = 'decimal, up to 21 digits before and 20 behind the point';
-const unsaid = 'nobody said one';
+const cost = 'decimal, up to 21 digits before and 20 after the decimal point';
+const unsaid = 'the client sent none';
 
 /**
- * Every column that an export can have, in the order of the files where no order is asked for. Values are those that
- * `POST /runs/query` answers for the field of the same name; `tenant_id` and `is_root` are of exports alone.
+ * All columns of exports, in the default order of the files. Values are the same as those of the field with the same name in
+ * `POST /runs/query`; only exports have `tenant_id` and `is_root`.
  * Source: SPEC 2.9. `docs/reference/export-columns.md` is generated from this table.
  */
 export const runParquetColumns = [
@@ -45,7 +45,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: uuid,
     example: '0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
-    text: 'The run.',
+    text: 'Id of the run.',
   },
   {
     name: 'tenant_id',
@@ -53,7 +53,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: uuid,
     example: '5f0c8e8e-2b9a-4c55-8b57-6d1f1f0a9c11',
-    text: 'Its workspace.',
+    text: 'Id of the workspace.',
   },
   {
     name: 'session_id',
@@ -61,7 +61,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: uuid,
     example: '9c1d7f0e-8a64-4f1b-a0d1-52b7c7f1c5d3',
-    text: 'Its tracing project.',
+    text: 'Id of the tracing project.',
   },
   {
     name: 'trace_id',
@@ -69,7 +69,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: uuid,
     example: '0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
-    text: 'Its trace; mostly the id of the root run.',
+    text: 'Id of the trace, usually the id of the root run.',
   },
   {
     name: 'parent_run_id',
@@ -78,7 +78,7 @@ export const runParquetColumns = [
     unit: uuid,
     nullWhen: 'the run is a root',
     example: '0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
-    text: 'The run that called it.',
+    text: 'Id of the run that called it.',
   },
   {
     name: 'parent_run_ids',
@@ -86,7 +86,7 @@ export const runParquetColumns = [
     type: list,
     unit: `list of ${uuid}; v1: JSON array`,
     example: '[0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24]',
-    text: 'All runs above it, root first; empty for a root.',
+    text: 'Ids of all ancestors, root first; empty for a root run.',
   },
   {
     name: 'reference_example_id',
@@ -95,7 +95,7 @@ export const runParquetColumns = [
     unit: uuid,
     nullWhen: unsaid,
     example: 'c0a8d8f2-91c4-4a4e-9f3b-0b6a1c2d3e4f',
-    text: 'The example of a dataset that the run was made from.',
+    text: 'Id of the dataset example that the run was created from.',
   },
   {
     name: 'name',
@@ -103,7 +103,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: 'text',
     example: 'ChatOpenAI',
-    text: 'Empty where nobody said one.',
+    text: 'Name of the run; empty if the client sent none.',
   },
   {
     name: 'run_type',
@@ -111,7 +111,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: 'tool, chain, llm, retriever, embedding, prompt or parser',
     example: 'llm',
-    text: 'What kind of step it was; chain where nobody said it.',
+    text: 'Type of the run; chain if the client sent none.',
   },
   {
     name: 'start_time',
@@ -119,7 +119,7 @@ export const runParquetColumns = [
     type: time,
     unit: moment,
     example: '2026-03-05 12:00:00.123456+00',
-    text: 'When the run began, as its client said it. Days of an export go by the time in dotted_order, which clients may round otherwise.',
+    text: 'Start time that the client sent. The days of an export are determined by the time in dotted_order, which clients may round differently.',
   },
   {
     name: 'end_time',
@@ -128,7 +128,7 @@ export const runParquetColumns = [
     unit: moment,
     nullWhen: 'the run has not ended',
     example: '2026-03-05 12:00:01.5+00',
-    text: 'When it ended.',
+    text: 'End time that the client sent.',
   },
   {
     name: 'status',
@@ -136,7 +136,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: 'success, error or pending',
     example: 'success',
-    text: 'error where the run has an error, else success where it has ended, else pending.',
+    text: 'error if the run has an error; otherwise success if it has ended, else pending.',
   },
   {
     name: 'is_root',
@@ -144,7 +144,7 @@ export const runParquetColumns = [
     type: both('BOOLEAN'),
     unit: 'true or false',
     example: 'true',
-    text: 'Whether the run begins its trace.',
+    text: 'Whether the run is the root of its trace.',
   },
   {
     name: 'dotted_order',
@@ -152,16 +152,16 @@ export const runParquetColumns = [
     type: varchar,
     unit: 'segments of start time and id, joined by dots',
     example: '20260305T120000123456Z0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24',
-    text: 'Place of the run in its trace, root first. Of runs that came without one it is put together from their parents.',
+    text: 'Position of the run in its trace, root first. For runs that were sent without it, it is derived from their parents.',
   },
   {
     name: 'trace_tier',
     group: 'Basic metadata',
     type: varchar,
     unit: 'text',
-    nullWhen: 'always: nothing fills it yet',
+    nullWhen: 'always; the column is not used yet',
     example: 'NULL',
-    text: 'How long the trace is kept.',
+    text: 'Retention tier of the trace.',
   },
   {
     name: 'inputs',
@@ -169,7 +169,7 @@ export const runParquetColumns = [
     type: varchar,
     unit: json,
     example: '{"question":"Why?"}',
-    text: 'The text that came; `{}` where there are none.',
+    text: 'Unchanged JSON as received; `{}` if there are none.',
   },
   {
     name: 'outputs',
@@ -178,7 +178,7 @@ export const runParquetColumns = [
     unit: json,
     nullWhen: unsaid,
     example: '{"answer":42}',
-    text: 'The text that came.',
+    text: 'Unchanged JSON as received.',
   },
   {
     name: 'error',
@@ -187,7 +187,7 @@ export const runParquetColumns = [
     unit: 'text',
     nullWhen: 'the run did not fail',
     example: 'ValueError: no such tool',
-    text: 'The decoded text. Half of a surrogate pair, which UTF-8 cannot hold, is U+FFFD.',
+    text: 'The decoded text. A lone surrogate, which UTF-8 cannot represent, becomes U+FFFD.',
   },
   {
     name: 'extra',
@@ -196,7 +196,7 @@ export const runParquetColumns = [
     unit: json,
     nullWhen: unsaid,
     example: '{"metadata":{"thread_id":"7"}}',
-    text: 'The text that came; metadata is in it.',
+    text: 'Unchanged JSON as received; contains the metadata.',
   },
   {
     name: 'events',
@@ -205,16 +205,16 @@ export const runParquetColumns = [
     unit: json,
     nullWhen: unsaid,
     example: '[{"name":"new_token","time":"2026-03-05T12:00:00.9"}]',
-    text: 'The text that came.',
+    text: 'Unchanged JSON as received.',
   },
   {
     name: 'tags',
     group: 'Tags and feedback',
     type: list,
-    unit: 'list of text; v1: JSON array as it came',
+    unit: 'list of text; v1: JSON array as received',
     nullWhen: unsaid,
     example: '[prod, beta]',
-    text: 'In v2_beta a tag that is no text is its JSON, with numbers in their shortest form, and half of a surrogate pair is U+FFFD.',
+    text: 'In v2_beta, a tag that is not a string is its JSON text, with numbers in their shortest form, and a lone surrogate becomes U+FFFD.',
   },
   {
     name: 'feedback_stats',
@@ -223,7 +223,7 @@ export const runParquetColumns = [
     unit: json,
     nullWhen: 'the run has no feedback',
     example: '{"helpful":{"values":{},"comments":[],"n":2,"avg":0.5}}',
-    text: 'Statistics by feedback key, at the moment of the export.',
+    text: 'Statistics by feedback key at the time of the export.',
   },
   {
     name: 'total_tokens',
@@ -231,7 +231,7 @@ export const runParquetColumns = [
     type: both('BIGINT'),
     unit: 'tokens',
     example: '120',
-    text: 'Of a model call; else 0.',
+    text: 'Tokens of a model call; 0 for other runs.',
   },
   {
     name: 'prompt_tokens',
@@ -239,7 +239,7 @@ export const runParquetColumns = [
     type: both('BIGINT'),
     unit: 'tokens',
     example: '100',
-    text: 'Of a model call; else 0.',
+    text: 'Tokens of a model call; 0 for other runs.',
   },
   {
     name: 'completion_tokens',
@@ -247,7 +247,7 @@ export const runParquetColumns = [
     type: both('BIGINT'),
     unit: 'tokens',
     example: '20',
-    text: 'Of a model call; else 0.',
+    text: 'Tokens of a model call; 0 for other runs.',
   },
   {
     name: 'total_cost',
@@ -256,7 +256,7 @@ export const runParquetColumns = [
     unit: cost,
     nullWhen: unsaid,
     example: '0.00036',
-    text: 'As exact as it came: no DECIMAL has so many digits. `CAST(total_cost AS DECIMAL(38, 18))` is exact for usual costs.',
+    text: 'Exact decimal as text, because no DECIMAL type has enough digits. `CAST(total_cost AS DECIMAL(38, 18))` is exact for usual costs.',
   },
   {
     name: 'prompt_cost',
@@ -265,7 +265,7 @@ export const runParquetColumns = [
     unit: cost,
     nullWhen: unsaid,
     example: '0.0003',
-    text: 'As total_cost.',
+    text: 'Same format as total_cost.',
   },
   {
     name: 'completion_cost',
@@ -274,20 +274,20 @@ export const runParquetColumns = [
     unit: cost,
     nullWhen: unsaid,
     example: '0.00006',
-    text: 'As total_cost.',
+    text: 'Same format as total_cost.',
   },
   {
     name: 'first_token_time',
     group: 'Tokens and costs',
     type: time,
     unit: moment,
-    nullWhen: 'no event of a model call tells it',
+    nullWhen: 'the run has no event for it',
     example: '2026-03-05 12:00:00.9+00',
-    text: 'When a streaming model call gave its first token.',
+    text: 'Time of the first token of a streaming model call.',
   },
 ] as const satisfies readonly RunParquetColumn[];
 
-/** A name that `export_fields` may hold. */
+/** A column name that `export_fields` accepts. */
 export type ExportField = (typeof runParquetColumns)[number]['name'];
 
 export const exportFields: readonly ExportField[] = runParquetColumns.map(({ name }) => name);

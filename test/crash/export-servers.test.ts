@@ -59,7 +59,7 @@ describe.runIf(stackPart('redis'))('under an export', () => {
     return run?.errors?.retry_0?.startsWith('ClickHouse cannot be reached') ?? false;
   };
   const hasLogged = (text: RegExp) => (worker: ExportWorker) => text.test(worker.output());
-  const sweepFails = hasLogged(/a part of the sweep of exports failed/);
+  const sweepFails = hasLogged(/a step of the export sweep failed/);
   const killings: readonly Killing[] = [
     // Each day needs the queue for the next one.
     {
@@ -67,7 +67,7 @@ describe.runIf(stackPart('redis'))('under an export', () => {
       step: 'read',
       when: 'before',
       time: 2,
-      notices: hasLogged(/the job queues lost Redis/),
+      notices: hasLogged(/the job queues lost their connection to Redis/),
       retries: 0,
     },
     { server: 'clickhouse', step: 'find', when: 'before', time: 2, notices: isRetried, retries: 1 },

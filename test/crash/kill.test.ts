@@ -58,7 +58,7 @@ test('kill -9 under load: what the SDK was told to be taken is there once, and c
 test('no process outlives kill -9, and a second one on the folder is refused in one sentence', async () => {
   const { dataDir } = instance.runlake;
   const second = startRunlake({ dataDir });
-  await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake \(process \d+\)/);
+  await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake process \(\d+\)/);
   await instance.runlake.kill();
   await expect.poll(() => processesOn(dataDir), { timeout: 15_000 }).toEqual([]);
   await instance.restart();

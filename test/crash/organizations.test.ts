@@ -48,7 +48,7 @@ async function storedRuns(workspaceIds: readonly string[]): Promise<number> {
 
 it('creates an organisation, and deletes it through a SIGKILL', { timeout: 300_000 }, async () => {
   const wrong = await command('create', 'Acme', '--email', 'nonsense');
-  expect([wrong.code, wrong.errors]).toEqual([1, expect.stringContaining("'nonsense' is no email address")]);
+  expect([wrong.code, wrong.errors]).toEqual([1, expect.stringContaining("'nonsense' is not an email address")]);
   const made = await command('create', 'Acme', '--email', 'ana@acme.example', '--handle', 'acme');
   expect([made.code, made.errors]).toEqual([0, expect.stringMatching(/tenant handle acme\n.*ana@acme\.example/s)]);
   const key = made.output.trim();
@@ -70,7 +70,7 @@ it('creates an organisation, and deletes it through a SIGKILL', { timeout: 300_0
   expect([refused.code, refused.text]).toEqual([1, expect.stringContaining('Nothing was deleted')]);
   expect((await answered('', 'delete', id)).code).toBe(1);
   expect((await command('delete', randomUUID(), '--confirm', 'Acme')).code).toBe(1);
-  expect((await command('delete', 'x', '--confirm', 'Acme')).errors).toContain("no organisation 'x'");
+  expect((await command('delete', 'x', '--confirm', 'Acme')).errors).toContain("No organisation 'x'");
   expect((await ask(key, '/orgs')).status).toBe(200);
 
   const deleted = await answered('Acme\n', 'delete', id);

@@ -3,13 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { appendFileSync, chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { loadStackSettings, type StackPartName } from '../../infra/config/stack-settings.ts';
 import { onFreePorts } from '../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
-import type { LaunchOptions, PartValues } from '../../infra/native/part.ts';
-import { allParts } from '../../infra/native/parts/all-parts.ts';
-import { openTools } from '../../infra/native/tools.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
+import type { LaunchOptions, PartValues } from '../stack/part.ts';
+import { allParts } from '../stack/parts/all-parts.ts';
+import { loadStackSettings, type StackPartName } from '../stack/stack-settings.ts';
+import { openTools } from '../stack/tools.ts';
 
 /** A server of the test's own, made as those of the native stack are: to be stopped, killed and starved of disk. */
 export interface OwnServer {

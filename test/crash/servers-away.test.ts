@@ -248,7 +248,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
           RUNLAKE_KAFKA_BROKERS: '127.0.0.1:1',
         });
         expect(await started.exited).toBe(1);
-        expect(started.output()).toContain('Postgres refused access');
+        expect(started.output()).toContain('Postgres denied access');
       },
     );
 

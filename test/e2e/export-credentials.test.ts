@@ -129,7 +129,7 @@ test('credentials of a destination never come back', { timeout: 180_000 }, async
   await until('the export has failed', async () => (await ask(`/bulk-exports/${id}`)).status === 'FAILED', 60_000);
   expect(refused).toEqual([expect.stringMatching(/^PUT .*parquet$/)]);
   const [run] = await ask(`/bulk-exports/${id}/runs`);
-  expect(run.errors.retry_0).toMatch(/^Access denied: the secret access key does not fit/);
+  expect(run.errors.retry_0).toMatch(/^Access denied: the secret access key does not match/);
   await ask('/bulk-exports/destinations');
   const { databaseUrl, clickhouseUrl } = runlake.stores();
   const environment = {

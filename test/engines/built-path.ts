@@ -3,8 +3,7 @@ import { fileURLToPath } from 'node:url';
 
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 export const rooms = ['api', 'infra', 'pipelines', 'schemas'];
-/** The native stack reads files that lie beside its sources. */
-const compiled = new RegExp(`^(?!infra/native/)(${rooms.join('|')})/.*\\.ts$`);
+const compiled = new RegExp(`^(${rooms.join('|')})/.*\\.ts$`);
 
 /** What was compiled of a source that a file in `folder` imports; undefined of anything else. */
 export function builtPath(imported: string, folder: string): string | undefined {

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { TestProject } from 'vitest/node';
-import { loadStackSettings } from '../../infra/config/stack-settings.ts';
-import { readStackState, type StackState } from '../../infra/native/stack-state.ts';
+import { loadStackSettings } from '../stack/stack-settings.ts';
+import { readStackState, type StackState } from '../stack/stack-state.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -43,7 +43,7 @@ const longest = [
   'test/pipelines/exports/attempts.test.ts',
   'test/infra/duckdb/encoder.test.ts',
   'test/api/command-line/doctor-agents.test.ts',
-  'test/infra/native/stack.test.ts',
+  'test/stack/stack.test.ts',
   'test/api/agent-server/sdk-versions.test.ts',
   'test/api/agent-server/typed-graphs.test.ts',
   'test/api/agent-server/http-app.test.ts',

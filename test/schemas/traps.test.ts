@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { InsertBody, Query, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { LogRecord } from '../../infra/event-log/event-log.ts';
-import { insertCut } from '../../pipelines/ingest/sink/insert-cut.ts';
+import { insertBatch } from '../../pipelines/ingest/sink/insert-cut.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
 import { messageOf, openSink, type SinkUnderTest } from '../pipelines/ingest/sink/sink-under-test.ts';
@@ -77,15 +77,15 @@ describe('a cut', () => {
     });
 
   const insert = (records: readonly LogRecord[], other: Warehouse = warehouse) =>
-    insertCut(
+    insertBatch(
       {
         topic: runEvents,
         partition: 0,
         schema: runEvents,
         records: records.map((record) => ({ record, schemaId: 1 })),
-        writeDown: async () => {},
+        begin: async () => {},
       },
-      { log: under.log, warehouse: other, database: under.stores.database, underWay: new Set() },
+      { log: under.log, warehouse: other, database: under.stores.database, inFlight: new Set() },
     );
 
   const tokensOf = async (...cuts: (readonly LogRecord[])[]) => {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { describe } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { letterOf } from '../../../infra/event-log/kafka/dead-letter.ts';
+import { deadLetterMessage } from '../../../infra/event-log/kafka/dead-letter.ts';
 import { openKafkaDeadLetters } from '../../../infra/event-log/kafka/kafka-dead-letters.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -39,7 +39,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
       letters,
       putAside: async (topic, record, reason, step) => {
         const name = kafkaTopicPrefix + topic.name;
-        const message = letterOf(name, record, reason, step);
+        const message = deadLetterMessage(name, record, reason, step);
         await producer.send({
           topic: `${name}-dead-letters`,
           acks: -1,

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
-  type Cut,
   type EventLog,
+  type InsertBatch,
   type LogBatch,
   type LogMessage,
   type LogRecord,
@@ -185,21 +185,21 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
 
     test('a cut that was written down and not finished is known to the next process, or its events come again', async () => {
-      const cut: Cut = {
+      const cut: InsertBatch = {
         token: 'some token',
         hours: [{ tenantId: '11111111-1111-4111-8111-111111111111', hourSeconds: 3_600 }],
       };
-      const finished: Cut = { ...cut, token: 'finished' };
+      const finished: InsertBatch = { ...cut, token: 'finished' };
       const { records } = await consume(async (batch) => {
-        for (const each of [cut, finished, cut]) await batch.writeDownCut(each);
-        await under.database.transaction((transaction) => under.log.finishCut(finished, transaction));
+        for (const each of [cut, finished, cut]) await batch.beginInsert(each);
+        await under.database.transaction((transaction) => under.log.completeInsert(finished, transaction));
         throw new Error('killed here');
       });
       under.log.publish(topic, [message('one')]).catch(() => undefined);
       await until('the event', () => records().length > 0);
       const reopened = await under.reopened();
       await until('the cut', async () => {
-        const cuts = await reopened.unfinishedCuts();
+        const cuts = await reopened.unfinishedInserts();
         return cuts.length === 0 || JSON.stringify(cuts) === JSON.stringify([cut]);
       });
     });
@@ -227,7 +227,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     /** Reads the topic beside its groups and keeps what it was handed. */
     async function follow(options: { readonly sinceMs?: number; readonly failOn?: string } = {}) {
       const records: LogRecord[] = [];
-      const tail = await under.log.tail(topic, {
+      const tail = await under.log.follow(topic, {
         ...(options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs }),
         onRecords: (handed) => {
           records.push(...handed);

@@ -5,22 +5,23 @@ const State = Annotation.Root({
   n: Annotation,
   bytes: Annotation,
   pauseMs: Annotation,
+  perTurn: Annotation,
   gate: Annotation,
   gateAt: Annotation,
   done: Annotation,
 });
 
 /**
- * Writes `n` custom events {i}, each with `bytes` of text where that is given, and waits `pauseMs` after each. Before the one
- * of `gateAt` it waits until `gate` answers.
+ * Writes `n` custom events {i}, each with `bytes` of text where that is given, and waits `pauseMs` after each; without
+ * that it gives others a turn after `perTurn`. Before the one of `gateAt` it waits until `gate` answers.
  */
 export const graph = new StateGraph(State)
-  .addNode('burst', async ({ n = 100, bytes = 0, pauseMs, gate, gateAt }, config) => {
+  .addNode('burst', async ({ n = 100, bytes = 0, pauseMs, perTurn = 1_000, gate, gateAt }, config) => {
     for (let i = 0; i < n; i += 1) {
       if (i === gateAt) await fetch(gate);
       config.writer(bytes > 0 ? { i, text: 'x'.repeat(bytes) } : { i });
       if (pauseMs !== undefined) await delay(pauseMs);
-      else if (i % 1_000 === 999) await new Promise(setImmediate);
+      else if (i % perTurn === perTurn - 1) await new Promise(setImmediate);
     }
     return { done: n };
   })
