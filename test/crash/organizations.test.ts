@@ -84,6 +84,6 @@ it('creates an organisation, and deletes it through a SIGKILL', { timeout: 300_0
   // The organisation of the operator stays.
   const { output } = await command('list');
   const first = output.split('\n')[1]?.split(' ')[0] ?? '';
-  expect((await command('delete', first, '--confirm', 'Default')).errors).toContain('stays');
+  expect((await command('delete', first, '--confirm', 'Default')).errors).toContain('cannot be deleted');
   expect((await answered('', 'delete', id, '--confirm', 'Acme')).code).toBe(0);
 });

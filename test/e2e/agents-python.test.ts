@@ -83,7 +83,7 @@ test.skipIf('missing' in environment)(
         gone: expect.stringMatching(/^NotFoundError/),
       },
       crons: [1, '0 0 2 1 *', false, []],
-      schedule: expect.stringContaining("'soon' is not a schedule"),
+      schedule: expect.stringContaining("'soon' is not a valid schedule"),
       items: [{ food: 'soup' }, 1, [['python', 'ann']], null],
       protocol: [true, [{ question: 'Go?' }], 'answered: yes'],
       ended: [false, 1],

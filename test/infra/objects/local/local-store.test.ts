@@ -79,7 +79,7 @@ describe('a local store', () => {
   it('says what is wrong with its place', async () => {
     const without = openLocalStore({ root: join(parent, 'none'), prefix: '' });
     for (const call of [() => without.reach(), () => without.put('a', body)]) {
-      await expect(call()).rejects.toMatchObject({ ...refused, message: expect.stringContaining('not there') });
+      await expect(call()).rejects.toMatchObject({ ...refused, message: expect.stringContaining('does not exist') });
     }
     const file = openLocalStore({ root: join(parent, 'outside/secret'), prefix: '' });
     await expect(file.reach()).rejects.toMatchObject(refused);

@@ -109,7 +109,7 @@ test('many small events cost what they take: a run that streams more than may wa
     expect(await handle.outcome).toEqual({
       kind: 'failed',
       error: 'StreamBufferFull',
-      message: expect.stringContaining('may hold 4194304'),
+      message: expect.stringContaining('limit: 4194304'),
     });
     // The send window of 4 MiB has room for no more.
     expect(held).toBeLessThan((4 * 1024 * 1024) / 256 + 10);
