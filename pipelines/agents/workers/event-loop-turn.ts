@@ -1,19 +1,23 @@
 const minTurnMs = 20;
 
 /**
- * Lets code that drains buffered graph output yield the event loop at intervals. Draining never yields by itself; without a turn, neither
- * events nor heartbeats would leave the process. All runs of the process share one instance.
+ * Lets code that drains buffered graph output yield the event loop at intervals. Draining never yields by itself; without a
+ * turn, neither events nor heartbeats would leave the process. All runs of the process share one instance.
  *
- * In each turn graphs write more output, and LangGraph's queue slows down as it grows. So the interval doubles after each forced turn, from
- * 20 ms up to `maxMs`, and shrinks slowly after turns in which the queue was drained.
+ * In each turn graphs write more output, and LangGraph's queue slows down as it grows. So the interval doubles after each
+ * forced turn, from 20 ms up to `maxMs`, and shrinks slowly after turns in which the queue was drained.
  */
 export class EventLoopTurn {
-  /** Short enough that the process still counts as responsive. */
-  maxMs = 640;
+  readonly #maxMs: number;
   #startedAtMs: number | undefined;
   #lengthMs = minTurnMs;
   #next: Promise<void> | undefined;
   #begin: () => void = () => undefined;
+
+  /** @param maxMs Short enough that the process still counts as responsive. */
+  constructor(maxMs: number) {
+    this.#maxMs = maxMs;
+  }
 
   /** Returns undefined while the interval has not passed, else a promise that resolves in the next turn of the event loop. */
   ifLong(): Promise<void> | undefined {
@@ -31,7 +35,7 @@ export class EventLoopTurn {
   #end(): void {
     this.#startedAtMs = undefined;
     this.#lengthMs =
-      this.#next === undefined ? Math.max(minTurnMs, 0.95 * this.#lengthMs) : Math.min(2 * this.#lengthMs, this.maxMs);
+      this.#next === undefined ? Math.max(minTurnMs, 0.95 * this.#lengthMs) : Math.min(2 * this.#lengthMs, this.#maxMs);
     this.#next = undefined;
     this.#begin();
   }

@@ -48,11 +48,11 @@ interface ActiveRun {
 const exit = process.exit.bind(process);
 
 const outbox = new Outbox(openParentPipe((message) => receive(message as ToWorker)));
-const turn = new EventLoopTurn();
 const graphs = new Map<string, LoadedGraph>();
 const runs = new Map<number, ActiveRun>();
 let setup: WorkerSetup;
 let buffers: SendBuffers;
+let turn: EventLoopTurn;
 let saverFor: SaverFor;
 let storeFor: StoreFor;
 let rules: StoreRules;
@@ -95,7 +95,7 @@ function receive(message: ToWorker): void {
 async function start(receivedSetup: WorkerSetup): Promise<void> {
   setup = receivedSetup;
   outbox.limits = limitsOfWorker(setup.maxEventBytes);
-  turn.maxMs = 2 * setup.beatMs;
+  turn = new EventLoopTurn(2 * setup.beatMs);
   buffers = new SendBuffers(setup.maxBufferedBytes);
   faults = { ...setup.faults };
   setInterval(() => outbox.put({ kind: 'beat' }), setup.beatMs).unref();
