@@ -75,14 +75,11 @@ async function waitsForAnswer(
     throw error;
   }
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
-  const run = await findRunningRun(agents, threadId);
-  if (run === undefined) {
-    // The run has ended since the thread was read, or has not begun yet.
-    return openInterrupts(await readThread(agents.database, agents.deploymentId, threadId)).size > 0;
-  }
-  if (!(await hasStreamedInterrupt(scene, run.run_id))) return false;
-  const thread = await awaitActiveRun(scene);
-  return thread.status === 'busy' || openInterrupts(thread).size > 0;
+  const runId = await findRunningRun(agents, threadId);
+  if (runId !== undefined && !(await hasStreamedInterrupt(scene, runId))) return false;
+  // Without a running run: it has ended since the thread was read, or has not begun yet.
+  const thread = await awaitRun(scene, runId);
+  return (runId !== undefined && thread.status === 'busy') || openInterrupts(thread).size > 0;
 }
 
 /** Returns true if a run has streamed an interrupt. */
@@ -132,7 +129,7 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
   const { agents, threadId } = scene;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
   // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
-  if (thread.status === 'busy') thread = await awaitActiveRun(scene);
+  if (thread.status === 'busy') thread = await awaitRun(scene, await findRunningRun(agents, threadId));
   const open = openInterrupts(thread);
   for (const { interrupt_id: id } of asked.responses) {
     if (open.has(id)) continue;
@@ -155,22 +152,21 @@ export async function respondToInput(scene: CommandScene, params: unknown): Prom
 /** How long a response waits for the run that raised the interrupt to end; until then that run stores its state. */
 const runEndTimeoutMs = 5_000;
 
-/** Waits for the active run of the thread to end, or for the timeout. Returns the thread. */
-async function awaitActiveRun({ agents, threadId, request }: CommandScene): Promise<Thread> {
+/** Waits for the run, if any, to end, or for the timeout. Returns the thread. */
+async function awaitRun({ agents, threadId, request }: CommandScene, runId: string | undefined): Promise<Thread> {
   const { database, deploymentId } = agents;
-  const run = await findRunningRun(agents, threadId);
-  if (run !== undefined) {
+  if (runId !== undefined) {
     const { drainStarted } = request.server;
     const signal = AbortSignal.any([AbortSignal.timeout(runEndTimeoutMs), drainStarted]);
-    await awaitRunEnd(agents, { deploymentId, threadId, runId: run.run_id }, { signal });
+    await awaitRunEnd(agents, { deploymentId, threadId, runId }, { signal });
   }
   return readThread(database, deploymentId, threadId);
 }
 
-async function findRunningRun({ database, deploymentId }: Agents, threadId: string) {
+async function findRunningRun({ database, deploymentId }: Agents, threadId: string): Promise<string | undefined> {
   const page = { limit: 1, offset: 0, status: 'running', select: ['run_id'] } as const;
   const [run] = await listRuns(database, deploymentId, threadId, page);
-  return run;
+  return run?.run_id;
 }
 
 function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof respondOne>): ReturnType<typeof respond> {
@@ -178,8 +174,8 @@ function toResponses({ interrupt_id, response, ...rest }: ReturnType<typeof resp
 }
 
 /**
- * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication it is the assistant that was
- * authorised, because the metadata may have changed since. @throws THREAD_WITHOUT_GRAPH
+ * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication it is the
+ * assistant that was authorised, because the metadata may have changed since. @throws THREAD_WITHOUT_GRAPH
  */
 export function resolveThreadAssistant(
   { request, access = request.agentAccess }: CommandScene,
