@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { deferred } from '../../infra/deferred.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Answers to questions over the v2 protocol, at moments that a test has to arrange. */
@@ -10,26 +11,18 @@ beforeAll(async () => {
 });
 afterAll(() => agents.close());
 
-function gate() {
-  let open = () => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { opened, open: () => open() };
-}
-
 it('takes a run as the answer whose question was asked by a run that ends between two looks at the thread', async () => {
   const { database } = agents.services.agents;
   const query = database.query.bind(database);
-  const wasRead = gate();
-  const hasEnded = gate();
+  const wasRead = deferred();
+  const hasEnded = deferred();
   const looks = vi.spyOn(database, 'query').mockImplementation(async (sql, ...rest) => {
-    if (sql.includes('agents.end_run(')) await wasRead.opened;
+    if (sql.includes('agents.end_run(')) await wasRead.promise;
     const rows = await query<{ status?: string }>(sql, ...rest);
-    if (sql.includes('agents.end_run(')) hasEnded.open();
+    if (sql.includes('agents.end_run(')) hasEnded.resolve();
     else if (sql.includes('FROM agents.threads') && rows[0]?.status === 'busy') {
-      wasRead.open();
-      await hasEnded.opened;
+      wasRead.resolve();
+      await hasEnded.promise;
     }
     return rows as never;
   });
@@ -45,8 +38,8 @@ it('takes a run as the answer whose question was asked by a run that ends betwee
       .toMatchObject({ result: 'answered: yes' });
     await thread.close();
   } finally {
-    wasRead.open();
-    hasEnded.open();
+    wasRead.resolve();
+    hasEnded.resolve();
     looks.mockRestore();
   }
 });

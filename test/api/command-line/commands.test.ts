@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../built-program.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 
 let folder: string;
@@ -62,10 +63,7 @@ describe('runlake', () => {
 
 describe('a start with a Redis that does not answer', () => {
   it('ends at the first signal, with nothing left running', { timeout: 60_000 }, async () => {
-    let reached = () => {};
-    const asked = new Promise<void>((resolve) => {
-      reached = resolve;
-    });
+    const { promise: asked, resolve: reached } = deferred();
     const sockets = new Set<Socket>();
     const silent = createServer((socket) => {
       sockets.add(socket);

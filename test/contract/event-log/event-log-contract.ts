@@ -10,6 +10,7 @@ import {
 import { wirePrefix } from '../../../infra/event-log/wire-format.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { runEvents } from '../../../schemas/topics.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 
 /** An adapter on its real system, with nothing in it. */
@@ -158,10 +159,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
 
     test('closing finishes what was accepted and takes nothing more', async () => {
-      let release = () => {};
-      const gate = new Promise<void>((resolve) => {
-        release = resolve;
-      });
+      const { promise: gate, resolve: release } = deferred();
       const { records } = await consume(() => gate);
       const published = under.log.publish(topic, [message('one')]);
       await until('the event to be handled', () => records().length === 1);
@@ -207,10 +205,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     test('a position tells when everything that was published before it is stored', async () => {
       const beginning = await under.log.position(topic);
       expect(await under.log.stored(topic, beginning)).toBe(true);
-      let goOn: () => void = () => undefined;
-      const held = new Promise<void>((resolve) => {
-        goOn = resolve;
-      });
+      const { promise: held, resolve: goOn } = deferred();
       const { records } = await consume(() => held, generous, storingGroup(topic));
       const published = under.log.publish(topic, [message('one'), message('two'), message('three')]);
       await until('an event', () => records().length > 0);
@@ -238,10 +233,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     }
 
     test('a tail has what is published while the groups are stuck, in order, at the offsets that the groups see', async () => {
-      let goOn = () => {};
-      const held = new Promise<void>((resolve) => {
-        goOn = resolve;
-      });
+      const { promise: held, resolve: goOn } = deferred();
       const { records } = await consume(() => held);
       const { records: seen } = await follow({ failOn: '0' });
       const published = Array.from({ length: 30 }, (_, index) =>

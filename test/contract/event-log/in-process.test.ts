@@ -6,6 +6,7 @@ import { runForTenant, tenantContext } from '../../../infra/fairness/tenant-cont
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { streamEvent, streamMessage } from '../../pipelines/streams/stream-events.ts';
 import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
@@ -30,23 +31,14 @@ async function open({ maxPendingBytes = 2 ** 20 } = {}): Promise<LogUnderTest> {
 
 eventLogContract('in-process', open);
 
-/** A group that handles nothing before it is released. */
-function gate() {
-  let release = () => {};
-  const open = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  return { open, release: () => release() };
-}
-
 const limits = { rows: 100, bytes: 100_000 };
 const message = (text: string) => ({ key: 'key', value: Buffer.concat([wirePrefix(1), Buffer.from(text)]) });
 
 test('a publisher is answered only after every group has handled the batch', async () => {
   const under = await open();
-  const gates = [gate(), gate()];
+  const gates = [deferred(), deferred()];
   const handled: string[] = [];
-  for (const [index, { open: released }] of gates.entries()) {
+  for (const [index, { promise: released }] of gates.entries()) {
     await under.log.subscribe({
       topic: runEvents,
       group: `group ${index}`,
@@ -58,10 +50,10 @@ test('a publisher is answered only after every group has handled the batch', asy
   const published = under.log.publish(runEvents, [message('one')]).then(() => {
     answered = true;
   });
-  gates[0]?.release();
+  gates[0]?.resolve();
   await until('the first group', () => handled.length === 1);
   expect(answered).toBe(false);
-  gates[1]?.release();
+  gates[1]?.resolve();
   await published;
   expect(handled).toEqual(['group 0', 'group 1']);
   await under.close();
@@ -69,7 +61,7 @@ test('a publisher is answered only after every group has handled the batch', asy
 
 test('what waits is bounded: beyond, publishers are told to come back; one that is larger alone is taken', async () => {
   const under = await open({ maxPendingBytes: 1_000 });
-  const { open: released, release } = gate();
+  const { promise: released, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
   const large = under.log.publish(runEvents, [message('x'.repeat(5_000))]);
   const refused = under.log.publish(runEvents, [message('y')]);
@@ -82,7 +74,7 @@ test('what waits is bounded: beyond, publishers are told to come back; one that 
 
 test('what is not to be stored waits for no store, reaches tails alone and keeps its place among the rest', async () => {
   const under = await open();
-  const { open: released, release } = gate();
+  const { promise: released, resolve: release } = deferred();
   const [stored, seen]: [number[], number[]] = [[], []];
   await under.log.subscribe({
     topic: streamEvents,
@@ -144,7 +136,7 @@ test('offsets go on after those that are stored, also where the clock was set ba
 });
 
 /** A log whose groups keep each batch until its gate is opened; `batches` has the texts of the messages. */
-async function openGated(gates: readonly ReturnType<typeof gate>[]) {
+async function openGated(gates: readonly ReturnType<typeof deferred>[]) {
   const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
   const batches: string[][] = [];
   const handledFor = new Set<unknown>();
@@ -155,7 +147,7 @@ async function openGated(gates: readonly ReturnType<typeof gate>[]) {
     handle: async ({ records }) => {
       handledFor.add(tenantContext());
       const number = batches.push(records.map(({ value }) => value.toString('latin1', 5, 10)));
-      await gates[number - 1]?.open;
+      await gates[number - 1]?.promise;
     },
   });
   const publish = (organizationId: string, text: string) =>
@@ -164,22 +156,22 @@ async function openGated(gates: readonly ReturnType<typeof gate>[]) {
 }
 
 test('a request waits neither for a batch of another organisation nor for its queue, and none is handled as work of one', async () => {
-  const gates = [gate(), gate(), gate()];
+  const gates = [deferred(), deferred(), deferred()];
   const { under, batches, handledFor, publish } = await openGated(gates);
   const first = publish('flooding', 'first');
   await until('the first batch', () => batches.length === 1);
   const flood = Array.from({ length: 8 }, () => publish('flooding', `flood${'x'.repeat(2 ** 18)}`));
-  gates[1]?.release();
+  gates[1]?.resolve();
   await publish('quiet', 'quiet');
   // Two are under way, both of which last.
   const second = publish('quiet', 'again');
   const third = publish('third', 'third');
   await until('the third batch', () => batches.length === 3);
   expect(batches).toEqual([['first'], ['quiet'], ['again', 'third']]);
-  gates[2]?.release();
+  gates[2]?.resolve();
   await Promise.all([second, third]);
   expect(batches).toHaveLength(3);
-  gates[0]?.release();
+  gates[0]?.resolve();
   await Promise.all([first, ...flood]);
   expect(batches.slice(3).map(({ length }) => length)).toEqual([3, 3, 2]);
   expect(handledFor).toEqual(new Set([undefined]));
@@ -187,16 +179,16 @@ test('a request waits neither for a batch of another organisation nor for its qu
 });
 
 test('while others publish an organisation rests after a large batch for as long as that took', async () => {
-  const gates = [gate(), gate()];
+  const gates = [deferred(), deferred()];
   const { under, batches, publish } = await openGated(gates);
   const large = 'x'.repeat(2 ** 18);
-  gates[0]?.release();
+  gates[0]?.resolve();
   await publish('quiet', 'quiet');
   const first = publish('flooding', `first${large}`);
   await until('the first batch', () => batches.length === 2);
   const startedAtMs = performance.now();
   await delay(50);
-  gates[1]?.release();
+  gates[1]?.resolve();
   await first;
   const tookMs = performance.now() - startedAtMs;
   await publish('flooding', `after${large}`);

@@ -10,6 +10,7 @@ import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { deferred } from '../deferred.ts';
 import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
@@ -245,14 +246,8 @@ describe('a Redis', () => {
 describe('close', () => {
   it('lets running jobs finish and takes no further ones', async () => {
     const jobs = await open();
-    let begun = () => {};
-    const running = new Promise<void>((resolve) => {
-      begun = resolve;
-    });
-    let free = () => {};
-    const held = new Promise<void>((resolve) => {
-      free = resolve;
-    });
+    const { promise: running, resolve: begun } = deferred();
+    const { promise: held, resolve: free } = deferred();
     const seen: number[] = [];
     jobs.work('single', async ({ n }) => {
       begun();

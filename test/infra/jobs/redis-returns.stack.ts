@@ -9,6 +9,7 @@ import { type OwnServer, ownServer } from '../../crash/own-server.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { deferred } from '../deferred.ts';
 import { askPostgres } from '../embedded/processes.ts';
 import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
@@ -39,10 +40,7 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and comes back', () =
   test('with its data: the running job ends, those that wait run, and new ones do', async () => {
     const seen = new Set<number>();
     let begun = false;
-    let release = () => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { promise: held, resolve: release } = deferred();
     jobs.work('single', async ({ n }) => {
       if (n === 0) {
         begun = true;

@@ -3,6 +3,7 @@ import { violatedConstraint } from '../../../infra/postgres/faults.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { deferred } from '../deferred.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
@@ -133,10 +134,7 @@ describe('failures', () => {
   });
 
   it('waits for a free connection no longer than the time', async () => {
-    let free = () => {};
-    const held = new Promise<void>((resolve) => {
-      free = resolve;
-    });
+    const { promise: held, resolve: free } = deferred();
     const holders = [1, 2].map(() => database.transaction(() => held));
     await expect(database.ping()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
     free();

@@ -6,6 +6,7 @@ import { exportErrors } from '../../../infra/errors/export-errors.ts';
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { type Disturbance, disturbedPorts, failingPorts, failureParams, type Step } from './disturbed.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
@@ -206,10 +207,7 @@ describe('a worker hears within two seconds', () => {
     'of a cancellation while it does %s',
     async (step) => {
       const { exportId, runId } = await started(2);
-      let reached: () => void = () => undefined;
-      const there = new Promise<void>((resolve) => {
-        reached = resolve;
-      });
+      const { promise: there, resolve: reached } = deferred();
       const working = shop.worker(disturbed(step, stuck(reached))).attempt(runId);
       await there;
       const beganMs = performance.now();
@@ -225,10 +223,7 @@ describe('a worker hears within two seconds', () => {
 
   it('that the export is out of time', async () => {
     const { exportId, runId } = await started(2);
-    let reached: () => void = () => undefined;
-    const there = new Promise<void>((resolve) => {
-      reached = resolve;
-    });
+    const { promise: there, resolve: reached } = deferred();
     const working = shop.worker(disturbed('read', stuck(reached))).attempt(runId);
     await there;
     pass(shop.limits.exportTimeoutMs);
@@ -247,10 +242,7 @@ describe('a worker hears within two seconds', () => {
       const made = await own.create();
       await own.start(made.id);
       const [{ id: runId } = { id: '' }] = await own.runs(made.id);
-      let reached: () => void = () => undefined;
-      const there = new Promise<void>((resolve) => {
-        reached = resolve;
-      });
+      const { promise: there, resolve: reached } = deferred();
       const worker = own.worker({
         openSource: (...scope) => ({
           ...own.ports.openSource(...scope),
@@ -271,10 +263,7 @@ describe('a worker hears within two seconds', () => {
 describe('a process that stops', () => {
   it('gives its runs back without a retry, and takes none up any more', async () => {
     const { exportId, runId } = await started();
-    let reached: () => void = () => undefined;
-    const there = new Promise<void>((resolve) => {
-      reached = resolve;
-    });
+    const { promise: there, resolve: reached } = deferred();
     let uploads = 0;
     const worker = shop.worker(
       disturbed('upload', async (signal) => {
@@ -306,10 +295,7 @@ describe('a lease', () => {
       const made = await short.create();
       await short.start(made.id);
       const [{ id: runId } = { id: '' }] = await short.runs(made.id);
-      let goOn: () => void = () => undefined;
-      const held = new Promise<void>((resolve) => {
-        goOn = resolve;
-      });
+      const { promise: held, resolve: goOn } = deferred();
       const worker = short.worker({
         openSource: (...scope) => {
           const source = short.ports.openSource(...scope);

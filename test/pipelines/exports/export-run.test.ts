@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { finishExport } from '../../../pipelines/exports/finish-export.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { type Death, deaths, portsThatDie } from './deaths.ts';
 import { day, openWorkshop, type Workshop } from './workshop.ts';
@@ -173,10 +174,7 @@ describe('membership', () => {
  * A worker that dies there: what it is about to do never ends, and it stops moving its lease on. Its lease is then taken to have run out.
  */
 function dyingWorker(death: Death) {
-  let died: () => void = () => undefined;
-  const dead = new Promise<void>((resolve) => {
-    died = resolve;
-  });
+  const { promise: dead, resolve: died } = deferred();
   const worker = shop.worker(
     portsThatDie(shop.ports, death, () => {
       died();
@@ -230,14 +228,8 @@ describe('the fence', () => {
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     await shop.start(made.id);
     const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
-    let arrived: () => void = () => undefined;
-    const halfway = new Promise<void>((resolve) => {
-      arrived = resolve;
-    });
-    let goOn: () => void = () => undefined;
-    const held = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
+    const { promise: halfway, resolve: arrived } = deferred();
+    const { promise: held, resolve: goOn } = deferred();
     let uploads = 0;
     const slow = shop.worker({
       openStore: async (place) => {

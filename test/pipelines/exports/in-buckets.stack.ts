@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/cancel-export.ts';
 import { sweepExports } from '../../../pipelines/exports/sweep-exports.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../../infra/objects/s3/way-to-store.ts';
 import { until } from '../../infra/until.ts';
@@ -47,10 +48,7 @@ describe.runIf(stack)('an export whose bucket fails half-way', () => {
     bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
   /** The second file is half-way, and goes no further until told. */
   function holdHalfWay() {
-    let goOn: () => void = () => undefined;
-    const held = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
+    const { promise: held, resolve: goOn } = deferred();
     const arrived = new Promise<void>((resolve) =>
       bucket.way.when(halfWay, () => {
         resolve();

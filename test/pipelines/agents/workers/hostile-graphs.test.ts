@@ -3,6 +3,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeFrame } from '../../../../pipelines/agents/workers/frames.ts';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 import { Random } from '../../../histories/random.ts';
+import { deferred } from '../../../infra/deferred.ts';
 
 const patiently = { timeout: 30_000, interval: 20 };
 
@@ -25,10 +26,7 @@ const message = (head: object, body: string | Buffer = '') => bytesOf(encodeFram
 /** A run in the other worker that waits meanwhile finishes, and so does one that comes afterwards. */
 async function besideAnother(attempt: () => Promise<void>): Promise<void> {
   await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), patiently);
-  let goOn = (): void => undefined;
-  const waiting = new Promise<void>((resolve) => {
-    goOn = resolve;
-  });
+  const { promise: waiting, resolve: goOn } = deferred();
   const other = await attack('none', {}, { take: () => waiting });
   await attempt();
   goOn();
@@ -93,10 +91,7 @@ describe('what no worker sends ends the one that sent it, with its run alone', (
 
 test('many small events cost what they take: a run that streams more than may wait fails by itself', () =>
   besideAnother(async () => {
-    let goOn = (): void => undefined;
-    const waiting = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
+    const { promise: waiting, resolve: goOn } = deferred();
     let held = 0;
     const take = async (chunks: readonly unknown[]) => {
       held += chunks.length;

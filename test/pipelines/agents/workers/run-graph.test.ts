@@ -3,6 +3,7 @@ import { Annotation, END, getWriter, MessagesAnnotation, START, StateGraph } fro
 import { describe, expect, test } from 'vitest';
 import type { CompiledGraph } from '../../../../pipelines/agents/graphs/compiled-graph.ts';
 import { runGraph } from '../../../../pipelines/agents/workers/run-graph.ts';
+import { deferred } from '../../../infra/deferred.ts';
 
 const State = Annotation.Root({
   ...MessagesAnnotation.spec,
@@ -83,10 +84,7 @@ test('what a graph streams for long is taken as it comes', async () => {
 
 test('an abort ends it at once, whatever the graph does, and nothing is taken any more', async () => {
   const stop = new AbortController();
-  let goOn = (): void => undefined;
-  const waiting = new Promise<void>((resolve) => {
-    goOn = resolve;
-  });
+  const { promise: waiting, resolve: goOn } = deferred();
   const taken: unknown[] = [];
   const running = runGraph(graphOf({ node: () => waiting }), {}, { ...customOnly, signal: stop.signal }, (piece) => {
     taken.push(piece);
@@ -114,10 +112,7 @@ test('what the graph throws comes after what it streamed', async () => {
 });
 
 test('who cannot take a piece ends the graph', async () => {
-  let aborted = (): void => undefined;
-  const isAborted = new Promise<void>((resolve) => {
-    aborted = resolve;
-  });
+  const { promise: isAborted, resolve: aborted } = deferred();
   const untilAborted = (signal: AbortSignal | undefined) =>
     new Promise<void>((_, reject) => {
       const end = () => {
