@@ -4,8 +4,9 @@ import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { LongestFirst } from './test/house/longest-first.ts';
 
 /**
- * Suites that reach log, queue or streams, which are others there. ClickHouse and Postgres of the stack are the same programs as the
- * embedded ones, started by the same functions: what needs no more than those is told by the embedded ones.
+ * Suites that reach log, queue or streams, which are others there. ClickHouse and Postgres of the stack are the same
+ * programs as the embedded ones, started by the same functions: what needs no more than those is told by the embedded
+ * ones.
  */
 const suitesOnTheStack = [
   'test/api/main/**/*.test.ts',
@@ -20,8 +21,8 @@ const suitesOnTheStack = [
 ];
 
 /**
- * Suites that neither count nor measure what goes on in their own process. In a whole run they follow one another in one process
- * a worker: to load the program anew for each takes longer than most of them.
+ * Suites that neither count nor measure what goes on in their own process. In a whole run they follow one another in
+ * one process a worker: to load the program anew for each takes longer than most of them.
  */
 const sharing = [
   'test/api/server/*.test.ts',
@@ -41,7 +42,9 @@ const sharingOnTheStack = ['test/api/main/**/!(metrics|event-loop).test.ts'];
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts', 'docs/guide/**/*.test.ts'];
 
-/** Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too. */
+/**
+ * Every suite runs on embedded engines; where the native stack is up (`make stack`), those that it concerns run on it too.
+ */
 export default defineConfig({
   plugins: process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt() ? [builtSources()] : [],
   test: {

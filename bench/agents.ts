@@ -1,12 +1,13 @@
 /**
- * What the agent server costs: in one run, in turns, the open reference server, Runlake on embedded engines, and a floor, which is
- * the same graph in one thread with the product's saver on the same Postgres.
+ * What the agent server costs: in one run, in turns, the open reference server, Runlake on embedded engines, and a
+ * floor, which is the same graph in one thread with the product's saver on the same Postgres.
  *
- * A graph of one node that writes 100 custom events, each run on a thread of its own, read over plain HTTP. 32 at once: runs a
- * second as a share of the floor (0.5) and as a multiple of the reference (4). Alone: time of a whole run (1/20 of the reference)
- * and to the first event (1/8). 5,000 events a run, 32 at once: events a second (3 times). Then Runlake by itself: what 1,000 idle
- * open streams take (100 MiB), and its memory in the last tenth of 20,000 runs against the second (1.1). `ratio` is that of the
- * target that is missed most, or met least. `--quick` only shows that all of it works.
+ * A graph of one node that writes 100 custom events, each run on a thread of its own, read over plain HTTP. 32 at once:
+ * runs a second as a share of the floor (0.5) and as a multiple of the reference (4). Alone: time of a whole run (1/20
+ * of the reference) and to the first event (1/8). 5,000 events a run, 32 at once: events a second (3 times). Then
+ * Runlake by itself: what 1,000 idle open streams take (100 MiB), and its memory in the last tenth of 20,000 runs
+ * against the second (1.1). `ratio` is that of the target that is missed most, or met least. `--quick` only shows that
+ * all of it works.
  */
 import type { AgentServer } from './agents/agent-server.ts';
 import { openFloor } from './agents/floor.ts';

@@ -1,11 +1,12 @@
 /**
- * How fast a bulk export is: 1,000,000 runs of 1 KB of one day, from the request to the export's end, with the upload to the S3
- * store, against ClickHouse writing the same query straight to one local Parquet file (zstd, over HTTP), in turns (`ratio`).
+ * How fast a bulk export is: 1,000,000 runs of 1 KB of one day, from the request to the export's end, with the upload
+ * to the S3 store, against ClickHouse writing the same query straight to one local Parquet file (zstd, over HTTP), in
+ * turns (`ratio`).
  *
- * A stack of its own, with `runlake api` and `runlake exports` as processes. Memory is that of the worker and its encoder
- * together, at most, for that day, for 5,000,000 such runs, and for 1 GB of runs of 50 KB: the second within 15 % of the first, none
- * above 700 MB. The shares of the stages add up to more than one where they overlap. The longest delay of the event loop in 99 of
- * 100 moments is to be below 50 ms.
+ * A stack of its own, with `runlake api` and `runlake exports` as processes. Memory is that of the worker and its
+ * encoder together, at most, for that day, for 5,000,000 such runs, and for 1 GB of runs of 50 KB: the second within 15
+ * % of the first, none above 700 MB. The shares of the stages add up to more than one where they overlap. The longest
+ * delay of the event loop in 99 of 100 moments is to be below 50 ms.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

@@ -1,19 +1,20 @@
 /**
- * How much slower a quiet tenant is beside one that floods Runlake: p99 of what it sends beside the flood, over its p99 alone, for ingest,
- * queries, runs of graphs and exports (`ratio`: the worst of the four).
+ * How much slower a quiet tenant is beside one that floods Runlake: p99 of what it sends beside the flood, over its p99
+ * alone, for ingest, queries, runs of graphs and exports (`ratio`: the worst of the four).
  *
- * One `runlake all` on embedded engines. The quiet tenant sends one request after another, with pauses; its time alone is measured in the
- * same run, before the flood. The flood, in a process of its own (`fairness/flood.ts`), by kind:
+ * One `runlake all` on embedded engines. The quiet tenant sends one request after another, with pauses; its time alone
+ * is measured in the same run, before the flood. The flood, in a process of its own (`fairness/flood.ts`), by kind:
  *
  *   runs     three times as many runs as there are slots, each of which sleeps for two seconds
  *   queries  64 at a time, each of which reads a whole project
  *   exports  exports of 31 days each, ten at a time
  *   ingest   batches of a megabyte over 16 connections, and bodies of 50 MB whose end is withheld, as many as the memory for bodies holds
  *
- * Tenants are organisations; for runs they are two API keys, as an agent server belongs to one organisation.
- * A measurement ends after 200 samples or its seconds, so that the bench ends within six minutes; the sample that is late then counts with the
- * time that it took so far. With fewer than 100 samples p99 is the maximum. Meanwhile `GET /ok` is timed: what it needs is only that the
- * process has the processor, so it shows what a flood costs where nothing can be shared. `BENCH_PARTS=ingest,queries` measures only these; `BENCH_RUNS` is the number of runs of a project.
+ * Tenants are organisations; for runs they are two API keys, as an agent server belongs to one organisation. A
+ * measurement ends after 200 samples or its seconds, so that the bench ends within six minutes; the sample that is late
+ * then counts with the time that it took so far. With fewer than 100 samples p99 is the maximum. Meanwhile `GET /ok` is
+ * timed: what it needs is only that the process has the processor, so it shows what a flood costs where nothing can be
+ * shared. `BENCH_PARTS=ingest,queries` measures only these; `BENCH_RUNS` is the number of runs of a project.
  */
 import { fork } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

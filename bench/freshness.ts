@@ -1,10 +1,12 @@
 /**
- * How soon what was accepted is visible: from the acknowledgement of Kafka to the first read that finds the run, at half of the
- * sink's rate.
+ * How soon what was accepted is visible: from the acknowledgement of Kafka to the first read that finds the run, at
+ * half of the sink's rate.
  *
- * A stack and a `runlake ingest` of their own. The sink's rate is measured first, as the time it takes for 100,000 records that
- * come as fast as they can. Then half of it for a minute, every fiftieth of a second a batch. A run of every fifth batch is
- * looked for until it is there: more questions, and more often, would be a load of their own on the same processors. Target: p50 at most 1 s, p99 at most 2 s (`ratio`: that of p99 to its target, or of p50, the worse).
+ * A stack and a `runlake ingest` of their own. The sink's rate is measured first, as the time it takes for 100,000
+ * records that come as fast as they can. Then half of it for a minute, every fiftieth of a second a batch. A run of
+ * every fifth batch is looked for until it is there: more questions, and more often, would be a load of their own on
+ * the same processors. Target: p50 at most 1 s, p99 at most 2 s (`ratio`: that of p99 to its target, or of p50, the
+ * worse).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -1,14 +1,15 @@
 /**
- * A page of runs: the 100 newest of a project of 2,000,000 runs of 1 KB, with and without a condition on status, over HTTP, with
- * the fields that the stock Python SDK selects.
+ * A page of runs: the 100 newest of a project of 2,000,000 runs of 1 KB, with and without a condition on status, over
+ * HTTP, with the fields that the stock Python SDK selects.
  *
- * The runs lie in the last thirty days, beside those of four other projects, in pieces as the sink would insert them: each
- * piece once as posts with inputs and once as patches with outputs, so that the newest are not merged. Two of a hundred failed.
+ * The runs lie in the last thirty days, beside those of four other projects, in pieces as the sink would insert them:
+ * each piece once as posts with inputs and once as patches with outputs, so that the newest are not merged. Two of a
+ * hundred failed.
  *
- * Measured in turns, so that both sides meet the same machine: the request as a client sends it (keep-alive, key, projects from
- * Postgres), and the plain query for the ids alone, `… FINAL … ORDER BY start_time DESC LIMIT 100`, through the same ClickHouse
- * client (`ratio`: how many times longer it takes than the whole page, the worse of both conditions). Both have to name the same
- * runs. The cache of query conditions is off for all.
+ * Measured in turns, so that both sides meet the same machine: the request as a client sends it (keep-alive, key,
+ * projects from Postgres), and the plain query for the ids alone, `… FINAL … ORDER BY start_time DESC LIMIT 100`,
+ * through the same ClickHouse client (`ratio`: how many times longer it takes than the whole page, the worse of both
+ * conditions). Both have to name the same runs. The cache of query conditions is off for all.
  */
 import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';

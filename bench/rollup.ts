@@ -2,8 +2,9 @@
  * What late facts cost: one late trace in each of 1,000 old hours, spread over a year, and the pass that counts those hours
  * again, against the same count out of `traces FINAL`, once, without writing.
  *
- * 2,000,000 traces of 50 projects, 200 users, 400 keys. Both sides in turns, on other hours each round. The pass reads notes from
- * Postgres, counts hours, sums days, writes both and deletes the notes: `ratio` is its time over that of the count alone.
+ * 2,000,000 traces of 50 projects, 200 users, 400 keys. Both sides in turns, on other hours each round. The pass reads
+ * notes from Postgres, counts hours, sums days, writes both and deletes the notes: `ratio` is its time over that of the
+ * count alone.
  */
 
 import { noteHours } from '../pipelines/usage/note-hours.ts';

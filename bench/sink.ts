@@ -1,9 +1,10 @@
 /**
- * What the sink costs: runs a second from topic to visible, as a share of consuming the same records bare plus inserting them as
- * Avro that was built before, in cuts of the product's mean size.
+ * What the sink costs: runs a second from topic to visible, as a share of consuming the same records bare plus
+ * inserting them as Avro that was built before, in cuts of the product's mean size.
  *
- * 200,000 records of 1.1 KB on four partitions a turn, in the topic before `runlake ingest` is started on it. Its time runs from
- * the first rows that are visible to the last, over the rows that came in between; so does the share of the floor's consumer.
+ * 200,000 records of 1.1 KB on four partitions a turn, in the topic before `runlake ingest` is started on it. Its time
+ * runs from the first rows that are visible to the last, over the rows that came in between; so does the share of the
+ * floor's consumer.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

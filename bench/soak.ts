@@ -1,6 +1,7 @@
 /**
- * Whether memory stays flat: ten minutes of a steady load over HTTP through `runlake api`, Kafka and `runlake ingest`, the resident
- * memory of both sampled each second. The ratio is that of the tenth minute's median to the second's, of the worse role.
+ * Whether memory stays flat: ten minutes of a steady load over HTTP through `runlake api`, Kafka and `runlake ingest`,
+ * the resident memory of both sampled each second. The ratio is that of the tenth minute's median to the second's, of
+ * the worse role.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { startRole } from '../test/role-process.ts';

@@ -2,10 +2,11 @@
  * Usage at size: every stride by every grouping over HTTP, against counting the distinct traces of the same range out of
  * `traces`, the facts.
  *
- * 10,000,000 traces over a year, 50 projects, 200 users, 400 keys. For each of the twenty-four reports three servers answer in
- * turns, so that all meet the same machine, and have to answer the same bytes: the product, the product told to keep no counts
- * in memory (`uncached`), and the one that counts. Targets: a month and longer at least 20 times faster (`ratio`: the worst of
- * them), a week at least 5 times; 99 of 100 within 100 ms for all; rows of the roll-up at most 2 % of the facts.
+ * 10,000,000 traces over a year, 50 projects, 200 users, 400 keys. For each of the twenty-four reports three servers
+ * answer in turns, so that all meet the same machine, and have to answer the same bytes: the product, the product told
+ * to keep no counts in memory (`uncached`), and the one that counts. Targets: a month and longer at least 20 times
+ * faster (`ratio`: the worst of them), a week at least 5 times; 99 of 100 within 100 ms for all; rows of the roll-up at
+ * most 2 % of the facts.
  */
 import assert from 'node:assert/strict';
 import { loadConfig } from '../infra/config/load.ts';

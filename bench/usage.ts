@@ -3,11 +3,11 @@
  * distinct traces of that month.
  *
  * 1,000,000 traces of three runs each over three months, 20 projects, 50 users, 100 keys. Four servers answer the same
- * request, in turns, so that all meet the same machine, and have to answer the same bytes: the product, which keeps in memory
- * what it counted and asks Postgres whether that still holds; the product told to keep nothing, so that each request reads the
- * roll-up in ClickHouse (`uncached`); one that counts them in `traces`, the facts, which has one row a trace already (`ratio`);
- * and one that counts distinct traces in `runs`, as a product without either would (`ratio_over_runs`). Keep-alive, key, names
- * from Postgres and JSON are the same for all.
+ * request, in turns, so that all meet the same machine, and have to answer the same bytes: the product, which keeps in
+ * memory what it counted and asks Postgres whether that still holds; the product told to keep nothing, so that each
+ * request reads the roll-up in ClickHouse (`uncached`); one that counts them in `traces`, the facts, which has one row
+ * a trace already (`ratio`); and one that counts distinct traces in `runs`, as a product without either would
+ * (`ratio_over_runs`). Keep-alive, key, names from Postgres and JSON are the same for all.
  */
 import assert from 'node:assert/strict';
 import { loadConfig } from '../infra/config/load.ts';

@@ -1,6 +1,6 @@
 /**
- * `npm run docs`: writes `docs/reference` from the code. `npm run docs -- --check` writes nothing and fails where a page is not
- * what the code says.
+ * `npm run docs`: writes `docs/reference` from the code. `npm run docs -- --check` writes nothing and fails where a
+ * page is not what the code says.
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

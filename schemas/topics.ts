@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * The first fields of a record have a fixed width in Avro, so that the sink reads and writes them in place: a UUID as text in lower case
- * (37 bytes with its length), a time in microseconds (8 bytes for every accepted date), a position in the log (8 bytes), a flag (1 byte).
- * `key_time` is within the range that ingest accepts, `expiry` at most one year after it.
+ * The first fields of a record have a fixed width in Avro, so that the sink reads and writes them in place: a UUID as
+ * text in lower case (37 bytes with its length), a time in microseconds (8 bytes for every accepted date), a position
+ * in the log (8 bytes), a flag (1 byte). `key_time` is within the range that ingest accepts, `expiry` at most one year
+ * after it.
  */
 export type FixedKind = 'uuid' | 'key_time' | 'expiry' | 'time' | 'position' | 'flag';
 
@@ -26,8 +27,8 @@ export interface FixedField {
 /** How the sink handles the events of a topic; values are names of fixed fields. The sink skips what is not set. */
 export interface Handling {
   /**
-   * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are then `tenant_id`,
-   * `trace_id`, `id`, `session_id`, `start_time` and `trace_time`.
+   * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are
+   * then `tenant_id`, `trace_id`, `id`, `session_id`, `start_time` and `trace_time`.
    */
   readonly placedByTrace?: true;
   /** The usage hour that an event marks dirty. */
@@ -36,7 +37,10 @@ export interface Handling {
   readonly storedIf?: string;
   /** Fields that the sink sets to the partition and offset of the record. */
   readonly stamped?: { readonly partition: string; readonly offset: string };
-  /** Partitioning of the table, because an insert may touch a limited number of partitions: `days` per partition, counted from 1970. */
+  /**
+   * Partitioning of the table, because an insert may touch a limited number of partitions: `days` per partition,
+   * counted from 1970.
+   */
   readonly tablePartition?: { readonly time: string; readonly days: number; readonly shiftDays: number };
 }
 

@@ -18,7 +18,10 @@ export interface AgentApiParts {
   readonly authenticator: Authenticator;
 }
 
-/** Returns the agent server's API for {@link buildServer}: body limit, workspace of the deployment, and `http` of its langgraph.json. */
+/**
+ * Returns the agent server's API for {@link buildServer}: body limit, workspace of the deployment, and `http` of its
+ * langgraph.json.
+ */
 export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiForm {
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };

@@ -3,7 +3,8 @@ import type { AgentServices } from './agent-services.ts';
 import { eventStreamType, requireEventStream } from './streaming/require-event-stream.ts';
 
 /**
- * Permissions to read, and to change and run. The workspace is always that of the deployment, regardless of the default workspace of a key.
+ * Permissions to read, and to change and run. The workspace is always that of the deployment, regardless of the default
+ * workspace of a key.
  */
 export const reads = { permission: 'agents:read', tenantScope: 'workspace' } as const;
 export const runs = { permission: 'agents:run', tenantScope: 'workspace' } as const;
@@ -18,8 +19,8 @@ const possibleAccessErrors = [
 ] as const;
 
 /**
- * Declares an operation of the agent server, like `defineOperation` for the main API. Its paths have no prefix; the caller's workspace is
- * that of the deployment.
+ * Declares an operation of the agent server, like `defineOperation` for the main API. Its paths have no prefix; the
+ * caller's workspace is that of the deployment.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<OperationOf<A, S, AgentServices>, 'mount'>,

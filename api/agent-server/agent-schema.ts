@@ -5,8 +5,8 @@ import { Answer } from '../server/operation.ts';
 // Building blocks of the schemas of the agent server.
 
 /**
- * An object with only these fields. Unknown fields are ignored and named in the response; fields in `notBuilt`, which clients send but the
- * server does not implement, are refused.
+ * An object with only these fields. Unknown fields are ignored and named in the response; fields in `notBuilt`, which
+ * clients send but the server does not implement, are refused.
  */
 export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonly string[] = []) =>
   Type.Object(fields, { additionalProperties: false, ...(notBuilt.length > 0 && { 'x-not-built': notBuilt }) });
@@ -61,8 +61,8 @@ export function selectFields<T extends object>(row: T, select: readonly string[]
 }
 
 /**
- * Builds the response for a page: `X-Pagination-Total` is the total of all pages, `X-Pagination-Next` the next offset (absent on the last
- * page).
+ * Builds the response for a page: `X-Pagination-Total` is the total of all pages, `X-Pagination-Next` the next offset
+ * (absent on the last page).
  */
 export function buildPage(rows: readonly object[], { total, offset }: { total: number; offset: number }): Answer {
   const next = offset + rows.length;

@@ -45,7 +45,10 @@ import { searchThreads } from './threads/search-threads.ts';
 import { updateThreadState } from './threads/update-state.ts';
 import { updateThread } from './threads/update-thread.ts';
 
-/** All operations of the agent server. A new operation must be added here and to the table of `test/api/agent-server/tenancy.test.ts`. */
+/**
+ * All operations of the agent server. A new operation must be added here and to the table of
+ * `test/api/agent-server/tenancy.test.ts`.
+ */
 export const agentOperations: readonly Operation[] = [
   // system
   getAgentOk,

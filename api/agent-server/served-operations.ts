@@ -2,7 +2,9 @@ import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { Operation } from '../server/operation.ts';
 import { agentOperations } from './operations.ts';
 
-/** Tags of the operations that each setting of `http` disables. `webhooks`, `mcp` and `a2a` are checked where they are used. */
+/**
+ * Tags of the operations that each setting of `http` disables. `webhooks`, `mcp` and `a2a` are checked where they are used.
+ */
 const tagsOff = {
   disable_assistants: ['assistants'],
   disable_threads: ['threads'],
@@ -12,8 +14,8 @@ const tagsOff = {
 } as const;
 
 /**
- * Returns the operations that `http` of a langgraph.json does not disable; disabled operations respond with 404. `/ok` is always enabled,
- * for liveness probes.
+ * Returns the operations that `http` of a langgraph.json does not disable; disabled operations respond with 404. `/ok`
+ * is always enabled, for liveness probes.
  */
 export function servedOperations(http: GraphsFile['http']): readonly Operation[] {
   const off = new Set<string>(

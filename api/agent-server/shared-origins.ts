@@ -20,8 +20,8 @@ export function setsOrigins(ofOperator: string | undefined, cors: CorsSettings |
 }
 
 /**
- * Returns the CORS configuration of the agent server. Allowed origins are those of `ofOperator`, otherwise those of `http.cors` in the
- * langgraph.json, otherwise loopback origins, such as a development server.
+ * Returns the CORS configuration of the agent server. Allowed origins are those of `ofOperator`, otherwise those of
+ * `http.cors` in the langgraph.json, otherwise loopback origins, such as a development server.
  */
 export function sharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
   const origins = ofOperator === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(ofOperator);

@@ -46,7 +46,8 @@ export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words
 }
 
 /**
- * Opens the user ids and the Postgres account of graph code. They close after everything that uses them. @throws GRAPH_CODE_NOT_ISOLATED
+ * Opens the user ids and the Postgres account of graph code. They close after everything that uses them. @throws
+ * GRAPH_CODE_NOT_ISOLATED
  */
 export async function isolateGraphs(
   { config, logger, databaseUrl, stores }: AgentParts,
@@ -75,8 +76,8 @@ export async function isolateGraphs(
 }
 
 /**
- * Opens the pool of processes that run graph code. A front opens only the query worker; a process that only executes runs opens no query
- * worker.
+ * Opens the pool of processes that run graph code. A front opens only the query worker; a process that only executes
+ * runs opens no query worker.
  */
 export async function openGraphPool(
   { config, logger }: AgentParts,

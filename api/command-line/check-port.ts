@@ -35,8 +35,8 @@ export function listenFault(cause: unknown, address: ListenAddress): RunlakeErro
 }
 
 /**
- * Returns the URL under which graph code reaches the agent server of its own process. Undefined if the port is 0 and no public URL is
- * configured, because the port is unknown until the server listens.
+ * Returns the URL under which graph code reaches the agent server of its own process. Undefined if the port is 0 and no
+ * public URL is configured, because the port is unknown until the server listens.
  */
 export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
   if (agentsPort === 0) return agentsPublicUrl;
@@ -45,7 +45,8 @@ export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Conf
 }
 
 /**
- * Checks that a port is free before engines are started. The port can still be taken afterwards, so callers of `listen` must handle that.
+ * Checks that a port is free before engines are started. The port can still be taken afterwards, so callers of `listen`
+ * must handle that.
  * @throws PORT_IN_USE, HOST_UNUSABLE
  */
 export async function checkPort(address: ListenAddress): Promise<void> {

@@ -21,7 +21,9 @@ const placeholderAddresses: StoreAddresses = {
   databaseUrl: 'postgres://none.invalid',
 };
 
-/** `runlake doctor`: prints one line per part: up, or the problem and its remedy. The exit code is 1 if there is any problem. */
+/**
+ * `runlake doctor`: prints one line per part: up, or the problem and its remedy. The exit code is 1 if there is any problem.
+ */
 export async function diagnose(): Promise<void> {
   const { config } = loadConfig();
   printFinding(true, 'Configuration', 'every setting is valid');
@@ -57,7 +59,10 @@ export async function diagnose(): Promise<void> {
   }
 }
 
-/** Roles without embedded engines write no run file and may run on other hosts. So this checks what listens on the configured addresses. */
+/**
+ * Roles without embedded engines write no run file and may run on other hosts. So this checks what listens on the
+ * configured addresses.
+ */
 async function checkLocalRoles(config: Config): Promise<void> {
   const { host, port, metricsHost, metricsPort } = config;
   const endpoints = [
@@ -129,7 +134,10 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
   return current;
 }
 
-/** Prints the result of a check and returns whether it succeeded. A check that resolves with undefined has printed its result itself. */
+/**
+ * Prints the result of a check and returns whether it succeeded. A check that resolves with undefined has printed its
+ * result itself.
+ */
 async function report(
   part: string,
   check: () => Promise<string | undefined>,

@@ -2,8 +2,8 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
- * Shutdown steps of started parts. They run in reverse order of {@link Ends.add}, each even if an earlier one fails. A part that is added
- * after {@link Ends.run} was called, because its start was still in progress, ends at once.
+ * Shutdown steps of started parts. They run in reverse order of {@link Ends.add}, each even if an earlier one fails. A
+ * part that is added after {@link Ends.run} was called, because its start was still in progress, ends at once.
  */
 export class Ends {
   readonly #ends: [name: string, end: () => unknown][] = [];

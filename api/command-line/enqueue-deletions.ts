@@ -2,7 +2,8 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Services } from '../server/services.ts';
 
 /**
- * Returns functions that queue the deletion of a deleted project's or workspace's data; at most one job per project or workspace is queued.
+ * Returns functions that queue the deletion of a deleted project's or workspace's data; at most one job per project or
+ * workspace is queued.
  */
 export function enqueueDeletions(
   jobs: Pick<Jobs, 'enqueue'>,

@@ -21,8 +21,8 @@ const timeoutMs = 5_000;
 const importTimeoutMs = 60_000;
 
 /**
- * Reads the agents file, imports each graph in a separate process as a start would, and tests the store's embedder with a text. Persists
- * nothing. Executes graph code.
+ * Reads the agents file, imports each graph in a separate process as a start would, and tests the store's embedder with
+ * a text. Persists nothing. Executes graph code.
  */
 export async function inspectGraphs(
   agentsFile: string,
@@ -164,7 +164,10 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
   }
 }
 
-/** Checks what the agent server needs of Postgres beyond its schema: notifications, and stored vectors with the configured dimensions. */
+/**
+ * Checks what the agent server needs of Postgres beyond its schema: notifications, and stored vectors with the
+ * configured dimensions.
+ */
 export async function inspectAgentDatabase(
   {
     database,

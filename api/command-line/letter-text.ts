@@ -29,7 +29,10 @@ export function deadLetterAsJson(head: DeadLetterHead, replayedAt: string | unde
   };
 }
 
-/** Formats a dead-letter record as text: metadata, headers, then the decoded record as JSON, or a hex dump if it cannot be decoded. */
+/**
+ * Formats a dead-letter record as text: metadata, headers, then the decoded record as JSON, or a hex dump if it cannot
+ * be decoded.
+ */
 export function deadLetterAsText(
   letter: DeadLetter,
   replayedAt: string | undefined,

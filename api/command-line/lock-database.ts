@@ -8,8 +8,8 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 const logLockKey = 7_215_508_432;
 
 /**
- * Keeps a second process with an in-process log off the database: two sinks would assign trace locations independently and treat each
- * other's insert batches as those of a dead process. @throws LOG_IN_USE
+ * Keeps a second process with an in-process log off the database: two sinks would assign trace locations independently
+ * and treat each other's insert batches as those of a dead process. @throws LOG_IN_USE
  */
 export async function lockDatabase(url: string, config: Config, logger: Logger): Promise<SessionLock> {
   const lock = await takeSessionLock({ url, authorities: trustedAuthorities(config), key: logLockKey, logger });

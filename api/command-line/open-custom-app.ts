@@ -7,7 +7,9 @@ import type { GraphIsolation } from '../../pipelines/agents/workers/graph-isolat
 import { agentServerUrl } from './check-port.ts';
 import type { Ends } from './ends.ts';
 
-/** Starts the HTTP app of a langgraph.json in a separate process; undefined if the file has none. @throws GRAPHS_FILE_INVALID */
+/**
+ * Starts the HTTP app of a langgraph.json in a separate process; undefined if the file has none. @throws GRAPHS_FILE_INVALID
+ */
 export async function openCustomApp(
   file: GraphsFile,
   {

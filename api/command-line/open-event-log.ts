@@ -13,7 +13,8 @@ export interface OpenedLog {
 }
 
 /**
- * Opens the event log: Kafka if brokers are configured (its code is loaded only then), otherwise the in-process log. @throws their errors.
+ * Opens the event log: Kafka if brokers are configured (its code is loaded only then), otherwise the in-process log.
+ * @throws their errors.
  */
 export async function openEventLog(
   { config, logger, stores }: { readonly config: Config; readonly logger: Logger; readonly stores: Stores },

@@ -36,8 +36,8 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
 }
 
 /**
- * Finds the stores for a command that runs next to an instance: the configured addresses, or those in the run file of the instance that
- * uses the data folder.
+ * Finds the stores for a command that runs next to an instance: the configured addresses, or those in the run file of
+ * the instance that uses the data folder.
  *
  * @throws NOT_RUNNING if there is neither.
  */

@@ -10,7 +10,10 @@ export function engineLogs(config: Pick<Config, 'dataDir'>): {
   return { ClickHouse: join(folder, 'clickhouse', 'error.log'), Postgres: join(folder, 'postgres.log') };
 }
 
-/** Returns the remedy for a part that is down while Runlake runs, by its name in `/ready`. Contains host names, never whole URLs. */
+/**
+ * Returns the remedy for a part that is down while Runlake runs, by its name in `/ready`. Contains host names, never
+ * whole URLs.
+ */
 export function partRemedy(part: string, config: Config, pid: number | undefined): string {
   switch (part) {
     case 'clickhouse':

@@ -8,8 +8,9 @@ import { apiAddress } from './check-port.ts';
 import type { LoadedParts } from './load-parts.ts';
 
 /**
- * The HTTP listener of a role from the beginning of its start: the main API, or metrics and readiness for a role without it.
- * Until {@link RoleListener.open}, `/ready` responds with 503 and the state of the servers, and the main API refuses every other request.
+ * The HTTP listener of a role from the beginning of its start: the main API, or metrics and readiness for a role
+ * without it. Until {@link RoleListener.open}, `/ready` responds with 503 and the state of the servers, and the main
+ * API refuses every other request.
  */
 export interface RoleListener {
   readonly url: string;

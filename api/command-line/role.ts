@@ -3,14 +3,18 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
 
-/** The part of the agent server that a process runs: `front` serves HTTP and claims no runs, `work` executes runs and serves no HTTP. */
+/**
+ * The part of the agent server that a process runs: `front` serves HTTP and claims no runs, `work` executes runs and
+ * serves no HTTP.
+ */
 export type AgentsPart = 'both' | 'front' | 'work';
 
 /**
  * Checks the settings that a role requires, beyond the validation of each setting.
  *
- * @throws ADDRESS_REQUIRED if a role other than `all` lacks the address of a server; INVALID_CONFIG if no engine is embedded and no secret
- * key is set, because the data folder may then not outlive the process and a key kept there could be lost.
+ * @throws ADDRESS_REQUIRED if a role other than `all` lacks the address of a server; INVALID_CONFIG if no engine is
+ *   embedded and no secret key is set, because the data folder may then not outlive the process and a key kept there
+ *   could be lost.
  */
 export function checkRole(role: Role, config: Config): void {
   const needed = {

@@ -1,15 +1,15 @@
 /**
  * Runs one role until a signal stops it.
  *
- * Start order, reversed at shutdown: data folder and engines, if any is embedded → stores → listener, wait for servers, parts of the role
- * (`start-role.ts`).
- * On SIGTERM or SIGINT:
+ * Start order, reversed at shutdown: data folder and engines, if any is embedded → stores → listener, wait for servers,
+ * parts of the role (`start-role.ts`). On SIGTERM or SIGINT:
  *   1. new requests get 503; in-flight requests finish;
  *   2. the log and the sink finish what was accepted;
  *   3. the roll-up finishes its run, and jobs finish;
  *   4. connections close, engines stop, the lock of the data folder is released.
- * A signal during the start ends the parts that are up in the same order and exits with 128 + the signal's number. Engines that are
- * starting are awaited, so that no child process is left behind. A second signal ends the process at once.
+ * A signal during the start ends the parts that are up in the same order and exits with 128 + the signal's number.
+ * Engines that are starting are awaited, so that no child process is left behind. A second signal ends the process at
+ * once.
  */
 import { constants } from 'node:os';
 import { loadConfig } from '../../infra/config/load.ts';

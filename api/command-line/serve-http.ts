@@ -26,7 +26,10 @@ export async function listenHttp(parts: {
   return { url: `http://${name}:${address.port}`, drain: async () => void (await server.drain()) };
 }
 
-/** Like {@link listenHttp}, and drains the server at shutdown. @returns the URL of the server. @throws PORT_IN_USE, HOST_UNUSABLE */
+/**
+ * Like {@link listenHttp}, and drains the server at shutdown. @returns the URL of the server. @throws PORT_IN_USE,
+ * HOST_UNUSABLE
+ */
 export async function serveHttp(parts: Parameters<typeof listenHttp>[0] & { readonly ends: Ends }): Promise<string> {
   const { url, drain } = await listenHttp(parts);
   parts.ends.add('HTTP', drain);

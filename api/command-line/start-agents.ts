@@ -1,9 +1,9 @@
 /**
  * The agent server in one process, or a part of it: a front claims no runs, a worker process serves no HTTP.
  *
- * Start order, each part adding its end to `ends`: user ids of graph code → its Postgres account → graph workers → stream hub → executor →
- * HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks stop first, then HTTP refuses new requests. Runs get
- * the drain timeout to finish, and are requeued after it.
+ * Start order, each part adding its end to `ends`: user ids of graph code → its Postgres account → graph workers →
+ * stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks stop first,
+ * then HTTP refuses new requests. Runs get the drain timeout to finish, and are requeued after it.
  */
 
 import { join } from 'node:path';
@@ -55,7 +55,10 @@ export interface StartedAgents {
   readonly graphCode: string;
 }
 
-/** Starts the agent server for the graphs of `config.agentsFile`. @throws GRAPHS_FILE_INVALID, PORT_IN_USE and the errors of the parts. */
+/**
+ * Starts the agent server for the graphs of `config.agentsFile`. @throws GRAPHS_FILE_INVALID, PORT_IN_USE and the
+ * errors of the parts.
+ */
 export async function startAgents(
   parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
@@ -247,7 +250,9 @@ function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> 
   };
 }
 
-/** Listens to notifications of Postgres. The payload is the deployment id; it is empty if notifications may have been lost. */
+/**
+ * Listens to notifications of Postgres. The payload is the deployment id; it is empty if notifications may have been lost.
+ */
 async function listenForNotifications(
   {
     databaseUrl: url,

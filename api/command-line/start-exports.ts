@@ -13,8 +13,8 @@ import type { Ends } from './ends.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
- * Starts the workers of bulk exports, for `all` and `exports`. At shutdown they stop before the job queue, which would otherwise wait for a
- * export run of several hours.
+ * Starts the workers of bulk exports, for `all` and `exports`. At shutdown they stop before the job queue, which would
+ * otherwise wait for a export run of several hours.
  * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(

@@ -1,7 +1,8 @@
 /**
  * Starts a role. During the start it waits for servers that are unavailable.
  *
- *   1. The role listens: `/ok` responds with 200, `/ready` with 503 and the state of each server, any other request with 503 STARTING.
+ *   1. The role listens: `/ok` responds with 200, `/ready` with 503 and the state of each server, any other request
+ *      with 503 STARTING.
  *   2. The role checks all servers with a configured address until all respond.
  *   3. The parts start (`serve-role.ts`). If a server becomes unavailable, the started parts end, and step 2 follows.
  *   4. The listener opens: requests are served, and `/ready` checks the parts.

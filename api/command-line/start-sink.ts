@@ -10,8 +10,8 @@ import { openDeadLetters } from './open-dead-letters.ts';
 import type { Stores } from './open-stores.ts';
 
 /**
- * Starts the sink for every topic of the log, and the metric of waiting dead-letter records. At shutdown the log first finishes the batches
- * that it delivered, then the sink stops.
+ * Starts the sink for every topic of the log, and the metric of waiting dead-letter records. At shutdown the log first
+ * finishes the batches that it delivered, then the sink stops.
  * @throws the errors of the log and the stores.
  */
 export async function startSink(

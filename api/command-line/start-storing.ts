@@ -8,8 +8,8 @@ import type { Stores } from './open-stores.ts';
 import { startSink } from './start-sink.ts';
 
 /**
- * Starts the sink and the usage roll-up, for `all` and `ingest`. At shutdown the sink stops first, so that the hours of its last insert
- * batches are marked dirty while the roll-up still runs.
+ * Starts the sink and the usage roll-up, for `all` and `ingest`. At shutdown the sink stops first, so that the hours of
+ * its last insert batches are marked dirty while the roll-up still runs.
  */
 export async function startStoring(
   parts: { readonly config: Config; readonly logger: Logger; readonly stores: Stores; readonly log: EventLog },

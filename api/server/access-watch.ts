@@ -21,9 +21,9 @@ export interface OpenAccess {
    */
   renew(): Promise<Caller>;
   /**
-   * Aborted within seconds after the caller loses access, with the error as its reason: the key was revoked or expired, the member was
-   * removed, or the workspace was deleted. Streaming responses end then. With custom authentication only the deletion of the workspace
-   * aborts it.
+   * Aborted within seconds after the caller loses access, with the error as its reason: the key was revoked or expired,
+   * the member was removed, or the workspace was deleted. Streaming responses end then. With custom authentication only
+   * the deletion of the workspace aborts it.
    */
   readonly ended: AbortSignal;
 }
@@ -31,9 +31,9 @@ export interface OpenAccess {
 /**
  * Re-authenticates the callers of long responses every two seconds.
  *
- * Invariant: a request whose `ended` was read is checked until its response is finished. Requests with one key share one look-up, because
- * the authenticator caches keys. A check that fails for a reason other than access (Postgres unavailable, for example) changes nothing; the
- * next check decides.
+ * Invariant: a request whose `ended` was read is checked until its response is finished. Requests with one key share
+ * one look-up, because the authenticator caches keys. A check that fails for a reason other than access (Postgres
+ * unavailable, for example) changes nothing; the next check decides.
  */
 export class AccessWatch {
   readonly #watched = new Map<WatchedAccess, AbortController>();

@@ -12,7 +12,9 @@ export interface ApiForm extends ApiTitle {
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
   /** Accept JSON bodies with any content type, unless a browser sends an `Origin`. Default: only JSON content types. */
   readonly takesAnyContentType?: true;
-  /** The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all workspaces. */
+  /**
+   * The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all workspaces.
+   */
   readonly workspaceId?: string;
   /** Whether the server has `/docs` and `/openapi.json`. Default: true. */
   readonly isDescribed?: boolean;
@@ -30,7 +32,8 @@ export interface OwnRoutes {
   /** CORS configuration of these routes. Unset: the routes answer preflights themselves. */
   readonly crossOrigin?: SharedOrigins | undefined;
   /**
-   * Returns true if these routes take precedence over an operation of the same route. Requests that match no operation always go to them.
+   * Returns true if these routes take precedence over an operation of the same route. Requests that match no operation
+   * always go to them.
    */
   names(method: string, path: string): boolean;
   /** Handles the request. The body is still unread. */
@@ -41,7 +44,10 @@ export interface OwnRoutes {
 export interface OwnAccess {
   /** Authenticates the request; replaces the look-up of the API key. */
   identify(request: FastifyRequest): Promise<Caller>;
-  /** Authorises the call and runs `handler` with `input`, which this may change. The input is already validated against the schema. */
+  /**
+   * Authorises the call and runs `handler` with `input`, which this may change. The input is already validated against
+   * the schema.
+   */
   handle(operation: Operation, input: HandledInput, handler: (input: object) => Promise<unknown>): Promise<unknown>;
 }
 

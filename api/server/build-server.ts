@@ -66,7 +66,10 @@ export interface ServerOptions {
   readonly operations: readonly Operation[];
   /** Default: the main API. */
   readonly form?: ApiForm;
-  /** What the process waits for before it accepts requests; undefined as soon as it accepts them. Health operations answer meanwhile. */
+  /**
+   * What the process waits for before it accepts requests; undefined as soon as it accepts them. Health operations
+   * answer meanwhile.
+   */
   readonly waitsFor?: () => string | undefined;
 }
 
@@ -288,7 +291,8 @@ function registerJsonParser(server: FastifyInstance, config: Config, { takesAnyC
     return;
   }
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
-    // A page of another origin can send such a content type with cookies and without a preflight. Browsers then send `Origin`.
+    // A page of another origin can send such a content type with cookies and without a preflight. Browsers then send
+    // `Origin`.
     if (request.headers.origin !== undefined) throw otherType(request);
     return readJson(request, body).catch((error: unknown) => {
       throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? otherType(request) : error;

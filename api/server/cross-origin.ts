@@ -12,7 +12,10 @@ export interface SharedOrigins {
   readonly credentials: boolean;
   /** How long a browser may cache a preflight response. */
   readonly maxAgeSeconds: number;
-  /** The settings that ORIGIN_NOT_ALLOWED names. Unset: a preflight of another origin is handled like any other OPTIONS request. */
+  /**
+   * The settings that ORIGIN_NOT_ALLOWED names. Unset: a preflight of another origin is handled like any other OPTIONS
+   * request.
+   */
   readonly settings?: string;
 }
 
@@ -31,7 +34,8 @@ const headerList = /^[\w-]+(?: *, *[\w-]+)*$/;
 /**
  * Sets the CORS headers of the response, also of error responses, if `origins` includes the origin of `request`.
  *
- * @returns true if the request is a preflight; the caller responds with 204 and no body. Source: Fetch standard, "CORS protocol".
+ * @returns true if the request is a preflight; the caller responds with 204 and no body. Source: Fetch standard, "CORS
+ *   protocol".
  * @throws ORIGIN_NOT_ALLOWED for a preflight of another origin.
  */
 export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {

@@ -4,8 +4,8 @@ import { fault } from '../../infra/errors/runlake-error.ts';
 /**
  * Counts in-flight requests and refuses new ones at shutdown.
  *
- * Invariant: {@link Drain.start} resolves when every request that {@link Drain.enter} admitted is finished, or when its timeout expires.
- * Steps: 1. refuse new requests from the call on; 2. wait for in-flight requests; 3. resolve.
+ * Invariant: {@link Drain.start} resolves when every request that {@link Drain.enter} admitted is finished, or when its
+ * timeout expires. Steps: 1. refuse new requests from the call on; 2. wait for in-flight requests; 3. resolve.
  */
 export class Drain {
   #inFlight = 0;

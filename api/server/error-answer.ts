@@ -33,7 +33,8 @@ const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLi
 };
 
 /**
- * Converts anything thrown while handling a request to an error of the catalogue. The text of a foreign error is kept only as its cause.
+ * Converts anything thrown while handling a request to an error of the catalogue. The text of a foreign error is kept
+ * only as its cause.
  */
 export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
   if (isRunlakeError(raw)) return raw;
@@ -63,7 +64,9 @@ export function retryAfterSeconds(error: RunlakeError): number | undefined {
   return error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);
 }
 
-/** Renders the response for an error; `request.contentType` is that of the request. Source of `otlp`: OTLP/HTTP, "Failures". */
+/**
+ * Renders the response for an error; `request.contentType` is that of the request. Source of `otlp`: OTLP/HTTP, "Failures".
+ */
 export function errorAnswer(
   error: RunlakeError,
   style: ErrorStyle,

@@ -2,8 +2,8 @@ import { type TSchema, type TSchemaOptions, Type } from 'typebox';
 import Format from 'typebox/format';
 
 /**
- * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an offset or no zone, which
- * means UTC. The day must exist in the calendar.
+ * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an
+ * offset or no zone, which means UTC. The day must exist in the calendar.
  */
 const TIME =
   /^(\d{4})-(\d\d)-(\d\d)[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
@@ -20,7 +20,10 @@ function countDays(year: number, month: number): number {
   return [4, 6, 9, 11].includes(month) ? 30 : 31;
 }
 
-/** Makes `format: 'date-time'` accept every timestamp form that clients send. Call once per process, before the first validation. */
+/**
+ * Makes `format: 'date-time'` accept every timestamp form that clients send. Call once per process, before the first
+ * validation.
+ */
 export function registerTimestampFormat(): void {
   Format.Set('date-time', isTimestamp);
 }

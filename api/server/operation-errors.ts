@@ -30,8 +30,8 @@ const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**
- * Returns all errors that a request to `operation` can result in: those of the steps it passes and those of the operation itself.
- * The API tests fail on a response whose code is not in this list.
+ * Returns all errors that a request to `operation` can result in: those of the steps it passes and those of the
+ * operation itself. The API tests fail on a response whose code is not in this list.
  */
 export function errorsOf(operation: Operation): readonly ErrorCode[] {
   const { method, access, schema, unsupported, closedQuery, rawBody, whileDraining, errors = [] } = operation;

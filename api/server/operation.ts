@@ -7,19 +7,20 @@ import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { Services } from './services.ts';
 
 /**
- * An operation of an HTTP API, as data. One file declares one operation with {@link defineOperation}; the list of its area contains it
- * (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation` turns it into a route.
+ * An operation of an HTTP API, as data. One file declares one operation with {@link defineOperation}; the list of its
+ * area contains it (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation` turns it into a
+ * route.
  *
- * A request passes these steps, each of which can fail with an error of the catalogue: draining → API key → workspace → permission → body →
- * schema → handler → response schema.
+ * A request passes these steps, each of which can fail with an error of the catalogue: draining → API key → workspace →
+ * permission → body → schema → handler → response schema.
  */
 export interface Operation {
   /** Unique, camelCase; identifies the operation in the API description, in metrics and in the table of the tenancy test. */
   readonly operationId: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /**
-   * The canonical path without its prefix, such as `/sessions/:session_id`. The server accepts it under `/api/v1`, `/api` and `/`, with or
-   * without a trailing slash. With `mount: 'root'` it accepts only the path itself.
+   * The canonical path without its prefix, such as `/sessions/:session_id`. The server accepts it under `/api/v1`,
+   * `/api` and `/`, with or without a trailing slash. With `mount: 'root'` it accepts only the path itself.
    */
   readonly path: string;
   /** Other paths of the same operation; the API description omits them. */
@@ -30,23 +31,26 @@ export interface Operation {
   readonly tag: string;
   readonly access: Access;
   /**
-   * Format of error responses. `detail` (default): `{"detail": …}`. `error`: `{"error": …}`, for ingest operations. `otlp`:
-   * google.rpc.Status, encoded like the request. `json-rpc`: like `detail`, but invalid JSON results in JSON-RPC error -32700 with status
-   * 200.
+   * Format of error responses. `detail` (default): `{"detail": …}`. `error`: `{"error": …}`, for ingest operations.
+   * `otlp`: google.rpc.Status, encoded like the request. `json-rpc`: like `detail`, but invalid JSON results in
+   * JSON-RPC error -32700 with status 200.
    */
   readonly errorStyle?: ErrorStyle;
   readonly schema: OperationSchema;
   /**
-   * Parameters that clients of this API send and this server does not implement. A request that uses one gets 400 PARAMETER_NOT_SUPPORTED.
-   * `null`, empty text and empty lists count as unused. For parameters also listed in `flags`, so do `false` and the texts `false`, `0`,
-   * `no` and `off`.
+   * Parameters that clients of this API send and this server does not implement. A request that uses one gets 400
+   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists count as unused. For parameters also listed in `flags`,
+   * so do `false` and the texts `false`, `0`, `no` and `off`.
    */
   readonly unsupported?: {
     readonly query?: readonly string[];
     readonly body?: readonly string[];
     readonly flags?: readonly string[];
   };
-  /** Refuse query parameters that the schema does not name. Has no effect if the API has `ownAccess`, which may read the whole URL. */
+  /**
+   * Refuse query parameters that the schema does not name. Has no effect if the API has `ownAccess`, which may read the
+   * whole URL.
+   */
   readonly closedQuery?: true;
   /** Remove body fields that the schema does not name and list them in `X-Ignored-Fields`, see `ignored-fields.ts`. */
   readonly ignoresUnknownFields?: true;
@@ -61,8 +65,8 @@ export interface Operation {
   /** Allow requests from pages of any origin. Only for operations that need no key. */
   readonly openToPages?: true;
   /**
-   * Handles WebSocket upgrades on the path, which must be that of a GET. Params and access are checked before the call. If the API has
-   * `ownAccess`, the operation must authorise each message on the socket itself.
+   * Handles WebSocket upgrades on the path, which must be that of a GET. Params and access are checked before the call.
+   * If the API has `ownAccess`, the operation must authorise each message on the socket itself.
    */
   socket?(socket: never, input: never): void;
   handler(input: never): Promise<unknown>;
@@ -134,7 +138,9 @@ export interface HandlerInput<A extends Access, S extends OperationSchema, V = S
   readonly query: StaticOf<S, 'query'>;
   readonly body: StaticOf<S, 'body'>;
   readonly services: V;
-  /** Gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request id. */
+  /**
+   * Gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request id.
+   */
   readonly request: FastifyRequest;
 }
 
@@ -149,7 +155,9 @@ export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
   handler(input: HandlerInput<A, S, V>): Promise<ResponseOf<S> | Answer>;
 };
 
-/** Declares an operation of the main API. The types of the handler's input and result are derived from `access` and `schema`. */
+/**
+ * Declares an operation of the main API. The types of the handler's input and result are derived from `access` and `schema`.
+ */
 export function defineOperation<const A extends Access, const S extends OperationSchema>(
   operation: OperationOf<A, S, Services>,
 ): Operation {

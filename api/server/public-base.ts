@@ -5,8 +5,9 @@ import { canonicalPath } from './canonical-url.ts';
 const hostForm = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 
 /**
- * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL`, else under the `Host` of the request, else under the
- * local address of its connection. The last two must only be returned to the sender of `request`.
+ * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL`, else under the `Host` of the
+ * request, else under the local address of its connection. The last two must only be returned to the sender of
+ * `request`.
  */
 export function publicUrlOf(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
   return publicUrl === undefined ? requestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
@@ -19,7 +20,10 @@ export function urlUnder(publicUrl: string, path: string): string {
   return base + canonicalPath(path);
 }
 
-/** Returns the `Host` of a request as a URL without a path or, if it is missing or invalid, the local address of the connection. */
+/**
+ * Returns the `Host` of a request as a URL without a path or, if it is missing or invalid, the local address of the
+ * connection.
+ */
 export function requestOrigin(request: FastifyRequest): string {
   return `${request.protocol}://${hostOf(request)}`;
 }

@@ -15,8 +15,8 @@ declare module 'fastify' {
 }
 
 /**
- * Registers the routes of `operation`: its canonical path and its aliases. `canonical-url.ts` handles the other prefixes and the trailing
- * slash before routing.
+ * Registers the routes of `operation`: its canonical path and its aliases. `canonical-url.ts` handles the other
+ * prefixes and the trailing slash before routing.
  */
 export function registerOperation(
   server: FastifyInstance,
@@ -59,7 +59,9 @@ export function registerOperation(
   }
 }
 
-/** Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client disconnects. */
+/**
+ * Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client disconnects.
+ */
 function forTenant<Result>(
   { access }: Operation,
   { caller }: FastifyRequest,

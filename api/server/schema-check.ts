@@ -3,7 +3,10 @@ import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { type FieldFault, fault } from '../../infra/errors/runlake-error.ts';
 
-/** An error of a compiled TypeBox schema. `Errors` yields at most eight per value, so that a hostile body cannot produce millions. */
+/**
+ * An error of a compiled TypeBox schema. `Errors` yields at most eight per value, so that a hostile body cannot produce
+ * millions.
+ */
 interface SchemaFault {
   readonly keyword: string;
   readonly schemaPath: string;
@@ -13,16 +16,17 @@ interface SchemaFault {
 }
 
 /**
- * TypeBox visits the whole value to collect errors, although at most eight are reported. For millions of elements this blocks the event
- * loop for seconds.
+ * TypeBox visits the whole value to collect errors, although at most eight are reported. For millions of elements this
+ * blocks the event loop for seconds.
  */
 const maxElements = 100_000;
 
 const locationNames: Readonly<Record<string, string>> = { querystring: 'query', params: 'path', headers: 'header' };
 
 /**
- * Compiles the schema of one part of a request to a validator that does not change the value. It fails with INVALID_REQUEST, which lists
- * the errors in the form of SPEC 2.3. Schemas are compiled at their first request: there are hundreds, and a process uses few of them.
+ * Compiles the schema of one part of a request to a validator that does not change the value. It fails with
+ * INVALID_REQUEST, which lists the errors in the form of SPEC 2.3. Schemas are compiled at their first request: there
+ * are hundreds, and a process uses few of them.
  */
 export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ReturnType<typeof Compile> | undefined;
@@ -73,7 +77,9 @@ function fieldFaults(faults: readonly SchemaFault[], schema: TSchema, location: 
   });
 }
 
-/** A nullable value is a union. It yields two errors without information: the value is not null, and no alternative matches. */
+/**
+ * A nullable value is a union. It yields two errors without information: the value is not null, and no alternative matches.
+ */
 function withoutAlternatives(faults: readonly SchemaFault[]): readonly SchemaFault[] {
   const isAlternative = ({ keyword, params }: SchemaFault) =>
     keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
@@ -81,7 +87,10 @@ function withoutAlternatives(faults: readonly SchemaFault[]): readonly SchemaFau
   return informative.length > 0 ? informative : faults;
 }
 
-/** Returns the allowed values at `schemaPath` if that is an enum or a list of enum values, optionally nullable; otherwise undefined. */
+/**
+ * Returns the allowed values at `schemaPath` if that is an enum or a list of enum values, optionally nullable;
+ * otherwise undefined.
+ */
 function wordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
   let at: unknown = schema;
   for (const segment of splitPointer(schemaPath.replace(/(?:\/anyOf\/\d+)+$/, ''))) {

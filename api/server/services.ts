@@ -12,7 +12,10 @@ import type { ProjectResolver } from '../../pipelines/projects/resolve-project.t
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ReadUsageCounts } from '../../pipelines/usage/usage-counts.ts';
 
-/** The services that operations call, created once by the role (`api/command-line`). An area that needs a new service adds a field here. */
+/**
+ * The services that operations call, created once by the role (`api/command-line`). An area that needs a new service
+ * adds a field here.
+ */
 export interface Services {
   readonly config: Config;
   readonly database: Database;

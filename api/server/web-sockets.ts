@@ -5,9 +5,9 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { fault } from '../../infra/errors/runlake-error.ts';
 
 /**
- * Makes Node ignore every `Upgrade` except WebSocket. The HTTP client of Java sends `Upgrade: h2c` by default and expects an ordinary
- * response (RFC 9110, 7.8). With an `upgrade` listener, Node hands over every such request without its body. Node reads `upgrade` after the
- * headers; the getter returns true only for WebSockets and CONNECT.
+ * Makes Node ignore every `Upgrade` except WebSocket. The HTTP client of Java sends `Upgrade: h2c` by default and
+ * expects an ordinary response (RFC 9110, 7.8). With an `upgrade` listener, Node hands over every such request without
+ * its body. Node reads `upgrade` after the headers; the getter returns true only for WebSockets and CONNECT.
  */
 export class WebSocketOrPlain extends IncomingMessage {
   // Declared without an initial value: Node sets `upgrade` before class fields are initialised.
@@ -30,8 +30,8 @@ const maxMessageBytes = 1024 * 1024;
 /**
  * Enables WebSockets on routes that declare a socket, after the steps that every request passes; other routes refuse them.
  *
- * Node no longer tracks a connection that requested an upgrade, but `server.close` still waits for it. So this closes a refused connection
- * right after its response, and all others when the server closes.
+ * Node no longer tracks a connection that requested an upgrade, but `server.close` still waits for it. So this closes a
+ * refused connection right after its response, and all others when the server closes.
  */
 export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   const upgrading = new Set<Duplex>();
@@ -60,9 +60,9 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
 }
 
 /**
- * Returns true if the request comes from a page of another origin and the browser added credentials by itself (a cookie or Basic). CORS
- * does not protect WebSockets: without this check, such a page could read the socket. Origins that CORS allows are named in the response
- * headers. Source: RFC 6455, 10.2.
+ * Returns true if the request comes from a page of another origin and the browser added credentials by itself (a cookie
+ * or Basic). CORS does not protect WebSockets: without this check, such a page could read the socket. Origins that CORS
+ * allows are named in the response headers. Source: RFC 6455, 10.2.
  */
 function isForeignPage({ headers, host }: FastifyRequest, reply: FastifyReply): boolean {
   const { origin, cookie, authorization = '' } = headers;

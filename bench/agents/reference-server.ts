@@ -44,8 +44,8 @@ export async function startReference(): Promise<AgentServer> {
 }
 
 /**
- * What its lock file names, once for each state of the lock file. Not by `npm ci`, which asks that the lock file also names the
- * packages of other platforms; a registry need not have them all.
+ * What its lock file names, once for each state of the lock file. Not by `npm ci`, which asks that the lock file also
+ * names the packages of other platforms; a registry need not have them all.
  */
 async function install(): Promise<void> {
   const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8');

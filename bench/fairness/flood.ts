@@ -1,6 +1,6 @@
 /**
- * The flood of the bench `fairness`, in a process of its own, so that the client that measures does not wait for it. Started with
- * what to flood as an argument; it ends when its parent disconnects.
+ * The flood of the bench `fairness`, in a process of its own, so that the client that measures does not wait for it.
+ * Started with what to flood as an argument; it ends when its parent disconnects.
  */
 import { setMaxListeners } from 'node:events';
 import { connect } from 'node:net';

@@ -9,7 +9,10 @@ export interface BareTopic {
   readonly schemaId: number;
   /** Records of one `send`, acknowledged by all in-sync replicas. */
   produce(runs: readonly ParsedRun[], records: readonly Buffer[], tenantId: string): Promise<void>;
-  /** Reads `count` records from the newest on backwards of a fresh group. @returns milliseconds from the first batch to the last. */
+  /**
+   * Reads `count` records from the newest on backwards of a fresh group. @returns milliseconds from the first batch to
+   * the last.
+   */
   consume(count: number): Promise<number>;
   close(): Promise<void>;
 }

@@ -13,9 +13,9 @@ export interface RunLoad {
 }
 
 /**
- * Inserts runs number `first` to `first + count` as the sink would: once as posts with inputs, once as patches with outputs, so
- * that the newest are not merged. Traces of five runs; inputs, metadata and outputs are random letters, which no codec makes
- * small. Two of a hundred failed.
+ * Inserts runs number `first` to `first + count` as the sink would: once as posts with inputs, once as patches with
+ * outputs, so that the newest are not merged. Traces of five runs; inputs, metadata and outputs are random letters,
+ * which no codec makes small. Two of a hundred failed.
  */
 export async function insertRuns(warehouse: Warehouse, load: RunLoad, first: number, count: number): Promise<void> {
   const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;

@@ -39,8 +39,8 @@ export interface FilledUsage {
 const runsOfPiece = 200_000;
 
 /**
- * Names for all that the traces will be of, and the traces, evenly over the days in the order of time, straight into `runs`, from
- * where the views fill `traces`. Then everything is rolled up.
+ * Names for all that the traces will be of, and the traces, evenly over the days in the order of time, straight into
+ * `runs`, from where the views fill `traces`. Then everything is rolled up.
  */
 export async function fillUsage(engines: BenchEngines, load: UsageLoad): Promise<FilledUsage> {
   const { key, workspaceId } = await addNames(engines, load);

@@ -24,7 +24,10 @@ export interface UsageServer {
   close(): Promise<void>;
 }
 
-/** A product's server with the one operation; given SQL, it answers from that instead of the product's own. It keeps what it counted where told so. */
+/**
+ * A product's server with the one operation; given SQL, it answers from that instead of the product's own. It keeps
+ * what it counted where told so.
+ */
 export async function serveUsage(
   { database, warehouse, logger }: BenchEngines,
   { key, workspaceId }: { readonly key: string; readonly workspaceId: string },

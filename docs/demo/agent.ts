@@ -1,6 +1,6 @@
 /**
- * The agent server, by the stock `@langchain/langgraph-sdk`: a run streams and is interrupted by a question; Runlake is killed; the
- * answer resumes the graph where it stood. Both runs are traces, and counted.
+ * The agent server, by the stock `@langchain/langgraph-sdk`: a run streams and is interrupted by a question; Runlake is
+ * killed; the answer resumes the graph where it stood. Both runs are traces, and counted.
  */
 import { Client } from '@langchain/langgraph-sdk';
 import type { DemoServer } from './server.ts';

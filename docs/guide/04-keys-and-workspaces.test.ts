@@ -3,8 +3,9 @@
 // An organisation has workspaces; a workspace has projects. Nothing crosses from one workspace to another. An API key belongs
 // to a user and reaches one workspace, some, or all; it carries permissions. `docs/reference/permissions.md` lists them.
 //
-// An agent server is a deployment, which belongs to a workspace: keys that do not reach that workspace get 403, and the traces of its
-// graph runs go there. The default deployment is in the first workspace; RUNLAKE_AGENTS_DEPLOYMENT names another one.
+// An agent server is a deployment, which belongs to a workspace: keys that do not reach that workspace get 403, and the
+// traces of its graph runs go there. The default deployment is in the first workspace; RUNLAKE_AGENTS_DEPLOYMENT names
+// another one.
 
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -79,8 +80,8 @@ describe('an organisation', () => {
     const { id, api_key: admin } = (await made.json()) as { id: string; api_key: { key: string } };
     expect((await ask('/runs', admin.key, newRun())).status).toBe(202);
 
-    // Deleting ends its keys at once, and jobs delete its data; the answer says how far they are. `runlake organizations delete` asks
-    // for the name first.
+    // Deleting ends its keys at once, and jobs delete its data; the answer says how far they are. `runlake
+    // organizations delete` asks for the name first.
     const deleted = await ask(`/orgs/${id}`, runlake.apiKey, undefined, {}, 'DELETE');
     expect(await deleted.json()).toMatchObject({ disabled: true, deletion: { workspaces: 1 } });
     expect((await ask('/orgs', admin.key)).status).toBe(401);

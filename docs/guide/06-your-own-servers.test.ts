@@ -1,12 +1,13 @@
 // # 6. On your own servers
 //
-// `runlake all` starts ClickHouse and Postgres itself and keeps the event log inside its process. Give it addresses, and it uses
-// your servers instead, one or all of them:
+// `runlake all` starts ClickHouse and Postgres itself and keeps the event log inside its process. Give it addresses,
+// and it uses your servers instead, one or all of them:
 //
 //   RUNLAKE_CLICKHOUSE_URL=https://user:password@clickhouse:8443/runlake      ClickHouse 25.8 or newer
 //   RUNLAKE_DATABASE_URL=postgres://user:password@postgres/runlake?sslmode=verify-full    Postgres 15 or newer
 //   RUNLAKE_REDIS_URL=rediss://user:password@redis:6379                       optional: job queues; Redis 7 or newer
-//   RUNLAKE_KAFKA_BROKERS=kafka-1:9093,kafka-2:9093                           with RUNLAKE_KAFKA_TLS, RUNLAKE_KAFKA_SASL_MECHANISM,
+// RUNLAKE_KAFKA_BROKERS=kafka-1:9093,kafka-2:9093                           with RUNLAKE_KAFKA_TLS,
+// RUNLAKE_KAFKA_SASL_MECHANISM,
 //   RUNLAKE_SCHEMA_REGISTRY_URL=https://user:password@registry                RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD
 //   RUNLAKE_TLS_CA_FILE=/etc/ssl/company.pem                                  authorities of your own, for all of them
 //   RUNLAKE_SECRET_KEY=...                                                    needed once both stores are yours
@@ -16,9 +17,9 @@
 //   runlake api       answers HTTP and publishes; 202 once Kafka has the batch on all in-sync replicas
 //   runlake ingest    stores what Kafka has, and counts usage; tells metrics and readiness on RUNLAKE_METRICS_PORT (9464)
 //
-// They may start at the same moment, also before the servers: a role listens at once, waits, and names on /ready the servers that are
-// down. One role brings the stores to the schema of the release, the others wait for it. Topics and schemas are made where they are
-// missing. Nothing needs a disk: the data folder is for embedded engines only.
+// They may start at the same moment, also before the servers: a role listens at once, waits, and names on /ready the
+// servers that are down. One role brings the stores to the schema of the release, the others wait for it. Topics and
+// schemas are made where they are missing. Nothing needs a disk: the data folder is for embedded engines only.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand } from '../../test/built-program.ts';
@@ -80,8 +81,9 @@ describe('dead letters', () => {
     );
   });
 
-  // A replay publishes the original bytes at the end of the topic, so its values win over those of patches that were stored
-  // before. It is refused where the run has changed since, where the letter was replayed before, and where it would die again.
+  // A replay publishes the original bytes at the end of the topic, so its values win over those of patches that were
+  // stored before. It is refused where the run has changed since, where the letter was replayed before, and where it
+  // would die again.
   it('are replayed, with --force where there is a reason against it', async () => {
     const refused = await command(['dlq', 'replay', id]);
     expect(refused.code).toBe(1);

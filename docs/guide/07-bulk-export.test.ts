@@ -5,19 +5,20 @@
 //
 // Any store that speaks the S3 API will do. A destination says where and, sealed once it is stored, with which credentials:
 //
-//   curl -H 'x-api-key: <key>' -H 'content-type: application/json' http://127.0.0.1:1984/api/v1/bulk-exports/destinations -d '{
+// curl -H 'x-api-key: <key>' -H 'content-type: application/json' http://127.0.0.1:1984/api/v1/bulk-exports/destinations
+// -d '{
 //     "display_name": "lake", "config": {"bucket_name": "traces", "prefix": "runlake", "region": "eu-central-1"},
 //     "credentials": {"access_key_id": "...", "secret_access_key": "..."}}'
 //
-// Without `credentials` those that the S3 client finds are used: variables, profile, role of the machine. They are those of the operator, so
-// RUNLAKE_ALLOW_DEFAULT_CREDENTIALS=false forbids it where others create destinations.
+// Without `credentials` those that the S3 client finds are used: variables, profile, role of the machine. They are
+// those of the operator, so RUNLAKE_ALLOW_DEFAULT_CREDENTIALS=false forbids it where others create destinations.
 //
 // It is made once a test object could be written there. The key needs `s3:PutObject` below the prefix. With
-// `s3:AbortMultipartUpload` and `s3:ListBucketMultipartUploads`, uploads that a crash or a cancellation cut off are taken back;
-// without them, let a lifecycle rule of the bucket end unfinished uploads.
+// `s3:AbortMultipartUpload` and `s3:ListBucketMultipartUploads`, uploads that a crash or a cancellation cut off are
+// taken back; without them, let a lifecycle rule of the bucket end unfinished uploads.
 //
-// Addresses on private networks are refused unless the operator sets RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. This chapter writes to a
-// folder instead, below the one that RUNLAKE_LOCAL_EXPORT_ROOT names.
+// Addresses on private networks are refused unless the operator sets RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. This chapter
+// writes to a folder instead, below the one that RUNLAKE_LOCAL_EXPORT_ROOT names.
 
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -119,8 +120,8 @@ describe('an export', () => {
     expect((await command('list')).output.match(/COMPLETED/g)).toHaveLength(2);
   });
 
-  // With `interval_hours` instead of an end it is a schedule: each interval becomes an export of its own, ten minutes after it
-  // ended, none skipped and none twice. Cancelling the schedule leaves those alone.
+  // With `interval_hours` instead of an end it is a schedule: each interval becomes an export of its own, ten minutes
+  // after it ended, none skipped and none twice. Cancelling the schedule leaves those alone.
   it('repeats itself where it has an interval', async () => {
     const range = ['--start', '2026-03-01', '--interval-hours', '168'];
     const { output } = await command('create', '--project', 'shop', '--destination', 'lake', ...range);
@@ -135,8 +136,8 @@ const folderOf = () =>
   join(root, dirname(below(root).find((path) => path.includes(exportId) && path.endsWith('_manifest.json')) ?? ''));
 const filesOf = () => below(folderOf()).filter((path) => path.endsWith('.parquet'));
 
-// docs/reference/export-columns.md lists the columns, with their types in `v1` and `v2_beta`. v1 has `runs/` where v2_beta has
-// `resource=runs/`, times without a zone, and lists as JSON text.
+// docs/reference/export-columns.md lists the columns, with their types in `v1` and `v2_beta`. v1 has `runs/` where
+// v2_beta has `resource=runs/`, times without a zone, and lists as JSON text.
 describe('the files', () => {
   it('lie in Hive folders, a day a folder', () => {
     expect(filesOf().map(dirname)).toEqual([
@@ -189,8 +190,8 @@ describe('DuckDB', () => {
   });
 });
 
-// In ClickHouse of your own: SELECT ... FROM s3('https://bucket.s3.amazonaws.com/.../**/*.parquet'), or file() for folders that the
-// server may read. Over HTTP a file is the body of an INSERT.
+// In ClickHouse of your own: SELECT ... FROM s3('https://bucket.s3.amazonaws.com/.../**/*.parquet'), or file() for
+// folders that the server may read. Over HTTP a file is the body of an INSERT.
 describe('ClickHouse', () => {
   const clickhouse = async (query: string, body: Buffer | string = '') => {
     const { origin, username, password, pathname } = new URL(runlake.stores().clickhouseUrl);

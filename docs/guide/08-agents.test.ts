@@ -1,15 +1,16 @@
 // # 8. Agents
 //
-// Runlake runs LangGraph graphs too, and answers for them as their SDKs expect: threads, runs that stream, questions to a human,
-// state that is kept. `langgraph.json` names the graphs; this chapter's are in docs/guide/agents:
+// Runlake runs LangGraph graphs too, and answers for them as their SDKs expect: threads, runs that stream, questions to
+// a human, state that is kept. `langgraph.json` names the graphs; this chapter's are in docs/guide/agents:
 //
 //   { "graphs": { "trip": "./trip.js:graph" } }
 //
 // With RUNLAKE_AGENTS_FILE=docs/guide/agents/langgraph.json, `make start` serves them on port 2024 beside the main API;
-// `runlake agents` does it in a process of its own. Graph code runs in processes apart from the one that answers: what blocks,
-// leaks or exits there costs its own run an error, and nothing else. Started as root on Linux, Runlake gives each of these
-// processes a user id of its own, which cannot read its secrets, and only HOME and TMPDIR to write to. Else graph code is as trusted as the
-// operator. The start says which of the two it is, and so does `runlake doctor`; SECURITY.md says what graph code can reach.
+// `runlake agents` does it in a process of its own. Graph code runs in processes apart from the one that answers: what
+// blocks, leaks or exits there costs its own run an error, and nothing else. Started as root on Linux, Runlake gives
+// each of these processes a user id of its own, which cannot read its secrets, and only HOME and TMPDIR to write to.
+// Else graph code is as trusted as the operator. The start says which of the two it is, and so does `runlake doctor`;
+// SECURITY.md says what graph code can reach.
 
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';

@@ -1,4 +1,5 @@
-// Metrics are made by the modules that keep them. A role loads what it needs when it starts (`load-parts.ts`); these bring in all of it.
+// Metrics are made by the modules that keep them. A role loads what it needs when it starts (`load-parts.ts`); these
+// bring in all of it.
 import '../../api/command-line/run-role.ts';
 import '../../api/command-line/serve-role.ts';
 import '../../api/command-line/answering-services.ts';

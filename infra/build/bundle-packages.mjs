@@ -1,5 +1,5 @@
-// Each process reads its imports file by file at the start, and most of these files belong to one package. The build bundles that package
-// into a few files in `dist/node_modules`, where Node looks first for the imports of `dist`.
+// Each process reads its imports file by file at the start, and most of these files belong to one package. The build
+// bundles that package into a few files in `dist/node_modules`, where Node looks first for the imports of `dist`.
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { buildSync } from 'esbuild';
 

@@ -26,7 +26,10 @@ export interface WarehouseOptions {
   readonly timeoutMs: number;
   /** Maximum number of concurrent statements of Runlake's own work; further ones wait. Default 16. */
   readonly maxConnections?: number;
-  /** Maximum number of concurrent queries of organisations (`query-slots.ts`). Default: derived from ClickHouse's `max_threads`. */
+  /**
+   * Maximum number of concurrent queries of organisations (`query-slots.ts`). Default: derived from ClickHouse's
+   * `max_threads`.
+   */
   readonly querySlots?: number;
 }
 
@@ -34,8 +37,9 @@ export interface WarehouseOptions {
 const graceMs = 2_000;
 
 /**
- * Running queries share the CPU with a new one, and even paused queries use some of it. Beside a flood of other queries, a query took
- * seven times as long with eight slots per thread, and twice as long with two (docs/decisions/0103).
+ * Running queries share the CPU with a new one, and even paused queries use some of it. Beside a flood of other
+ * queries, a query took seven times as long with eight slots per thread, and twice as long with two
+ * (docs/decisions/0103).
  */
 const slotsPerThread = 2;
 const minSlots = 4;
@@ -77,7 +81,8 @@ export function openWarehouse({
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const beganAtMs = performance.now();
     return (await slots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
-      // The wait in the queue counts, because callers rely on the timeout. Even after a long wait a query gets a quarter of it.
+      // The wait in the queue counts, because callers rely on the timeout. Even after a long wait a query gets a
+      // quarter of it.
       const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
       const settings = { priority, ...request.settings };
       return send(sharedConnection, { ...request, signal, timeoutMs: leftMs, settings }, take);

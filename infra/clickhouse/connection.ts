@@ -12,8 +12,8 @@ export interface ConnectionOptions {
 
 export interface Connection {
   /**
-   * Sends one POST and resolves when the response headers have arrived. The connection is in use until the response stream is read or
-   * destroyed. Aborting the signal also destroys the stream.
+   * Sends one POST and resolves when the response headers have arrived. The connection is in use until the response
+   * stream is read or destroyed. Aborting the signal also destroys the stream.
    *
    * @throws the network error, or the reason of `signal`.
    */
@@ -31,14 +31,17 @@ export interface ConnectionRequest {
   readonly signal: AbortSignal;
 }
 
-/** ClickHouse announces its keep-alive timeout (30 s by default, 3 s in older releases); the client closes the connection 1 s earlier. */
+/**
+ * ClickHouse announces its keep-alive timeout (30 s by default, 3 s in older releases); the client closes the
+ * connection 1 s earlier.
+ */
 const keepAliveThresholdMs = 1_000;
 
 /**
  * Keep-alive connections to ClickHouse's HTTP interface. Requests are never retried here.
  *
- * The official client waits for a timer before each request and wraps each response in streams, which took 4 of the 10 ms of a usage
- * query (docs/decisions/0031), so it is not used here.
+ * The official client waits for a timer before each request and wraps each response in streams, which took 4 of the 10
+ * ms of a usage query (docs/decisions/0031), so it is not used here.
  */
 export function openConnection({ address, authorities, maxConnections }: ConnectionOptions): Connection {
   const user = decodeURIComponent(address.username) || 'default';
@@ -64,7 +67,8 @@ export function openConnection({ address, authorities, maxConnections }: Connect
         body,
         signal,
       });
-      // The reader gets errors from the stream. This listener covers streams that are abandoned early, when no reader listens any more.
+      // The reader gets errors from the stream. This listener covers streams that are abandoned early, when no reader
+      // listens any more.
       answer.body.on('error', () => {});
       return { status: answer.statusCode, headers: answer.headers, stream: answer.body };
     },

@@ -1,8 +1,8 @@
 import type { Warehouse } from './warehouse.ts';
 
 /**
- * Kills inserts with this deduplication token that still run on the server, for example those of a process that died, so that they
- * cannot write rows later. Resolves when they have ended.
+ * Kills inserts with this deduplication token that still run on the server, for example those of a process that died,
+ * so that they cannot write rows later. Resolves when they have ended.
  *
  * @throws the errors of {@link Warehouse}.
  */

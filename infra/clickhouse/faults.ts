@@ -2,7 +2,9 @@ import { ClickHouseError } from '@clickhouse/client';
 import type { ErrorCode } from '../errors/catalogue.ts';
 import { fault, type RunlakeError } from '../errors/runlake-error.ts';
 
-/** The statement that failed: the same error number means different things for a query and for an insert of Runlake's rows. */
+/**
+ * The statement that failed: the same error number means different things for a query and for an insert of Runlake's rows.
+ */
 export interface Statement {
   readonly kind: 'query' | 'insert';
   readonly name: string;
@@ -85,9 +87,9 @@ const dataCodes = new Set([
 ]);
 
 /**
- * Converts the error of a statement to an error of the catalogue. The server's text goes only into the cause, together with the name
- * and id of the query, by which operators can search the server's log.
- * Errors without a ClickHouse number are network errors, except programming errors, which are returned unchanged.
+ * Converts the error of a statement to an error of the catalogue. The server's text goes only into the cause, together
+ * with the name and id of the query, by which operators can search the server's log. Errors without a ClickHouse number
+ * are network errors, except programming errors, which are returned unchanged.
  */
 export function warehouseFault(
   raw: unknown,

@@ -1,7 +1,7 @@
 /**
- * Parses ClickHouse RowBinary rows whose columns are all `Nullable(String)`, without copying or decoding values, so that the stored
- * bytes are returned unchanged.
- * Source: ClickHouse documentation, "RowBinary": a null flag, then the length as LEB128 and the bytes.
+ * Parses ClickHouse RowBinary rows whose columns are all `Nullable(String)`, without copying or decoding values, so
+ * that the stored bytes are returned unchanged. Source: ClickHouse documentation, "RowBinary": a null flag, then the
+ * length as LEB128 and the bytes.
  *
  * @returns rows of views into `answer`, in column order.
  */

@@ -4,13 +4,13 @@ import type { TenantContext } from '../fairness/tenant-context.ts';
 /**
  * Shares ClickHouse between organisations.
  *
- * Slots alone are not enough: running queries of one organisation would still compete for the CPU with a new query of another. So a
- * query of an organisation that runs fewer queries than another organisation gets a higher priority. While it runs, ClickHouse pauses
- * queries of lower priority, for at most one second per block, so they still make progress. If only one organisation sends queries,
- * none gets the higher priority.
+ * Slots alone are not enough: running queries of one organisation would still compete for the CPU with a new query of
+ * another. So a query of an organisation that runs fewer queries than another organisation gets a higher priority.
+ * While it runs, ClickHouse pauses queries of lower priority, for at most one second per block, so they still make
+ * progress. If only one organisation sends queries, none gets the higher priority.
  *
- * An organisation that sends one query after another would pause the others all the time. So its prioritised time is limited to its
- * share of the last seconds; beyond that its queries run with the same priority as the others.
+ * An organisation that sends one query after another would pause the others all the time. So its prioritised time is
+ * limited to its share of the last seconds; beyond that its queries run with the same priority as the others.
  */
 export class QuerySlots {
   readonly #slots: FairSlots;

@@ -9,10 +9,10 @@ export interface Answer {
 }
 
 /**
- * Reads a response to its end. Three things mark it as an error: the status, the header with ClickHouse's error number, or an
- * exception at the end of the body. ClickHouse 25.11 and later write that exception if a query fails after the status was sent:
- * `__exception__`, the tag of the header, the text, its length, the tag, `__exception__`. (Earlier releases write none; only
- * `wait_end_of_query` keeps errors out of their bodies.)
+ * Reads a response to its end. Three things mark it as an error: the status, the header with ClickHouse's error number,
+ * or an exception at the end of the body. ClickHouse 25.11 and later write that exception if a query fails after the
+ * status was sent: `__exception__`, the tag of the header, the text, its length, the tag, `__exception__`. (Earlier
+ * releases write none; only `wait_end_of_query` keeps errors out of their bodies.)
  *
  * @throws ClickHouseError, with ClickHouse's number as its code, or `HTTP <status>` if a proxy sent the response.
  */

@@ -8,9 +8,9 @@ import { type Answer, codeInHead, maxExceptionBytes, readAnswer, throwExceptionI
 const parquetEnd = Buffer.from('PAR1');
 
 /**
- * Writes the body of a response to a file while it arrives; it reads more from the connection only after the previous bytes are
- * written. Errors are detected as in {@link readAnswer}. A body without a Parquet footer is also an error: servers before 25.11 end a
- * body like that if the query fails midway. After an error the caller must remove the file.
+ * Writes the body of a response to a file while it arrives; it reads more from the connection only after the previous
+ * bytes are written. Errors are detected as in {@link readAnswer}. A body without a Parquet footer is also an error:
+ * servers before 25.11 end a body like that if the query fails midway. After an error the caller must remove the file.
  *
  * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or the network error.
  */

@@ -1,8 +1,8 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 
 /**
- * The ClickHouse settings that Runlake depends on. Every statement carries one complete profile, because the defaults of servers
- * differ between releases and installations.
+ * The ClickHouse settings that Runlake depends on. Every statement carries one complete profile, because the defaults
+ * of servers differ between releases and installations.
  */
 
 /** Format of values in results and parameters. */
@@ -23,7 +23,10 @@ const representation = {
   wait_end_of_query: 1,
 } as const satisfies ClickHouseSettings;
 
-/** A query returns the complete result or an error. Otherwise ClickHouse responds 200 with a partial result when it hits a limit. */
+/**
+ * A query returns the complete result or an error. Otherwise ClickHouse responds 200 with a partial result when it hits
+ * a limit.
+ */
 const wholeOrNothing = {
   timeout_overflow_mode: 'throw',
   read_overflow_mode: 'throw',
@@ -54,7 +57,8 @@ const read = {
 const insert = {
   ...representation,
   ...wholeOrNothing,
-  // A response means that the rows are stored. Server-side batching (default since 26.x) could also batch a retry differently.
+  // A response means that the rows are stored. Server-side batching (default since 26.x) could also batch a retry
+  // differently.
   async_insert: 0,
   optimize_on_insert: 1,
   insert_deduplicate: 1,
@@ -76,7 +80,10 @@ const queryOnly = {
   cancel_http_readonly_queries_on_client_close: 1,
 } as const satisfies ClickHouseSettings;
 
-/** Results are streamed, so the reader must check at the end that the result is complete. Parquet files are temporary input for DuckDB. */
+/**
+ * Results are streamed, so the reader must check at the end that the result is complete. Parquet files are temporary
+ * input for DuckDB.
+ */
 const intoFile = {
   wait_end_of_query: 0,
   http_write_exception_in_output_format: 0,
@@ -88,7 +95,8 @@ const intoFile = {
 
 /**
  * Settings that inserts use if the server supports them. In releases that support it, `deduplicate_insert` overrides
- * `insert_deduplicate`: if it is off, inserts with the same token would be stored twice. Other releases reject statements with it.
+ * `insert_deduplicate`: if it is off, inserts with the same token would be stored twice. Other releases reject
+ * statements with it.
  */
 export const newerInsertSettings: ClickHouseSettings & Record<string, string> = { deduplicate_insert: 'enable' };
 
@@ -105,7 +113,10 @@ export const profiles = {
   mutation: { ...write, mutations_sync: '1' },
   /** Roll-up of usage. One roll-up run may contain hours of more than a hundred months, which is unusual but valid. */
   recount: { ...write, max_partitions_per_insert_block: '0' },
-  /** Repairs from stored data. The same block may have been inserted earlier and deleted since, so it must not be deduplicated. */
+  /**
+   * Repairs from stored data. The same block may have been inserted earlier and deleted since, so it must not be
+   * deduplicated.
+   */
   repair: { ...write, max_partitions_per_insert_block: '0', insert_deduplicate: 0 },
 } as const satisfies Record<string, ClickHouseSettings>;
 

@@ -4,14 +4,16 @@ import type { CommandProfile } from './settings.ts';
 /**
  * The ClickHouse client. One adapter: ClickHouse over HTTP ({@link openWarehouse} in `client.ts`).
  *
- * {@link Warehouse.query} returns 64-bit integers as numbers (all values that Runlake stores fit; a query that reads larger ones, such
- * as a hash, casts them with `toString`), times as `2026-01-02T03:04:05.123456Z`, UUIDs in lower case, named tuples as objects and
- * unnamed tuples as arrays. Bytes that are not UTF-8 are available only through {@link Warehouse.queryText}.
- * SQL refers to parameters as `{name:Type}`; times are passed as microseconds (`fromUnixTimestamp64Micro({t:Int64})`) or as text
- * without a `Z`. A parameter has at most 128 KiB: pass longer lists of keys as {@link ExternalTable}.
+ * {@link Warehouse.query} returns 64-bit integers as numbers (all values that Runlake stores fit; a query that reads
+ * larger ones, such as a hash, casts them with `toString`), times as `2026-01-02T03:04:05.123456Z`, UUIDs in lower
+ * case, named tuples as objects and unnamed tuples as arrays. Bytes that are not UTF-8 are available only through
+ * {@link Warehouse.queryText}. SQL refers to parameters as `{name:Type}`; times are passed as microseconds
+ * (`fromUnixTimestamp64Micro({t:Int64})`) or as text without a `Z`. A parameter has at most 128 KiB: pass longer lists
+ * of keys as {@link ExternalTable}.
  *
- * Every call throws only errors of the catalogue: WAREHOUSE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE, WAREHOUSE_QUERY_FAILED,
- * and for inserts INSERT_DATA_REFUSED and SCHEMA_MISMATCH; or the reason of the caller's signal, if that was aborted.
+ * Every call throws only errors of the catalogue: WAREHOUSE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
+ * WAREHOUSE_QUERY_FAILED, and for inserts INSERT_DATA_REFUSED and SCHEMA_MISMATCH; or the reason of the caller's
+ * signal, if that was aborted.
  */
 export interface Warehouse {
   /** Returns rows as objects by column name. `sql` must not have a FORMAT clause or a semicolon. */
@@ -19,8 +21,8 @@ export interface Warehouse {
   /** Returns the unparsed result in one of ClickHouse's formats. */
   queryText(query: Query & { readonly format: string }): Promise<Buffer>;
   /**
-   * Streams the result into a file, which it overwrites. Memory use does not depend on the size of the result. After an error the
-   * file does not exist.
+   * Streams the result into a file, which it overwrites. Memory use does not depend on the size of the result. After an
+   * error the file does not exist.
    * @throws also WORK_FILE_UNUSABLE.
    */
   queryToFile(query: FileQuery): Promise<{ readonly bytes: number }>;
@@ -76,7 +78,9 @@ export interface InsertBody {
   /** Origin of the rows, for logs and errors; the sink passes the topic. */
   readonly name: string;
   readonly table: string;
-  /** Columns of the body. The list is required: without it, the insert fails if the table has a column that the body lacks. */
+  /**
+   * Columns of the body. The list is required: without it, the insert fails if the table has a column that the body lacks.
+   */
   readonly columns: readonly string[];
   readonly format: 'Avro' | 'JSONEachRow' | 'RowBinary';
   /** Sent with Content-Length, so that ClickHouse rejects a truncated body instead of storing a part of it. */

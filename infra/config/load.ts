@@ -17,8 +17,8 @@ export interface LoadedConfig {
 }
 
 /**
- * Reads all settings from `environment` and freezes the result.
- * An empty variable counts as absent. A variable that starts with `RUNLAKE_` and is not a setting is an error, because it is most likely misspelt.
+ * Reads all settings from `environment` and freezes the result. An empty variable counts as absent. A variable that
+ * starts with `RUNLAKE_` and is not a setting is an error, because it is most likely misspelt.
  *
  * @throws INVALID_CONFIG with all errors at once.
  */

@@ -11,7 +11,9 @@ export function printConfig({ config, sources }: LoadedConfig): string {
     .join('\n');
 }
 
-/** Of a secret URL, scheme, host and path stay visible so that operators can identify it; other secrets are hidden completely. */
+/**
+ * Of a secret URL, scheme, host and path stay visible so that operators can identify it; other secrets are hidden completely.
+ */
 function redact(setting: Setting, value: unknown): string {
   if (!setting.secret) return String(value);
   const address = URL.canParse(String(value)) ? new URL(String(value)) : undefined;

@@ -1,6 +1,7 @@
 /**
- * Deletes files that no role reads from `node_modules` of the given folder (default: the working directory). The build of the image and
- * the test of the image's size run it. It does not affect packages of graphs, which are installed next to the graphs.
+ * Deletes files that no role reads from `node_modules` of the given folder (default: the working directory). The build
+ * of the image and the test of the image's size run it. It does not affect packages of graphs, which are installed next
+ * to the graphs.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -12,9 +12,9 @@ const text = (value: string) => `'${value.replaceAll("'", "''")}'`;
 const name = (value: string) => `"${value.replaceAll('"', '""')}"`;
 
 /**
- * Replaces escapes of lone surrogates in JSON text by U+FFFD, because parsers reject them. First, double backslashes are rewritten, so
- * that each remaining backslash starts an escape. Then pairs are masked with a character that cannot occur in JSON text. The remaining
- * surrogate escapes are lone.
+ * Replaces escapes of lone surrogates in JSON text by U+FFFD, because parsers reject them. First, double backslashes
+ * are rewritten, so that each remaining backslash starts an escape. Then pairs are masked with a character that cannot
+ * occur in JSON text. The remaining surrogate escapes are lone.
  */
 const withoutLoneSurrogates = (json: string) => {
   const single = `replace(${json}, '\\\\', '\\u005c')`;

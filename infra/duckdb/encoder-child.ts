@@ -2,8 +2,8 @@
  * The encoder child process. It runs the requests of its parent one by one, each in a new in-memory database.
  * Argument: DuckDB's memory limit in bytes.
  *
- * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself, because a normal
- * exit would wait for the running statement.
+ * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself,
+ * because a normal exit would wait for the running statement.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -19,8 +19,9 @@ import type { Work } from './messages.ts';
 /**
  * Runs requests one by one, each in an empty database that can access only the request's folder.
  *
- * Every call throws PARQUET_ENCODER_FAILED if DuckDB fails or its process exits, WORK_FILE_UNUSABLE if the disk is full, or the reason
- * of the caller's signal; an abort kills the process. A failed request has deleted its files when it throws.
+ * Every call throws PARQUET_ENCODER_FAILED if DuckDB fails or its process exits, WORK_FILE_UNUSABLE if the disk is
+ * full, or the reason of the caller's signal; an abort kills the process. A failed request has deleted its files when
+ * it throws.
  */
 export interface Encoder {
   /** Rewrites a Parquet file with other types, compression and row groups. @returns the footer of the new file. */

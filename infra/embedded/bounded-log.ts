@@ -1,6 +1,9 @@
 import { appendFileSync, renameSync, statSync } from 'node:fs';
 
-/** Appends lines to a private file (mode 0600). At `limitBytes` the file is renamed to `<path>.1`, which replaces an older one. */
+/**
+ * Appends lines to a private file (mode 0600). At `limitBytes` the file is renamed to `<path>.1`, which replaces an
+ * older one.
+ */
 export class BoundedLog {
   readonly #path: string;
   readonly #limitBytes: number;

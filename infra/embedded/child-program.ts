@@ -12,8 +12,8 @@ export interface ChildProgram {
 }
 
 /**
- * Starts a Node program as a child process with an IPC channel; its stderr is a pipe to the parent.
- * The child leads its own process group, so that Ctrl+C in a terminal reaches only the parent, which drains first. The child does not
+ * Starts a Node program as a child process with an IPC channel; its stderr is a pipe to the parent. The child leads its
+ * own process group, so that Ctrl+C in a terminal reaches only the parent, which drains first. The child does not
  * inherit the environment, because settings may be secrets.
  */
 export function forkProgram({ program, base, args, cwd }: ChildProgram): ChildProcess {

@@ -1,19 +1,19 @@
 /**
  * An exclusive lock on a folder, made of plain files, that is released when its process dies.
  *
- * Invariant: of the files `lock.<n>`, the one with the highest n contains the holder: a live process, or no process. It is never
- * deleted while it is the highest, and only a process that has seen its holder dead creates a higher one.
+ * Invariant: of the files `lock.<n>`, the one with the highest n contains the holder: a live process, or no process. It
+ * is never deleted while it is the highest, and only a process that has seen its holder dead creates a higher one.
  *
  * 1. Read the highest file. If its holder is alive, refuse.
- * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process only; the others
- *    start again at step 1.
- * 3. List the files again. If there is a higher one, this process was late, and others have had the lock meanwhile. Delete the own
- *    file and start again at step 1.
+ * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process
+ *    only; the others start again at step 1.
+ * 3. List the files again. If there is a higher one, this process was late, and others have had the lock meanwhile.
+ *    Delete the own file and start again at step 1.
  * 4. The lock is held. Delete the lower files.
  * 5. To release the lock, replace the content of the file by `{}` with a rename.
  *
- * A process that is killed at any point leaves drafts and lower files, which have no effect and which step 4 of the next holder deletes,
- * or a file with a dead process, which step 1 detects by the start time (process ids are reused).
+ * A process that is killed at any point leaves drafts and lower files, which have no effect and which step 4 of the
+ * next holder deletes, or a file with a dead process, which step 1 detects by the start time (process ids are reused).
  */
 import { randomBytes } from 'node:crypto';
 import { linkSync, readdirSync, rmSync } from 'node:fs';

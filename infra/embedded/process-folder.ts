@@ -5,12 +5,14 @@ import { isSameProcess, processIdentity } from './process-identity.ts';
 
 /** Name of the file that records the owner process of a folder. */
 const ownerFile = 'owner.json';
-/** A younger folder without that file is still being created; an older one was left by a process that died while creating it. */
+/**
+ * A younger folder without that file is still being created; an older one was left by a process that died while creating it.
+ */
 const makingMs = 60_000;
 
 /**
- * Creates a folder below `root` for files that this process needs while it runs, and deletes the folders of dead processes of the same
- * user. Other users may be able to write to `root`; their folders are not opened.
+ * Creates a folder below `root` for files that this process needs while it runs, and deletes the folders of dead
+ * processes of the same user. Other users may be able to write to `root`; their folders are not opened.
  *
  * @param options `prefix` of the folder names, to distinguish them in a shared `root`; `mode`, 0700 by default.
  */

@@ -31,7 +31,8 @@ function isThere(pid: number): boolean {
 function identityOnLinux(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The second field is the program name in parentheses and may contain anything, so parsing starts after the last parenthesis.
+    // The second field is the program name in parentheses and may contain anything, so parsing starts after the last
+    // parenthesis.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();

@@ -5,12 +5,13 @@
  *
  * 1. `launch` starts a process and resolves when it is ready; if the first launch fails, the caller gets the error.
  * 2. Wait for the process's `exited`. If `stop` was called, supervision ends here.
- * 3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same address, so that
- *    clients reconnect. The backoff starts again at 0.1 s after the engine has run for a minute.
+ * 3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same
+ *    address, so that clients reconnect. The backoff starts again at 0.1 s after the engine has run for a minute.
  * 4. After 30 failed launches in a row (about four minutes), give up; `exited` contains the reason.
  *
- * During step 2, the engine is probed at intervals. After three failed liveness probes in a row it is stopped, by force if necessary, and
- * step 3 follows. Failed probes are counted instead of measuring time, because a machine that was suspended fails at most one.
+ * During step 2, the engine is probed at intervals. After three failed liveness probes in a row it is stopped, by force
+ * if necessary, and step 3 follows. Failed probes are counted instead of measuring time, because a machine that was
+ * suspended fails at most one.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from '../telemetry/logger.ts';
@@ -22,7 +23,9 @@ export interface EngineProcess {
   readonly exited: Promise<string>;
   /** Stops the process, gracefully first, by force after a deadline. Resolves when it has exited. Never rejects. */
   stop(): Promise<void>;
-  /** Liveness probe: whether the server responds, even with an error. Takes a few seconds at most, never rejects. Optional. */
+  /**
+   * Liveness probe: whether the server responds, even with an error. Takes a few seconds at most, never rejects. Optional.
+   */
   isAlive?(): Promise<boolean>;
 }
 

@@ -11,8 +11,8 @@ export interface FieldFault {
 
 export interface ErrorOptionsOfRunlake {
   /**
-   * The original error. Responses never contain it, because it may hold customer data or server text. The log contains its name,
-   * its code and the start of its message without quoted values.
+   * The original error. Responses never contain it, because it may hold customer data or server text. The log contains
+   * its name, its code and the start of its message without quoted values.
    */
   readonly cause?: unknown;
   /** Invalid fields, for responses that list them. */
@@ -52,8 +52,9 @@ export class RunlakeError extends Error {
 }
 
 /**
- * Creates the catalogue error `code`; `parameters` fill the placeholders of its message and remedy. Errors of class `caller` have no
- * stack trace: it would not help the caller, and capturing one for each run of a large invalid batch is expensive.
+ * Creates the catalogue error `code`; `parameters` fill the placeholders of its message and remedy. Errors of class
+ * `caller` have no stack trace: it would not help the caller, and capturing one for each run of a large invalid batch
+ * is expensive.
  */
 export function fault(
   code: ErrorCode,

@@ -5,8 +5,8 @@ import { prefixBytes } from './wire-format.ts';
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
 /**
- * Builds an Avro object container of `records`, which share one schema, with one block per record. ClickHouse then finds the end of each
- * record by the size of its block, and a damaged record cannot shift the values of the next ones.
+ * Builds an Avro object container of `records`, which share one schema, with one block per record. ClickHouse then
+ * finds the end of each record by the size of its block, and a damaged record cannot shift the values of the next ones.
  * Strips the five-byte wire-format prefix of each record. Source: Apache Avro 1.12, "Object Container Files".
  */
 export function avroContainer(schema: string, records: readonly Buffer[]): Buffer {

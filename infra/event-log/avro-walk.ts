@@ -14,8 +14,8 @@ interface Skipping {
 export type AvroWalk = (framed: Buffer) => string | undefined;
 
 /**
- * Compiles `schema` into a walk over records that decodes nothing. ClickHouse silently accepts trailing bytes, wrong union branches and
- * short records, so the sink walks every record before it inserts it.
+ * Compiles `schema` into a walk over records that decodes nothing. ClickHouse silently accepts trailing bytes, wrong
+ * union branches and short records, so the sink walks every record before it inserts it.
  */
 export function compileAvroWalk(schema: string): AvroWalk {
   const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;

@@ -4,8 +4,8 @@ import type { Topic } from '../../schemas/topics.ts';
 /**
  * The field names of `schema`, which may be of another release than the topic's own schema, in order.
  *
- * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's in position or
- *   type, so that the sink would read and write the wrong bytes.
+ * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's
+ *   in position or type, so that the sink would read and write the wrong bytes.
  */
 export function columnsOf(schema: string, topic: Topic): string[] | undefined {
   const own = recordOf(topic.schema);

@@ -1,7 +1,7 @@
 /**
- * The port of the dead-letter queue: records that could not be stored, written by {@link EventLog.deadLetter} with their original bytes
- * and headers. Adapters: a table in Postgres (`in-process/`) and Kafka's dead-letter topics (`kafka/`).
- * One contract suite, `test/contract/dead-letters`, runs against each.
+ * The port of the dead-letter queue: records that could not be stored, written by {@link EventLog.deadLetter} with
+ * their original bytes and headers. Adapters: a table in Postgres (`in-process/`) and Kafka's dead-letter topics
+ * (`kafka/`). One contract suite, `test/contract/dead-letters`, runs against each.
  */
 import type { Topic } from '../../schemas/topics.ts';
 

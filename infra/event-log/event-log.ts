@@ -1,6 +1,7 @@
 /**
- * The port of the event log: the ordered, durable log between the processes that accept events and those that store them.
- * Adapters: in-process (`in-process/`) and Kafka (`kafka/`). One contract suite, `test/contract/event-log`, runs against each.
+ * The port of the event log: the ordered, durable log between the processes that accept events and those that store
+ * them. Adapters: in-process (`in-process/`) and Kafka (`kafka/`). One contract suite, `test/contract/event-log`, runs
+ * against each.
  */
 import type { Topic } from '../../schemas/topics.ts';
 import type { Sql } from '../postgres/pool.ts';
@@ -42,8 +43,8 @@ export interface LogBatch {
   readonly partition: number;
   readonly records: readonly LogRecord[];
   /**
-   * Present during a replay of older events. Every insert batch of the log batch must include it in its token, so that ClickHouse does
-   * not drop the rows as repeats of earlier inserts.
+   * Present during a replay of older events. Every insert batch of the log batch must include it in its token, so that
+   * ClickHouse does not drop the rows as repeats of earlier inserts.
    */
   readonly tokenSalt?: string;
   /**
@@ -66,8 +67,8 @@ export interface Subscription {
   /** Limits of a batch; a single event that exceeds them is delivered alone. */
   readonly limits: { readonly rows: number; readonly bytes: number };
   /**
-   * Called when a partition is assigned to this process, before its first batch. Another process may have stored earlier events of it,
-   * so cached state may be out of date.
+   * Called when a partition is assigned to this process, before its first batch. Another process may have stored
+   * earlier events of it, so cached state may be out of date.
    */
   assigned?(partition: number): void;
   /**
@@ -82,9 +83,10 @@ export interface FollowOptions {
   /** How far back to start, if the log stores events; the in-process log does not. Default: now. */
   readonly sinceMs?: number;
   /**
-   * Receives the records of a partition in log order as soon as they have an offset, which may be before they are durable. After an
-   * outage some records may be repeated. The call must finish its work before it returns: the log buffers nothing for followers, so that
-   * none can delay publishers or increase memory. The log logs what it throws and continues with the next records.
+   * Receives the records of a partition in log order as soon as they have an offset, which may be before they are
+   * durable. After an outage some records may be repeated. The call must finish its work before it returns: the log
+   * buffers nothing for followers, so that none can delay publishers or increase memory. The log logs what it throws
+   * and continues with the next records.
    */
   onRecords(records: readonly LogRecord[]): void;
 }
@@ -104,25 +106,26 @@ export interface EventLog {
   /** The schema with that id, as JSON text; `undefined` if it does not exist. */
   schemaOf(schemaId: number): Promise<string | undefined>;
   /**
-   * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag is false: they
-   * are for followers only and may reach no consumer group.
-   * @param onPlaced is called when the batch has its offsets, at the latest before `publish` resolves. Events published from then on have
-   *   later offsets, even if this batch fails afterwards. Not called if the batch fails before.
+   * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag
+   * is false: they are for followers only and may reach no consumer group.
+   * @param onPlaced is called when the batch has its offsets, at the latest before `publish` resolves. Events published
+   *   from then on have later offsets, even if this batch fails afterwards. Not called if the batch fails before.
    * @throws OVERLOADED if too many bytes are pending, EVENT_LOG_UNAVAILABLE if the batch cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.
    */
   publish(topic: Topic, messages: readonly LogMessage[], onPlaced?: () => void): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
   /**
-   * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed on. Later events
-   * follow, also across outages of the log.
+   * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed
+   * on. Later events follow, also across outages of the log.
    * @throws what the log throws if it cannot be read now, DRAINING after {@link EventLog.close} was called.
    */
   follow(topic: Topic, options: FollowOptions): Promise<TopicFollower>;
   /**
-   * Writes a record that can never be stored to the dead-letter queue, with its original bytes and headers. Resolves when it is durable.
-   * If the queue is in the same database, the write is part of `transaction`. Otherwise it is durable before the transaction commits, and
-   * a retry after a crash may leave a second record of the same topic, partition and offset, which readers treat as one.
+   * Writes a record that can never be stored to the dead-letter queue, with its original bytes and headers. Resolves
+   * when it is durable. If the queue is in the same database, the write is part of `transaction`. Otherwise it is
+   * durable before the transaction commits, and a retry after a crash may leave a second record of the same topic,
+   * partition and offset, which readers treat as one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
   /**

@@ -5,8 +5,8 @@ import type { LogMessage } from './event-log.ts';
 import { producedBytes, producedEvents, publishSeconds } from './event-log-metrics.ts';
 
 /**
- * Wraps the `publish` of every adapter: measures, counts and traces what `send` makes durable. If the request is traced, `send` gets
- * copies of the messages that carry the span's context in the header `traceparent`.
+ * Wraps the `publish` of every adapter: measures, counts and traces what `send` makes durable. If the request is
+ * traced, `send` gets copies of the messages that carry the span's context in the header `traceparent`.
  * @throws what `send` throws.
  */
 export async function observePublish(

@@ -1,15 +1,16 @@
 /**
  * Slots of one process, shared fairly between tenants under contention.
  *
- * Invariant: no slot is free while a tenant that may have it is waiting; at most `slots + overdraft` slots are held; of the waiting
- * tenants, the one that holds the fewest slots is served next, and the queue of each tenant is first in, first out.
+ * Invariant: no slot is free while a tenant that may have it is waiting; at most `slots + overdraft` slots are held; of
+ * the waiting tenants, the one that holds the fewest slots is served next, and the queue of each tenant is first in,
+ * first out.
  *
  *   1. A tenant without competitors may hold all `slots`.
- *   2. A tenant that holds less than its share (`slots` divided by the number of tenants that hold or wait for slots) may also take one
- *      of the `overdraft` slots, so it need not wait for long, uninterruptible work of others. When the others finish their work, they
- *      get no new slots until fewer than `slots` are held again.
- *   3. A waiter leaves the queue when its signal is aborted or its wait times out. A full queue refuses immediately. Each tenant has
- *      its own queue, so one tenant cannot fill the queue of another.
+ *   2. A tenant that holds less than its share (`slots` divided by the number of tenants that hold or wait for slots)
+ *      may also take one of the `overdraft` slots, so it need not wait for long, uninterruptible work of others. When
+ *      the others finish their work, they get no new slots until fewer than `slots` are held again.
+ *   3. A waiter leaves the queue when its signal is aborted or its wait times out. A full queue refuses immediately.
+ *      Each tenant has its own queue, so one tenant cannot fill the queue of another.
  */
 import { fault } from '../errors/runlake-error.ts';
 import { counter, histogram } from '../telemetry/metrics.ts';
@@ -168,7 +169,9 @@ export class FairSlots {
     return { underShare: tenant.held <= held, tenants, release };
   }
 
-  /** Called when a tenant holds or waits for fewer slots: drops the tenant if it has none, and grants free slots to waiters. */
+  /**
+   * Called when a tenant holds or waits for fewer slots: drops the tenant if it has none, and grants free slots to waiters.
+   */
   #settle(tenantId: string, tenant: Tenant): void {
     if (tenant.held === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);
     for (;;) {

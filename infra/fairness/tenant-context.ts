@@ -14,7 +14,10 @@ export function runForTenant<Result>(context: TenantContext, work: () => Result)
   return storage.run(context, work);
 }
 
-/** Runs `work` for the same organisation, but independent of the client's connection, because other callers may wait for its result. */
+/**
+ * Runs `work` for the same organisation, but independent of the client's connection, because other callers may wait for
+ * its result.
+ */
 export function runDetached<Result>(work: () => Result): Result {
   const context = storage.getStore();
   if (context?.disconnected === undefined) return work();

@@ -4,8 +4,9 @@ let lastMs = 0;
 let counter = 0;
 
 /**
- * Returns a version 7 UUID in lower case: milliseconds since 1970, a 12-bit counter, and 62 random bits. Ids of one process increase
- * strictly, even within a millisecond or if the clock goes back. Source: RFC 9562, 5.7 and 6.2, method 1.
+ * Returns a version 7 UUID in lower case: milliseconds since 1970, a 12-bit counter, and 62 random bits. Ids of one
+ * process increase strictly, even within a millisecond or if the clock goes back. Source: RFC 9562, 5.7 and 6.2, method
+ * 1.
  */
 export function uuidv7(nowMs: number = Date.now()): string {
   const bytes = randomFillSync(Buffer.alloc(16));

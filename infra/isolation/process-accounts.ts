@@ -1,13 +1,15 @@
 /**
  * Operating system accounts for processes that run user code.
  *
- * Invariant: no two processes have the same account, so that none can read the files or the memory of another, or send signals to it.
+ * Invariant: no two processes have the same account, so that none can read the files or the memory of another, or send
+ * signals to it.
  *
- *   1. `take` picks a random user id from a range that no regular account uses, and creates a folder that only this id can enter.
+ *   1. `take` picks a random user id from a range that no regular account uses, and creates a folder that only this id
+ *      can enter.
  *   2. The process is started with that id as user id and group id, and without supplementary groups.
  *   3. After that process has exited, `release` kills all other processes of the id, then deletes the folder.
- *   4. `close` deletes the remaining folders. After a SIGKILL, the next start deletes the folders of the killed process. Ids are random, so
- *      that an old id is unlikely to be picked again.
+ *   4. `close` deletes the remaining folders. After a SIGKILL, the next start deletes the folders of the killed
+ *      process. Ids are random, so that an old id is unlikely to be picked again.
  */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
@@ -103,7 +105,8 @@ function killAllOf(uid: number): boolean {
     if (!/^\d+$/.test(pid)) continue;
     try {
       const status = readFileSync(`/proc/${pid}/status`, 'latin1');
-      // Skips zombies. Reads the Uid line because the owner of /proc/<pid> is unreliable: non-dumpable processes belong to root there.
+      // Skips zombies. Reads the Uid line because the owner of /proc/<pid> is unreliable: non-dumpable processes belong
+      // to root there.
       if (/^State:\s+Z/m.test(status) || !new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status)) continue;
       found = true;
       process.kill(Number(pid), 'SIGKILL');
@@ -114,7 +117,9 @@ function killAllOf(uid: number): boolean {
   return found;
 }
 
-/** Runs under an account: prints the paths of the first list that it cannot read, and those of the second list that it can. */
+/**
+ * Runs under an account: prints the paths of the first list that it cannot read, and those of the second list that it can.
+ */
 const probe = `
 const { accessSync, constants: { R_OK, X_OK }, readFileSync, statSync } = require('node:fs');
 const can = (path) => {

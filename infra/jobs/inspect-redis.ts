@@ -7,7 +7,8 @@ const answerWithinMs = 5_000;
 
 /**
  * Connects to Redis once and returns its version.
- * @throws STORE_TOO_OLD; PART_UNFIT if Redis evicts entries when its memory is full; the client's error if Redis cannot be reached.
+ * @throws STORE_TOO_OLD; PART_UNFIT if Redis evicts entries when its memory is full; the client's error if Redis cannot
+ *   be reached.
  */
 export async function inspectRedis(url: string, authorities: readonly string[] | undefined): Promise<string> {
   const redis = new Redis(url, {

@@ -6,8 +6,8 @@ const logIntervalMs = 10_000;
 const lossCodes = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
 
 /**
- * Creates a listener for connection errors of `store`. It logs lost connections as one line without a stack, at most once in 10 s,
- * with the number of suppressed errors in `leftOut`. It logs every other error completely.
+ * Creates a listener for connection errors of `store`. It logs lost connections as one line without a stack, at most
+ * once in 10 s, with the number of suppressed errors in `leftOut`. It logs every other error completely.
  */
 export function logLosses(store: string, logger: Logger): (err: Error, job?: string) => void {
   let loggedAtMs = Number.NEGATIVE_INFINITY;

@@ -1,8 +1,9 @@
 /**
  * Background jobs: BullMQ on Redis if an address is configured, otherwise on Postgres. Each kind of job has one queue.
  *
- * Invariant: a job that {@link Jobs.enqueue} accepted runs until it succeeds or its attempts are used up, even if processes crash. So
- * a job may run more than once (at-least-once), and handlers must be idempotent. Steps of an attempt:
+ * Invariant: a job that {@link Jobs.enqueue} accepted runs until it succeeds or its attempts are used up, even if
+ * processes crash. So a job may run more than once (at-least-once), and handlers must be idempotent. Steps of an
+ * attempt:
  *   1. A worker locks the job and renews the lock. If it crashes, the lock expires (30 s) and another worker takes the job.
  *   2. The payload is validated and the handler runs, at most for the timeout of the job.
  *   3. The result is written. After a crash before this step, the job runs again as in 1.
@@ -37,8 +38,8 @@ const maxStalledCount = 5;
 /**
  * Opens the job queues and creates BullMQ's tables.
  *
- * @throws DATABASE_UNAVAILABLE and the other errors of the database; JOBS_UNAVAILABLE if Redis is configured and does not respond
- * within 10 s.
+ * @throws DATABASE_UNAVAILABLE and the other errors of the database; JOBS_UNAVAILABLE if Redis is configured and does
+ *   not respond within 10 s.
  */
 export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalogue>({
   databaseUrl,

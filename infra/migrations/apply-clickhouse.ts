@@ -1,12 +1,12 @@
 /**
  * Runs one migration of ClickHouse, which has no transactions.
  *
- * Invariant: each statement takes effect once, wherever a crash happens. The caller holds the migration lock, so no other process
- * writes records. For each statement, from the first that is not recorded as done:
+ * Invariant: each statement takes effect once, wherever a crash happens. The caller holds the migration lock, so no
+ * other process writes records. For each statement, from the first that is not recorded as done:
  *   1. Record `started` with the checksum of the statement.
  *   2. Run the statement. After a crash before this step, the next start runs it.
- *   3. Record `done`. After a crash before this step, the next start repeats the statement, and it may find its own result. Only then
- *      the error "already exists" counts as done, because only this migration can have created it.
+ *   3. Record `done`. After a crash before this step, the next start repeats the statement, and it may find its own
+ *      result. Only then the error "already exists" counts as done, because only this migration can have created it.
  *   4. After the last statement, record the whole file as statement 0.
  * Completed statements must not change; the others may, so that a release can correct a failing migration.
  */

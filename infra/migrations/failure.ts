@@ -2,8 +2,8 @@ import { fault, isRunlakeError } from '../errors/runlake-error.ts';
 import type { Store } from './load.ts';
 
 /**
- * Converts the error of a migration to MIGRATION_FAILED with the server's message, which concerns Runlake's own SQL and no customer
- * data. Returns other errors unchanged.
+ * Converts the error of a migration to MIGRATION_FAILED with the server's message, which concerns Runlake's own SQL and
+ * no customer data. Returns other errors unchanged.
  */
 export function migrationFailure(store: Store, name: string, error: unknown): unknown {
   if (!isRunlakeError(error)) return error;

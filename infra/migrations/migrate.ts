@@ -5,7 +5,8 @@
  *   1. Read the applied migrations of both stores; if none is missing, stop.
  *   2. In a transaction, take an advisory lock in Postgres and hold it to the end; a process that dies loses it.
  *   3. Under the lock, read both again, because another process may have migrated meanwhile.
- *   4. Apply the Postgres migrations, then those of ClickHouse, one by one. Each uses its own connection (so `database` needs two).
+ *   4. Apply the Postgres migrations, then those of ClickHouse, one by one. Each uses its own connection (so `database`
+ *      needs two).
  */
 import type { Warehouse } from '../clickhouse/client.ts';
 import type { Database } from '../postgres/pool.ts';

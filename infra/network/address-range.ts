@@ -10,7 +10,10 @@ export interface AddressRange {
 
 type Row = readonly [about: string, isAllowable: boolean, networks: readonly string[]];
 
-/** The first row that contains an address is its range. Sources: the special-purpose registries of IANA, documentation of clouds. */
+/**
+ * The first row that contains an address is its range. Sources: the special-purpose registries of IANA, documentation
+ * of clouds.
+ */
 const rows: readonly Row[] = [
   // First, because some of these are inside wider ranges.
   [
@@ -65,8 +68,9 @@ const ranges = rows.map(([about, isAllowable, networks]) => {
 const notPublic: AddressRange = { about: 'not a public address', isAllowable: false };
 
 /**
- * Returns the range of an IP address in any notation of Node, or undefined if it is public. An IPv4 address inside an IPv6 address
- * (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address counts as not public.
+ * Returns the range of an IP address in any notation of Node, or undefined if it is public. An IPv4 address inside an
+ * IPv6 address (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address counts as not
+ * public.
  */
 export function rangeOf(address: string): AddressRange | undefined {
   const family = isIP(address);

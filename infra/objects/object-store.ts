@@ -1,10 +1,10 @@
 /**
- * The port of export destinations. Adapters: a bucket with the S3 API (`s3/`) and a local folder (`local/`). The contract suite
- * `test/contract/objects` runs against both.
+ * The port of export destinations. Adapters: a bucket with the S3 API (`s3/`) and a local folder (`local/`). The
+ * contract suite `test/contract/objects` runs against both.
  *
- * Keys are relative to the store's prefix, with parts joined by `/`. Writes are atomic: a reader of a key sees nothing, the previous
- * object, or the complete new object. Every call throws only errors of the catalogue (`DESTINATION_…`), or the reason of the caller's
- * signal, if that was aborted. After a failed write the new object may exist or not.
+ * Keys are relative to the store's prefix, with parts joined by `/`. Writes are atomic: a reader of a key sees nothing,
+ * the previous object, or the complete new object. Every call throws only errors of the catalogue (`DESTINATION_…`), or
+ * the reason of the caller's signal, if that was aborted. After a failed write the new object may exist or not.
  */
 export interface ObjectStore {
   /** Full path of the object for messages, as `bucket/prefix/key`. */
@@ -17,19 +17,21 @@ export interface ObjectStore {
   get(key: string, options: GetOptions): Promise<Buffer>;
   /**
    * Returns size and version of the object, or undefined if it does not exist.
-   * @throws DESTINATION_ACCESS_DENIED without read permission. Without list permission, stores return this for missing objects too.
+   * @throws DESTINATION_ACCESS_DENIED without read permission. Without list permission, stores return this for missing
+   *   objects too.
    */
   stat(key: string, options?: ObjectCallOptions): Promise<ObjectStat | undefined>;
   /** Deletes the object, if it exists. */
   delete(key: string, options?: ObjectCallOptions): Promise<void>;
   /**
-   * Uploads a local file to `key`; replaces an existing object. Large files are uploaded in parts. An upload that fails or is aborted by
-   * its signal is cancelled, if the credentials permit it. If reading is permitted, the size of the stored object is verified.
+   * Uploads a local file to `key`; replaces an existing object. Large files are uploaded in parts. An upload that fails
+   * or is aborted by its signal is cancelled, if the credentials permit it. If reading is permitted, the size of the
+   * stored object is verified.
    */
   upload(key: string, path: string, options?: UploadOptions): Promise<Uploaded>;
   /**
-   * Cancels multipart uploads to `key` that a dead process left, if the credentials permit it: those with the given ids and, if the
-   * store can list uploads, also those whose id was not recorded.
+   * Cancels multipart uploads to `key` that a dead process left, if the credentials permit it: those with the given ids
+   * and, if the store can list uploads, also those whose id was not recorded.
    */
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
   /** Closes the connections. Running calls fail. */

@@ -11,17 +11,20 @@ export const sslModes = ['disable', 'require', 'verify-ca', 'verify-full'] as co
 
 const parameters = ['sslmode', 'ssl', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'];
 
-/** Returns the `sslmode` of an address if it is not in {@link sslModes}. `allow` and `prefer` are refused: they may silently skip TLS. */
+/**
+ * Returns the `sslmode` of an address if it is not in {@link sslModes}. `allow` and `prefer` are refused: they may
+ * silently skip TLS.
+ */
 export function unknownSslMode(url: string): string | undefined {
   const mode = URL.canParse(url) ? new URL(url).searchParams.get('sslmode') : null;
   return mode === null || (sslModes as readonly string[]).includes(mode) ? undefined : mode;
 }
 
 /**
- * Parses the TLS parameters of an address as `libpq` does: without `sslmode` the connection is not encrypted; `require` encrypts, and
- * verifies the server's certificate if authorities are given; `verify-ca` always verifies it; `verify-full` also verifies the host name.
- * `authorities` are used if the address has no `sslrootcert`.
- * Source: PostgreSQL documentation, "SSL Support" of libpq.
+ * Parses the TLS parameters of an address as `libpq` does: without `sslmode` the connection is not encrypted; `require`
+ * encrypts, and verifies the server's certificate if authorities are given; `verify-ca` always verifies it;
+ * `verify-full` also verifies the host name. `authorities` are used if the address has no `sslrootcert`. Source:
+ * PostgreSQL documentation, "SSL Support" of libpq.
  *
  * @throws TLS_FILE_UNUSABLE
  */

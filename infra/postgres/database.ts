@@ -1,13 +1,13 @@
 /**
  * The database client. One adapter: Postgres through `pg` ({@link openDatabase} in `pool.ts`).
  *
- * Results: `int8` is a number if it is a safe integer, otherwise text; `timestamptz` is text like `2026-01-02T03:04:05.123456Z` (a
- * `Date` would lose microseconds); `date`, `timestamp` and `numeric` are text; `json` and `jsonb` are parsed; `bytea` is a Buffer; arrays
- * are arrays; other types are as in `pg`.
- * Parameters: times as text in the same format, arrays as arrays (`= ANY ($1)`), objects as JSON, bytes as a Buffer.
+ * Results: `int8` is a number if it is a safe integer, otherwise text; `timestamptz` is text like
+ * `2026-01-02T03:04:05.123456Z` (a `Date` would lose microseconds); `date`, `timestamp` and `numeric` are text; `json`
+ * and `jsonb` are parsed; `bytea` is a Buffer; arrays are arrays; other types are as in `pg`. Parameters: times as text
+ * in the same format, arrays as arrays (`= ANY ($1)`), objects as JSON, bytes as a Buffer.
  *
- * Every call throws only errors of the catalogue: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE, DATABASE_QUERY_FAILED. Use
- * {@link violatedConstraint} of `faults.ts` to detect a unique violation.
+ * Every call throws only errors of the catalogue: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
+ * DATABASE_QUERY_FAILED. Use {@link violatedConstraint} of `faults.ts` to detect a unique violation.
  */
 export interface Sql {
   /** Returns the rows of a statement as objects by column name. */

@@ -24,8 +24,9 @@ const unstorableStates = ['22021', '22P05'];
 const accessStates = ['28', '3D000', '42501'];
 
 /**
- * Converts the error of a statement to an error of the catalogue. The server's message goes only into the cause.
- * Errors without a SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned unchanged.
+ * Converts the error of a statement to an error of the catalogue. The server's message goes only into the cause. Errors
+ * without a SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned
+ * unchanged.
  */
 export function databaseFault(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;

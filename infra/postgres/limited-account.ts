@@ -1,13 +1,13 @@
 /**
- * A restricted Postgres role for user code, which must not use Runlake's own role. It is created at the start of a process and dropped
- * at its end.
+ * A restricted Postgres role for user code, which must not use Runlake's own role. It is created at the start of a
+ * process and dropped at its end.
  *
  * Invariant: an expired role is not in use. Its process extends the expiry (`VALID UNTIL`) while it runs.
  *
  *   1. Drop expired roles; create the own role and grant its privileges. Each in one transaction, in one process at a time.
  *   2. Test the connection. If something else refuses it (`pg_hba.conf`, a pooler with a list of users), drop the role again.
- *   3. Repeat step 1 several times before the expiry, to extend it. If another process has dropped the role because this process was
- *      suspended for too long, create it again with the same password.
+ *   3. Repeat step 1 several times before the expiry, to extend it. If another process has dropped the role because
+ *      this process was suspended for too long, create it again with the same password.
  *   4. `close` drops the role. If the process dies before, another process or the next start drops it.
  */
 import { randomBytes } from 'node:crypto';
@@ -44,7 +44,8 @@ export interface LimitedAccount {
 /**
  * Creates a limited role and keeps it valid.
  *
- * @returns undefined if the user of `database` cannot create roles or grant the privileges, or if the new role cannot connect.
+ * @returns undefined if the user of `database` cannot create roles or grant the privileges, or if the new role cannot
+ *   connect.
  * @throws the errors of the database.
  */
 export async function openLimitedAccount(options: LimitedAccountOptions): Promise<LimitedAccount | undefined> {
@@ -115,7 +116,8 @@ async function dropDead(database: Database, schema: string, family: string, logg
   }
 }
 
-// Role statements accept no bound parameters. Names and the password contain only letters, digits and `_`, and come from Runlake's code.
+// Role statements accept no bound parameters. Names and the password contain only letters, digits and `_`, and come
+// from Runlake's code.
 async function createOrRenewAccount(
   sql: Sql,
   { name, password, validMs, schema, tables, whenMade }: Account,

@@ -1,11 +1,11 @@
 /**
  * Receives Postgres notifications (`pg_notify`) on a dedicated connection.
  *
- * Invariant: after a notification is committed, `onNotice` is called for its channel at least once. Notifications that are missed without
- * a connection are covered by one call for each channel after the reconnect.
+ * Invariant: after a notification is committed, `onNotice` is called for its channel at least once. Notifications that
+ * are missed without a connection are covered by one call for each channel after the reconnect.
  *
- *   1. Connect, LISTEN to all channels, then call `onNotice` for each channel with an empty payload, so that the caller reads the
- *      current state.
+ *   1. Connect, LISTEN to all channels, then call `onNotice` for each channel with an empty payload, so that the caller
+ *      reads the current state.
  *   2. Pass notifications to `onNotice`.
  *   3. If the connection breaks, wait with exponential backoff and start again at step 1.
  */

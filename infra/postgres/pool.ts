@@ -22,8 +22,8 @@ export interface DatabaseOptions {
 }
 
 /**
- * Opens a connection pool. Connects at the first statement. A broken connection, even an idle one, is dropped and the next call opens
- * another, so that Postgres can restart.
+ * Opens a connection pool. Connects at the first statement. A broken connection, even an idle one, is dropped and the
+ * next call opens another, so that Postgres can restart.
  */
 export function openDatabase({ url, authorities, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
   const pool = new pg.Pool({
@@ -34,7 +34,8 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     types: valueTypes,
-    // Not set as start-up options, because connection poolers reject those and the address may have its own. The pool awaits this.
+    // Not set as start-up options, because connection poolers reject those and the address may have its own. The pool
+    // awaits this.
     onConnect: async (client) => {
       await client.query(
         `SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET statement_timeout = ${Math.ceil(timeoutMs)}`,

@@ -1,10 +1,11 @@
 /**
  * A session lock (advisory lock) in Postgres that one process at a time can hold.
  *
- * Invariant: while `lost` is pending, this process has not observed another holder. Postgres releases the lock when the session ends.
+ * Invariant: while `lost` is pending, this process has not observed another holder. Postgres releases the lock when the
+ * session ends.
  *
- *   1. Take the advisory lock on a dedicated connection. Wait a little if it is taken, because Postgres may not have noticed yet that
- *      a killed process is gone.
+ *   1. Take the advisory lock on a dedicated connection. Wait a little if it is taken, because Postgres may not have
+ *      noticed yet that a killed process is gone.
  *   2. If the connection breaks, reconnect until Postgres responds (other processes cannot reach it in that time either).
  *   3. Terminate the earlier sessions of this process and take the lock again. If another process has it, resolve `lost`.
  *      A session whose response never arrived may also hold the lock, so each session is recorded as soon as its id is known.

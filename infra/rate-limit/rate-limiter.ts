@@ -31,8 +31,8 @@ const refusals = counter('runlake_rate_limited_requests_total', 'Requests refuse
 const tableName = 'rate_limits';
 
 /**
- * Opens rate limits that all processes share, with windows of one second. While Redis or Postgres is unavailable, each process counts on
- * its own, so that requests are not refused because counting fails.
+ * Opens rate limits that all processes share, with windows of one second. While Redis or Postgres is unavailable, each
+ * process counts on its own, so that requests are not refused because counting fails.
  *
  * @returns undefined if no limit is set.
  */

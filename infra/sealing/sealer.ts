@@ -2,8 +2,8 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:cr
 import { fault } from '../errors/runlake-error.ts';
 
 /**
- * Encrypts short secrets for storage. A sealed text contains the id of its key, and can be opened only for the row it was sealed for: it
- * does not open in another row or after any change.
+ * Encrypts short secrets for storage. A sealed text contains the id of its key, and can be opened only for the row it
+ * was sealed for: it does not open in another row or after any change.
  */
 export interface Sealer {
   /** @param row identifies the row that stores the secret, for example its id. */
@@ -41,9 +41,9 @@ const nonceBytes = 12;
 const tagBytes = 16;
 
 /**
- * Uses AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce and a key derived by HKDF (RFC 5869). Format of sealed texts:
- * `s1.<key id>.<base64url of nonce, ciphertext and tag>`; format, key id, purpose and row are the associated data. The key id is derived
- * separately and reveals nothing about the key.
+ * Uses AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce and a key derived by HKDF (RFC 5869). Format of sealed
+ * texts: `s1.<key id>.<base64url of nonce, ciphertext and tag>`; format, key id, purpose and row are the associated
+ * data. The key id is derived separately and reveals nothing about the key.
  */
 export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }: SealerOptions): Sealer {
   const current = deriveKey(secretKey, purpose);

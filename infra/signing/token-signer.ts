@@ -7,8 +7,8 @@ export type OpenedToken =
   | { readonly kind: 'invalid' };
 
 /**
- * Creates and verifies signed tokens that are safe in URLs. The text of a token is readable, not encrypted; only a holder of the secret
- * key can create one.
+ * Creates and verifies signed tokens that are safe in URLs. The text of a token is readable, not encrypted; only a
+ * holder of the secret key can create one.
  */
 export interface TokenSigner {
   /** @param expiresAtSeconds expiry of the token, in seconds since 1970. */
@@ -19,8 +19,8 @@ export interface TokenSigner {
 const keyBytes = 32;
 
 /**
- * Token format: base64url of `<expiry>.<text>`, a dot, base64url of its HMAC-SHA256. HKDF (RFC 5869) derives one key for each purpose,
- * so that a token is valid for one purpose only.
+ * Token format: base64url of `<expiry>.<text>`, a dot, base64url of its HMAC-SHA256. HKDF (RFC 5869) derives one key
+ * for each purpose, so that a token is valid for one purpose only.
  */
 export function createTokenSigner(secretKey: string, purpose: string): TokenSigner {
   const key = Buffer.from(hkdfSync('sha256', secretKey, '', `runlake ${purpose} v1`, keyBytes));

@@ -8,8 +8,9 @@ import { withoutSecrets } from './redact.ts';
 export type Logger = Pick<PinoLogger, 'debug' | 'info' | 'warn' | 'error'> & { child(bindings: object): Logger };
 
 /**
- * Creates a logger that writes to stderr: one JSON line per event, or readable text if stderr is a terminal. Stdout is reserved for the
- * output of commands. The logger redacts secrets in every field, in errors with their causes, and in the message (`redact.ts`).
+ * Creates a logger that writes to stderr: one JSON line per event, or readable text if stderr is a terminal. Stdout is
+ * reserved for the output of commands. The logger redacts secrets in every field, in errors with their causes, and in
+ * the message (`redact.ts`).
  */
 export function createLogger(level: Config['logLevel'], role: string): Logger {
   const logger = pino(
@@ -51,7 +52,10 @@ function terminal(): DestinationStream {
 
 type Call = [obj: unknown, msg?: string, ...args: unknown[]];
 
-/** Redacts the arguments of one log call. An error without a message gets a fixed one, because its own may quote customer data. */
+/**
+ * Redacts the arguments of one log call. An error without a message gets a fixed one, because its own may quote
+ * customer data.
+ */
 function clean(given: readonly unknown[]): Call {
   const [first, ...rest] = given;
   const values = rest.map((value) => withoutSecrets(value, serializeError));
@@ -72,8 +76,9 @@ function serialized(thrown: unknown): unknown {
 const maxForeignTextLength = 200;
 
 /**
- * Keeps name, code, message and stack frames; drops all other properties. Messages of the catalogue are kept unchanged. Other messages,
- * and those of all causes, may quote customer data: quoted text is removed, and the rest is truncated to 200 characters.
+ * Keeps name, code, message and stack frames; drops all other properties. Messages of the catalogue are kept unchanged.
+ * Other messages, and those of all causes, may quote customer data: quoted text is removed, and the rest is truncated
+ * to 200 characters.
  */
 function serializeError(error: Error): object {
   const causes: string[] = [];

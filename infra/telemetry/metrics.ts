@@ -1,9 +1,9 @@
 import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
 
 /**
- * The metrics of this process, which `/metrics` serves. Modules create their metrics at the top level, with the functions below.
- * Names start with `runlake_` and end with their unit, or with `_total` for counters (Prometheus: "Metric and label naming").
- * Gauges are computed at each scrape: `scraped-gauge.ts`.
+ * The metrics of this process, which `/metrics` serves. Modules create their metrics at the top level, with the
+ * functions below. Names start with `runlake_` and end with their unit, or with `_total` for counters (Prometheus:
+ * "Metric and label naming"). Gauges are computed at each scrape: `scraped-gauge.ts`.
  */
 export const registry = new Registry();
 

@@ -1,6 +1,9 @@
 /** Redacts secrets in logs, by the name of their field and by patterns in text. */
 
-/** Endings of secret names, in lower case without dashes and underscores: matches `X-Api-Key`, `sasl_password`, `secretAccessKey`. */
+/**
+ * Endings of secret names, in lower case without dashes and underscores: matches `X-Api-Key`, `sasl_password`,
+ * `secretAccessKey`.
+ */
 const secretEnding =
   /(?:password|passwd|passphrase|secret|apikey|secretkey|accesskey|privatekey|servicekey|authorization|cookie|credentials?|(?:access|refresh|session|bearer|auth|id)token)$/;
 const secretNames: ReadonlySet<string> = new Set(['key', 'token', 'pass', 'pwd', 'sasl']);
@@ -16,8 +19,8 @@ export function isSecretName(name: string): boolean {
 }
 
 /**
- * Returns a copy of any value with secrets redacted at any depth. `ofError` converts errors to objects. Values below eight levels, or
- * after two thousand values, are replaced by `…`.
+ * Returns a copy of any value with secrets redacted at any depth. `ofError` converts errors to objects. Values below
+ * eight levels, or after two thousand values, are replaced by `…`.
  */
 export function withoutSecrets(value: unknown, ofError: (error: Error) => object): unknown {
   let values = 0;

@@ -1,8 +1,8 @@
 /**
  * Gauges whose values are read at each scrape, possibly from a store.
  *
- * Invariant: a scrape waits at most {@link maxWaitMs} for a gauge, at most one read of a gauge runs at a time, and a new read starts
- * no sooner than `everyMs` after the start of the last one, however many scrapers there are.
+ * Invariant: a scrape waits at most {@link maxWaitMs} for a gauge, at most one read of a gauge runs at a time, and a
+ * new read starts no sooner than `everyMs` after the start of the last one, however many scrapers there are.
  *
  *   1. A scrape within `everyMs` of the last read returns the result of that read.
  *   2. Otherwise it starts a read, or joins the running one, and waits for it at most {@link maxWaitMs}.
@@ -25,8 +25,8 @@ export interface ScrapedGauge<Label extends string> {
   /**
    * Sets the function that reads the values; replaces an earlier one.
    *
-   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store use the default of
-   *   5 seconds, so that frequent scrapes cost the store no more.
+   * @param everyMs minimum time between two reads, in milliseconds. Use 0 for values in memory. For values in a store
+   *   use the default of 5 seconds, so that frequent scrapes cost the store no more.
    * @returns a function that removes it; the gauge is then absent.
    */
   showing(look: Look<Label>, everyMs?: number): () => void;

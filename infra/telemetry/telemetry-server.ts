@@ -29,8 +29,9 @@ const maxConnections = 100;
 const requestTimeoutMs = 10_000;
 
 /**
- * Starts the HTTP server for metrics and health of roles without their own API: `GET /metrics` for Prometheus, `GET /ok` for liveness,
- * and `GET /ready` with 200 or 503 and the health of each part. The routes match those of the main API and need no API key.
+ * Starts the HTTP server for metrics and health of roles without their own API: `GET /metrics` for Prometheus, `GET
+ * /ok` for liveness, and `GET /ready` with 200 or 503 and the health of each part. The routes match those of the main
+ * API and need no API key.
  *
  * @throws METRICS_PORT_UNUSABLE
  */

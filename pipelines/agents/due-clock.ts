@@ -27,8 +27,8 @@ export interface DueClock {
 const maxPauseMs = 10_000;
 
 /**
- * Calls `work` now, after each `wake` and when the next item is due, but at least every ten seconds. Calls do not overlap: a `wake`
- * during a call causes one more call.
+ * Calls `work` now, after each `wake` and when the next item is due, but at least every ten seconds. Calls do not
+ * overlap: a `wake` during a call causes one more call.
  *
  * @param work Processes what is due. Returns the milliseconds until the next item is due; undefined if no item is.
  */

@@ -21,7 +21,8 @@ interface DeploymentRow {
  * Reads the deployment that the settings name; by default that of the organisation. The default deployment has the id of the
  * organisation. This function creates it in the first workspace if it does not exist.
  *
- * @throws NOT_FOUND if the organisation or deployment does not exist, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was deleted.
+ * @throws NOT_FOUND if the organisation or deployment does not exist, DEPLOYMENT_WITHOUT_WORKSPACE if its workspace was
+ *   deleted.
  */
 export async function openDeployment(
   database: Database,

@@ -8,8 +8,9 @@ interface Measured {
 }
 
 /**
- * Returns the rows of `page`, a SELECT, in its order. Postgres measures the rows as JSON and returns none of them if together they exceed
- * `limitBytes`, so that neither side holds a page that is too large. A page of one row always fits.
+ * Returns the rows of `page`, a SELECT, in its order. Postgres measures the rows as JSON and returns none of them if
+ * together they exceed `limitBytes`, so that neither side holds a page that is too large. A page of one row always
+ * fits.
  *
  * @param cte an additional CTE; it can read `page` and `measured.page_fits`
  * @throws ANSWER_TOO_LARGE

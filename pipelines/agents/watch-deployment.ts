@@ -19,11 +19,12 @@ export interface DeploymentWatch {
 }
 
 /**
- * Checks every two seconds whether the workspace of a deployment is deleted. A deletion is final. If Postgres is unavailable, the
- * process continues to serve.
+ * Checks every two seconds whether the workspace of a deployment is deleted. A deletion is final. If Postgres is
+ * unavailable, the process continues to serve.
  *
- * The deletion of the data (`delete-workspace-data.ts`) waits until no process of the deployment has a heartbeat. This process first waits
- * for the events that it is publishing, then ends its runs and with them its heartbeat. It drops all later events.
+ * The deletion of the data (`delete-workspace-data.ts`) waits until no process of the deployment has a heartbeat. This
+ * process first waits for the events that it is publishing, then ends its runs and with them its heartbeat. It drops
+ * all later events.
  */
 export function watchDeployment(
   database: Database,

@@ -10,8 +10,8 @@ export interface LinkPorts {
 }
 
 /**
- * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (valid for an hour without an API key)
- * and `mime_type`. Runs without attachments are left out.
+ * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (valid for an hour
+ * without an API key) and `mime_type`. Runs without attachments are left out.
  *
  * @throws errors of ClickHouse.
  */

@@ -1,6 +1,8 @@
 import type { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 
-/** A complete attachment, identified by workspace, run and name. Of several events with one identity, the last received wins. */
+/**
+ * A complete attachment, identified by workspace, run and name. Of several events with one identity, the last received wins.
+ */
 export interface AttachmentEvent {
   readonly tenantId: string;
   readonly runId: string;
@@ -11,8 +13,8 @@ export interface AttachmentEvent {
 }
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/attachment-event.avsc`. The fields must be written in the order of the schema; a test
- * decodes the result with the schema.
+ * Appends `event` as one Avro record of `schemas/avro/attachment-event.avsc`. The fields must be written in the order
+ * of the schema; a test decodes the result with the schema.
  */
 export function encodeAttachment(writer: AvroWriter, event: AttachmentEvent): void {
   writer.ascii(event.tenantId);

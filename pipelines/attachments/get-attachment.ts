@@ -15,7 +15,8 @@ export interface StoredAttachment {
 /**
  * Reads the attachment that a token gives access to.
  *
- * @throws NOT_FOUND if the token is invalid, or the attachment or its workspace is deleted; LINK_EXPIRED; errors of ClickHouse.
+ * @throws NOT_FOUND if the token is invalid, or the attachment or its workspace is deleted; LINK_EXPIRED; errors of
+ *   ClickHouse.
  */
 export async function getAttachment(
   {

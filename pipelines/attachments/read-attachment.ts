@@ -22,7 +22,8 @@ const mimeForm = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127
 const unknownMimeType = 'application/octet-stream';
 
 /**
- * Encodes an attachment of a run as a log message, keyed by workspace and run. Sending the same name again replaces the attachment.
+ * Encodes an attachment of a run as a log message, keyed by workspace and run. Sending the same name again replaces the
+ * attachment.
  *
  * @throws INVALID_ATTACHMENT for an invalid name, RUN_TOO_LARGE.
  */

@@ -12,8 +12,8 @@ const pollMs = 100;
 const waitMs = 30_000;
 
 /**
- * Publishes the event of a dead-letter record through a job, because only the process with the in-process log can publish to it.
- * Resolves when that process has done so.
+ * Publishes the event of a dead-letter record through a job, because only the process with the in-process log can
+ * publish to it. Resolves when that process has done so.
  * @throws REPLAY_UNCONFIRMED, JOBS_UNAVAILABLE
  */
 export async function replayThroughJob(

@@ -13,11 +13,13 @@ import { type FilesCheck, verifyFiles } from './verify-files.ts';
 const maxNewRuns = 2;
 
 /**
- * Advances an export after one of its export runs has ended: queues the next runs or, when none is left, writes the manifest and marks the
- * export COMPLETED. It then spawns the next interval of its schedule, which may have waited for this export. Idempotent.
+ * Advances an export after one of its export runs has ended: queues the next runs or, when none is left, writes the
+ * manifest and marks the export COMPLETED. It then spawns the next interval of its schedule, which may have waited for
+ * this export. Idempotent.
  *
  * @param signal If aborted, checking the files and writing the manifest stop.
- * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then calls this again.
+ * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
+ *   calls this again.
  */
 export async function advanceExport(ports: WorkPorts, exportId: string, signal?: AbortSignal): Promise<void> {
   const { database, limits, now } = ports;
@@ -55,8 +57,8 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
       }
       const manifest = await writeManifest(ports, of, store, { uncheckedFiles: check.unchecked, signal });
       const completed = await finishExport(ports, of.id, { to: 'COMPLETED', reason: null });
-      // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker completed it, the
-      // manifest stays.
+      // If the export was cancelled or timed out meanwhile, no manifest may say that it is complete. If another worker
+      // completed it, the manifest stays.
       if (!completed && !(await isCompleted(ports, of.id))) await manifest.takeBack();
     } finally {
       await store.close();
@@ -69,8 +71,8 @@ async function completeExport(ports: WorkPorts, of: ExportRecord, signal?: Abort
 }
 
 /**
- * A lost file cannot be made again, so there is no retry. The export becomes FAILED. The export run stays COMPLETED, and its `errors` names
- * the cause too.
+ * A lost file cannot be made again, so there is no retry. The export becomes FAILED. The export run stays COMPLETED,
+ * and its `errors` names the cause too.
  */
 async function failExport(
   ports: WorkPorts,

@@ -4,8 +4,8 @@ import { finishExport } from './finish-export.ts';
 import { type ExportWithProgress, readExport } from './read-export.ts';
 
 /**
- * Cancels an export or a schedule, and its unfinished export runs; workers notice within two seconds. Exports that a schedule has already
- * spawned continue. Cancelling a cancelled export has no effect.
+ * Cancels an export or a schedule, and its unfinished export runs; workers notice within two seconds. Exports that a
+ * schedule has already spawned continue. Cancelling a cancelled export has no effect.
  *
  * @throws NOT_FOUND; EXPORT_FINISHED if the export ended in another state.
  */

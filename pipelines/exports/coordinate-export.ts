@@ -1,13 +1,13 @@
 /**
  * Starts an export when its preconditions hold.
  *
- * Invariant: at most `exportsPerWorkspace` exports of a workspace are RUNNING, and an export gets its export runs exactly once, in the
- * transaction that makes it RUNNING.
+ * Invariant: at most `exportsPerWorkspace` exports of a workspace are RUNNING, and an export gets its export runs
+ * exactly once, in the transaction that makes it RUNNING.
  *
- *   1. Everything that the log accepted before the export was created must be stored. If it is not stored within the timeout, the sweep
- *      tries again.
- *   2. The workspace must be below its limit, which is checked under a lock on the workspace row. Otherwise the export waits until another
- *      export of the workspace ends.
+ *   1. Everything that the log accepted before the export was created must be stored. If it is not stored within the
+ *      timeout, the sweep tries again.
+ *   2. The workspace must be below its limit, which is checked under a lock on the workspace row. Otherwise the export
+ *      waits until another export of the workspace ends.
  *   3. One export run is created for each UTC day of the range, and the export becomes RUNNING.
  *   4. The first export runs are queued.
  *

@@ -30,12 +30,12 @@ const dayMicros = 86_400_000_000;
 const maxNamedFields = 5;
 
 /**
- * Creates an export, or a schedule if `intervalHours` is given. Membership is frozen now: the runs first received until the creation time
- * plus the allowed clock skew. The log-end offsets are read after that time, so that they cover every run accepted before it. An export is
- * queued at once.
+ * Creates an export, or a schedule if `intervalHours` is given. Membership is frozen now: the runs first received until
+ * the creation time plus the allowed clock skew. The log-end offsets are read after that time, so that they cover every
+ * run accepted before it. An export is queued at once.
  *
- * @throws INVALID_REQUEST with the invalid fields; LIMIT_REACHED; NOT_FOUND if the workspace lacks the project or the destination; errors
- * of the log and the database.
+ * @throws INVALID_REQUEST with the invalid fields; LIMIT_REACHED; NOT_FOUND if the workspace lacks the project or the
+ *   destination; errors of the log and the database.
  */
 export async function createExport(
   ports: ExportPorts,

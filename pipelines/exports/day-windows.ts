@@ -7,8 +7,8 @@ export interface DayWindow {
 const dayMs = 86_400_000;
 
 /**
- * Splits a half-open range into UTC days without gaps or overlap; the first and the last day are clipped to the range. UTC has no daylight
- * saving time, so each day has 24 hours. Times are ISO 8601 in UTC and keep their microseconds.
+ * Splits a half-open range into UTC days without gaps or overlap; the first and the last day are clipped to the range.
+ * UTC has no daylight saving time, so each day has 24 hours. Times are ISO 8601 in UTC and keep their microseconds.
  */
 export function dayWindows(start: string, end: string): DayWindow[] {
   const windows: DayWindow[] = [];

@@ -3,8 +3,8 @@ import type { ExportPorts } from './export-ports.ts';
 type Ports = Pick<ExportPorts, 'jobs' | 'logger'>;
 
 /**
- * Queues a job that coordinates the export. The job id is the export id, so at most one job per export is queued. A failure is only logged:
- * the sweep finds the export by its row.
+ * Queues a job that coordinates the export. The job id is the export id, so at most one job per export is queued. A
+ * failure is only logged: the sweep finds the export by its row.
  */
 export async function enqueueExport({ jobs, logger }: Ports, exportId: string): Promise<void> {
   await jobs
@@ -13,8 +13,8 @@ export async function enqueueExport({ jobs, logger }: Ports, exportId: string): 
 }
 
 /**
- * Queues a job for an export run, at once or after `delayMs`. The job id contains the fence, so that a job for the next attempt is accepted
- * while the job of the last one is still ending. A failure is only logged, as above.
+ * Queues a job for an export run, at once or after `delayMs`. The job id contains the fence, so that a job for the next
+ * attempt is accepted while the job of the last one is still ending. A failure is only logged, as above.
  */
 export async function enqueueRun(
   { jobs, logger }: Ports,

@@ -39,8 +39,8 @@ export interface ExportPorts {
 /** Dependencies of the export workers. */
 export interface WorkPorts extends ExportPorts {
   /**
-   * Opens the object store of a destination; the caller closes it. @throws errors of the store, and NOT_FOUND if the destination was
-   * deleted.
+   * Opens the object store of a destination; the caller closes it. @throws errors of the store, and NOT_FOUND if the
+   * destination was deleted.
    */
   readonly openStore: (destination: {
     readonly workspaceId: string;

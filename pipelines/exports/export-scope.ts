@@ -10,7 +10,9 @@ export interface ExportScope {
   readonly membersUntilMicros: number;
 }
 
-/** Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares them. */
+/**
+ * Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares them.
+ */
 export interface ExportCursor {
   readonly startTimeMicros: number;
   readonly traceId: string;

@@ -3,7 +3,10 @@ export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CAN
 
 export type ExportStatus = (typeof exportStatuses)[number];
 
-/** What has a state. A schedule is an export that spawns others: it is RUNNING from its creation and has no export runs of its own. */
+/**
+ * What has a state. A schedule is an export that spawns others: it is RUNNING from its creation and has no export runs
+ * of its own.
+ */
 export type Moving = 'export' | 'schedule' | 'run';
 
 export interface Move {

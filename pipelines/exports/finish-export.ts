@@ -13,8 +13,8 @@ export interface ExportEnd {
 const runsBecome = { CANCELLED: 'CANCELLED', FAILED: 'CANCELLED', TIMEDOUT: 'TIMEDOUT', COMPLETED: undefined } as const;
 
 /**
- * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for its slot in the
- * workspace.
+ * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for
+ * its slot in the workspace.
  *
  * @returns whether this call ended it.
  */
@@ -28,7 +28,10 @@ export async function finishExport(
   return finished !== undefined;
 }
 
-/** {@link finishExport} inside a transaction, without queueing. @returns the workspace id; undefined if the transition is not allowed. */
+/**
+ * {@link finishExport} inside a transaction, without queueing. @returns the workspace id; undefined if the transition
+ * is not allowed.
+ */
 export async function endExport(
   tx: Sql,
   exportId: string,

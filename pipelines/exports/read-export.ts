@@ -55,9 +55,10 @@ export async function readExport(
 }
 
 /**
- * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight, whatever its number of
- * rows: rows are only counted when a run is claimed, so a share of all rows counted so far would fall with each new count. This value never
- * falls, because another attempt neither removes rows that a run has written nor counts its rows again.
+ * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight,
+ * whatever its number of rows: rows are only counted when a run is claimed, so a share of all rows counted so far would
+ * fall with each new count. This value never falls, because another attempt neither removes rows that a run has written
+ * nor counts its rows again.
  */
 export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
   if (status === 'COMPLETED') return 1;

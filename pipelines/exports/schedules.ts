@@ -1,13 +1,14 @@
 /**
  * Schedules: exports that spawn others, one for each interval.
  *
- * Invariant: the intervals of a schedule follow each other without a gap, and each is spawned exactly once, also after crashes: one
- * transaction that locks the schedule's row inserts the new export and advances the schedule to the next interval.
+ * Invariant: the intervals of a schedule follow each other without a gap, and each is spawned exactly once, also after
+ * crashes: one transaction that locks the schedule's row inserts the new export and advances the schedule to the next
+ * interval.
  *
  *   1. An interval is due a fixed delay after its end (SPEC 4.3 rule 4).
  *   2. On time: the export is spawned even if the previous one is unfinished.
- *   3. Behind (the following interval is due as well): the export is spawned only if no other export of the schedule is unfinished. After a
- *      downtime the intervals are therefore caught up one at a time, oldest first.
+ *   3. Behind (the following interval is due as well): the export is spawned only if no other export of the schedule is
+ *      unfinished. After a downtime the intervals are therefore caught up one at a time, oldest first.
  *   4. If the project is deleted, the schedule becomes FAILED.
  */
 import { randomUUID } from 'node:crypto';

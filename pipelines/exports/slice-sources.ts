@@ -7,7 +7,10 @@ import { encodeSlice } from './slices/encode-slice.ts';
 import { findSlice } from './slices/find-slice.ts';
 import { readSlice, type SliceFiles } from './slices/read-slice.ts';
 
-/** Creates slice sources that read members from ClickHouse and make files with an encoder that each export run borrows for one attempt. */
+/**
+ * Creates slice sources that read members from ClickHouse and make files with an encoder that each export run borrows
+ * for one attempt.
+ */
 export function sliceSources(
   { warehouse, encoders }: { readonly warehouse: Warehouse; readonly encoders: EncoderPool },
   { exportSliceRows: rows, exportSliceBytes: bytes }: WorkPorts['limits'],

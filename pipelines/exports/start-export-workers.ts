@@ -1,9 +1,9 @@
 /**
- * The bulk export workers of one process: they start exports, make the files of export runs, and sweep periodically. Rows in Postgres limit
- * the concurrency over all processes; `concurrency` limits it in this process.
+ * The bulk export workers of one process: they start exports, make the files of export runs, and sweep periodically.
+ * Rows in Postgres limit the concurrency over all processes; `concurrency` limits it in this process.
  *
- * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that another worker can claim
- * them.
+ * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that
+ * another worker can claim them.
  */
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';

@@ -1,19 +1,22 @@
 /**
- * Sweeps all exports, periodically and after a start. The content of the queues can be derived from the rows alone, so that the sweep
- * rebuilds a lost queue and continues what a crash interrupted between two steps.
+ * Sweeps all exports, periodically and after a start. The content of the queues can be derived from the rows alone, so
+ * that the sweep rebuilds a lost queue and continues what a crash interrupted between two steps.
  *
  *   1. Exports and schedules of deleted workspaces become CANCELLED, because no caller can cancel them any more.
  *   2. Exports past their timeout become TIMEDOUT, with their export runs.
  *   3. Schedules spawn their due exports.
  *   4. CREATED exports are started, for each workspace up to its limit.
  *   5. Export runs that a worker can claim are queued.
- *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended runs are removed.
+ *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended
+ *      runs are removed.
  *
- * None of this runs as a job, because it rebuilds the queues. Any number of processes may sweep at the same time. Job ids keep jobs that
- * are already queued from being added again. An error in one step does not keep the others from running.
+ * None of this runs as a job, because it rebuilds the queues. Any number of processes may sweep at the same time. Job
+ * ids keep jobs that are already queued from being added again. An error in one step does not keep the others from
+ * running.
  *
- * Buckets may be slow, or hang until their client times out. They therefore come last: a sweep processes a random part of them with limited
- * concurrency, and starts none after a deadline, so that no bucket delays the next sweep for long, or another bucket for ever.
+ * Buckets may be slow, or hang until their client times out. They therefore come last: a sweep processes a random part
+ * of them with limited concurrency, and starts none after a deadline, so that no bucket delays the next sweep for long,
+ * or another bucket for ever.
  */
 import { advanceExport } from './advance-export.ts';
 import { coordinateExport } from './coordinate-export.ts';

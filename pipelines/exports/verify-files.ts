@@ -1,9 +1,9 @@
 /**
- * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was emptied, or deleted
- * and created again, accepts writes without an error.
+ * Checks that every recorded file of an export is in its destination before the manifest is written: a bucket that was
+ * emptied, or deleted and created again, accepts writes without an error.
  *
- * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a few minutes are
- * checked again, because they may have been deleted meanwhile.
+ * The time of each successful check is stored, so that an interrupted check continues. Files checked longer ago than a
+ * few minutes are checked again, because they may have been deleted meanwhile.
  */
 import { fault, isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
@@ -83,8 +83,8 @@ async function checkFile(
       : 'it has other content';
   } catch (error) {
     if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED') throw error;
-    // Without permission to list, a store also denies access to missing objects. An ETag means that this file was readable when it was
-    // written.
+    // Without permission to list, a store also denies access to missing objects. An ETag means that this file was
+    // readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
   }
 }

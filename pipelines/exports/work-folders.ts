@@ -5,8 +5,9 @@ import { makeProcessFolder } from '../../infra/embedded/process-folder.ts';
 import { workFileFault } from '../../infra/errors/work-file-fault.ts';
 
 /**
- * Folders for files before their upload: one below `root` for this process, with one subfolder for each attempt. Their content is not
- * needed after an attempt or a crash; the folders of crashed processes are removed when another process starts.
+ * Folders for files before their upload: one below `root` for this process, with one subfolder for each attempt. Their
+ * content is not needed after an attempt or a crash; the folders of crashed processes are removed when another process
+ * starts.
  */
 export interface WorkFolders {
   /** Runs `work` with a new folder, and removes the folder afterwards. */

@@ -14,11 +14,11 @@ import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
 
 /**
- * Creates one feedback and returns it as JSON once it is durable. Its run may not be stored yet. Feedback with the same id replaces the
- * previous one, even if it refers to another run.
+ * Creates one feedback and returns it as JSON once it is durable. Its run may not be stored yet. Feedback with the same
+ * id replaces the previous one, even if it refers to another run.
  *
- * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; PROJECT_UNKNOWN for feedback on a
- * missing project; errors of the log and the stores.
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
+ *   PROJECT_UNKNOWN for feedback on a missing project; errors of the log and the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, ports: FeedbackPorts): Promise<Buffer> {
   const read = readFeedback(sender, { bytes: body, part: 'the body' }, ports.config, randomUUID);

@@ -3,8 +3,8 @@ import type { AvroWriter } from '../../infra/event-log/avro-writer.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/feedback-event.avsc`. The fields must be written in the order of the schema; a test
- * decodes the result with the schema.
+ * Appends `event` as one Avro record of `schemas/avro/feedback-event.avsc`. The fields must be written in the order of
+ * the schema; a test decodes the result with the schema.
  */
 export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
   writer.ascii(event.tenantId);

@@ -32,9 +32,9 @@ const current = `SELECT * FROM feedback FINAL
   WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND isNull(deleted_at)`;
 
 /**
- * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks), `avg`, `min`, `max`,
- * `stdev` (of the population, over scores; true is 1, false is 0), `errors`, `values` (label → count, for values that are strings),
- * `comments` and `sources`. Runs without feedback are left out.
+ * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),
+ * `avg`, `min`, `max`, `stdev` (of the population, over scores; true is 1, false is 0), `errors`, `values` (label →
+ * count, for values that are strings), `comments` and `sources`. Runs without feedback are left out.
  *
  * @throws errors of ClickHouse.
  */

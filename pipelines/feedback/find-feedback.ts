@@ -34,15 +34,16 @@ const select = names.map((name) => `CAST(${columns[name]} AS Nullable(String))`)
 
 export interface FeedbackConditions {
   /**
-   * Conditions in addition to the one on the workspace, joined by AND. They may bind any parameters except `tenant`, `limit` and `offset`.
+   * Conditions in addition to the one on the workspace, joined by AND. They may bind any parameters except `tenant`,
+   * `limit` and `offset`.
    */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 /**
- * Feedback of a workspace that is not deleted, newest first. The inner query selects the ids from narrow columns; the wide columns are then
- * read only for those.
+ * Feedback of a workspace that is not deleted, newest first. The inner query selects the ids from narrow columns; the
+ * wide columns are then read only for those.
  */
 export async function findFeedback(
   warehouse: Warehouse,

@@ -1,8 +1,8 @@
 /**
  * Serialises read-modify-write operations on one object.
  *
- * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes there is no such
- * guarantee: the later write of a feedback wins as a whole.
+ * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes
+ * there is no such guarantee: the later write of a feedback wins as a whole.
  *
  *   1. An operation waits until the previous one for its key has ended, also with an error.
  *   2. The last operation removes the key.

@@ -33,8 +33,8 @@ export interface LastEventPorts {
 }
 
 /**
- * The last event of one feedback, stored or recently sent by this process; it may be a deletion. If there is none, another process may have
- * sent it, so this polls for up to `waitMs`.
+ * The last event of one feedback, stored or recently sent by this process; it may be a deletion. If there is none,
+ * another process may have sent it, so this polls for up to `waitMs`.
  */
 export async function readLastEvent(
   { warehouse, recent }: LastEventPorts,

@@ -15,10 +15,11 @@ export interface LeftFeedback {
 }
 
 /**
- * Stores the feedback that a token permits, without an API key; resolves once it is durable. Submitting again replaces the feedback.
+ * Stores the feedback that a token permits, without an API key; resolves once it is durable. Submitting again replaces
+ * the feedback.
  *
- * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no content; the errors
- * of {@link createFeedback}.
+ * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no
+ *   content; the errors of {@link createFeedback}.
  */
 export async function leaveFeedback(
   ports: FeedbackPorts & { readonly signer: TokenSigner },

@@ -42,7 +42,9 @@ export async function listFeedback(ports: ShowPorts, query: FeedbackQuery): Prom
   return json.toBuffer();
 }
 
-/** Feedback without a project belongs to the project of its run. The inner list restricts the lookup to the runs concerned. */
+/**
+ * Feedback without a project belongs to the project of its run. The inner list restricts the lookup to the runs concerned.
+ */
 const inProjects = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND session_id IN {projects:Array(UUID)}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))))`;

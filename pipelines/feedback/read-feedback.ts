@@ -23,8 +23,9 @@ export interface FeedbackText {
 }
 
 /**
- * Reads a `feedback.…` part of a multipart body as a log message, and returns its run. The run is taken from the JSON, because clients name
- * the part differently. The id is required, so that a repeated request does not create a second feedback.
+ * Reads a `feedback.…` part of a multipart body as a log message, and returns its run. The run is taken from the JSON,
+ * because clients name the part differently. The id is required, so that a repeated request does not create a second
+ * feedback.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
  */

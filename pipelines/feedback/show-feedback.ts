@@ -19,8 +19,8 @@ interface RelatedData {
 }
 
 /**
- * Formats feedback as JSON objects. Values as sent are returned byte for byte. Trace, project and start time default to those of the run,
- * once it is stored.
+ * Formats feedback as JSON objects. Values as sent are returned byte for byte. Trace, project and start time default to
+ * those of the run, once it is stored.
  */
 export async function showFeedback(
   { warehouse, database }: ShowPorts,

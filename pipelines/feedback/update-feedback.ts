@@ -10,8 +10,8 @@ import { showFeedback } from './show-feedback.ts';
 import { versionAfter } from './version.ts';
 
 /**
- * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the complete feedback as JSON
- * once it is durable.
+ * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the
+ * complete feedback as JSON once it is durable.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
  * PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.

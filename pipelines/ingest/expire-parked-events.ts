@@ -11,8 +11,8 @@ const eventsPerRound = 500;
 const keepOffsetsMs = 7 * 86_400_000;
 
 /**
- * Moves events that were deferred longer than `hours` to the dead-letter queue, both sides in one transaction, so that an event whose trace
- * appears at the same moment is either stored or a dead-letter record, not both.
+ * Moves events that were deferred longer than `hours` to the dead-letter queue, both sides in one transaction, so that
+ * an event whose trace appears at the same moment is either stored or a dead-letter record, not both.
  *
  * @returns the number of moved events.
  */

@@ -7,8 +7,8 @@ export type StepwiseWork<Result> = Generator<void, Result, void>;
 const sliceMs = 10;
 
 /**
- * Runs long work in time slices and lets the event loop run in between, so that other requests are not blocked. Work that is shorter than
- * a time slice completes at once.
+ * Runs long work in time slices and lets the event loop run in between, so that other requests are not blocked. Work
+ * that is shorter than a time slice completes at once.
  */
 export async function inSlices<Result>(work: StepwiseWork<Result>): Promise<Result> {
   let sinceMs = performance.now();

@@ -26,8 +26,8 @@ export interface NewProject {
 }
 
 /**
- * Creates a project. With `upsert`, an existing project of that name is changed instead: given fields replace its own; an empty `extra`
- * counts as absent.
+ * Creates a project. With `upsert`, an existing project of that name is changed instead: given fields replace its own;
+ * an empty `extra` counts as absent.
  *
  * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED.
  */

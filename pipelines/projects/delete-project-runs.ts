@@ -13,9 +13,9 @@ const deletions = [
 ] as const;
 
 /**
- * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays: traces are billing
- * facts. Idempotent. Before it ran, and for events received later, reads leave out runs of deleted projects. Does nothing if the project is
- * not deleted.
+ * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays:
+ * traces are billing facts. Idempotent. Before it ran, and for events received later, reads leave out runs of deleted
+ * projects. Does nothing if the project is not deleted.
  */
 export async function deleteProjectRuns(
   { warehouse, database }: { warehouse: Warehouse; database: Database },

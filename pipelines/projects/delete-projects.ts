@@ -8,8 +8,9 @@ export interface DeletedProject {
 }
 
 /**
- * Deletes projects, all or none: their names become available at once, and a job deletes their runs. The rows stay, because usage shows the
- * names. A crash before the job is queued leaves `purged_at` empty; `requeueDeletions` then queues it.
+ * Deletes projects, all or none: their names become available at once, and a job deletes their runs. The rows stay,
+ * because usage shows the names. A crash before the job is queued leaves `purged_at` empty; `requeueDeletions` then
+ * queues it.
  *
  * @throws NOT_FOUND if the workspace has no project with one of the ids, or it is deleted.
  */

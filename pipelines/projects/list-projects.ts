@@ -18,8 +18,8 @@ export interface ProjectQuery {
 }
 
 /**
- * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that consecutive pages neither
- * repeat nor skip a project.
+ * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
+ * consecutive pages neither repeat nor skip a project.
  */
 export async function listProjects(
   database: Database,

@@ -6,7 +6,10 @@ export const DEFAULT_PROJECT = 'default';
 /** Longer names could exceed the maximum size of an index entry in Postgres. */
 export const maxNameLength = 512;
 
-/** Returns a valid name. @throws BAD_REQUEST if the name is empty, too long, or contains characters that Postgres cannot store. */
+/**
+ * Returns a valid name. @throws BAD_REQUEST if the name is empty, too long, or contains characters that Postgres cannot
+ * store.
+ */
 export function checkProjectName(name: string): string {
   const reason =
     name.length === 0

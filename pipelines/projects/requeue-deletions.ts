@@ -2,8 +2,8 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { DeletedProject } from './delete-projects.ts';
 
 /**
- * Queues the deletion job again for every deleted project whose runs are not purged: the job may be missing after a crash, or after the
- * queues were unavailable or lost.
+ * Queues the deletion job again for every deleted project whose runs are not purged: the job may be missing after a
+ * crash, or after the queues were unavailable or lost.
  */
 export async function requeueDeletions({
   database,

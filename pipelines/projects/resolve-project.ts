@@ -19,15 +19,15 @@ export interface ProjectReference {
 /**
  * Resolves project references to ids, and creates a project for a new name.
  *
- * Results are cached for {@link cacheMs}: another process uses a renamed or deleted project for at most that time. In the process that
- * changes a project, {@link ProjectResolver.forget} clears the cache at once.
+ * Results are cached for {@link cacheMs}: another process uses a renamed or deleted project for at most that time. In
+ * the process that changes a project, {@link ProjectResolver.forget} clears the cache at once.
  */
 export interface ProjectResolver {
   /**
    * Returns the nil UUID for a patch that names no project: the patch belongs to the project of its trace.
    *
-   * @throws PROJECT_UNKNOWN if the workspace has no project with this id, or it is deleted; BAD_REQUEST for an invalid name; LIMIT_REACHED
-   * if a new project exceeds the limit.
+   * @throws PROJECT_UNKNOWN if the workspace has no project with this id, or it is deleted; BAD_REQUEST for an invalid
+   *   name; LIMIT_REACHED if a new project exceeds the limit.
    */
   resolve(reference: ProjectReference): Promise<string>;
   /** Clears the cache; call it after renaming or deleting a project. */
@@ -69,8 +69,8 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 }
 
 /**
- * The project of that name that is not deleted; for patches, otherwise the last project that had the name; otherwise a new one. Concurrent
- * calls create only one.
+ * The project of that name that is not deleted; for patches, otherwise the last project that had the name; otherwise a
+ * new one. Concurrent calls create only one.
  */
 async function findOrCreate(
   database: Database,

@@ -1,15 +1,15 @@
 /**
  * Sums tokens and costs of the model calls below runs.
  *
- * A figure is a token count, a cost, or one key of their details. The figure of a run is the sum over those descendants that state it and
- * have no descendant that states it too; a run without such descendants has its own value. A model call inside another call that states the
- * same usage is therefore counted once. Sums are computed on read from merged rows of model calls, so that arrival order, redelivery and
- * patches cannot make them wrong.
+ * A figure is a token count, a cost, or one key of their details. The figure of a run is the sum over those descendants
+ * that state it and have no descendant that states it too; a run without such descendants has its own value. A model
+ * call inside another call that states the same usage is therefore counted once. Sums are computed on read from merged
+ * rows of model calls, so that arrival order, redelivery and patches cannot make them wrong.
  *
  *   1. `trace_spans` gives the time ranges that contain the runs of the traces.
  *   2. One query over these ranges sums what the model calls state, by ancestor. Ancestors are the ids in dotted_order.
- *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the traces, and the query
- *      is repeated with them.
+ *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
+ *      traces, and the query is repeated with them.
  */
 import type { Query, QueryParameter, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import { ancestorIds, dottedOrderOf } from './dotted-orders.ts';

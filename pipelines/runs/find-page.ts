@@ -3,12 +3,12 @@
  *
  * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
  *
- *   1. Windows follow each other from the start of reading, each wider than the one before. A probe without `FINAL` reads the start times
- *      of a window in key order, stops after a few thousand rows and returns the time range that they cover: this is the slice. A window
- *      with fewer rows is one slice; an empty window is skipped.
+ *   1. Windows follow each other from the start of reading, each wider than the one before. A probe without `FINAL`
+ *      reads the start times of a window in key order, stops after a few thousand rows and returns the time range that
+ *      they cover: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
- *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times as wide as the one
- *      before.
+ *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
+ *      as wide as the one before.
  *
  * The number of queries for a page is therefore bounded, however few runs match and wherever they are.
  */

@@ -11,8 +11,8 @@ const version = 1;
 const length = 58;
 
 /**
- * Encodes version, order, key time, project, trace and run in 58 bytes as base64url. A cursor is a position and grants no access: it is
- * only compared with runs of the caller's workspace.
+ * Encodes version, order, key time, project, trace and run in 58 bytes as base64url. A cursor is a position and grants
+ * no access: it is only compared with runs of the caller's workspace.
  */
 export function writeCursor({ order, after }: PageCursor): string {
   const bytes = Buffer.alloc(length);

@@ -37,8 +37,9 @@ export interface RunQuery {
 }
 
 /**
- * Reads a page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. The page ends early, with a cursor, when the JSON of its runs
- * exceeds `maxPageBytes`; one run always fits. A page with a cursor is never empty, because clients would stop there.
+ * Reads a page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. The page ends early, with a cursor, when the
+ * JSON of its runs exceeds `maxPageBytes`; one run always fits. A page with a cursor is never empty, because clients
+ * would stop there.
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of the stores.
  */

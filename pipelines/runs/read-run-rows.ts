@@ -16,8 +16,8 @@ export interface RunRow {
 const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const satisfies RunColumn[];
 
 /**
- * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs deleted since step 1 are left
- * out.
+ * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs deleted
+ * since step 1 are left out.
  *
  * @throws errors of ClickHouse.
  */

@@ -1,6 +1,6 @@
 /**
- * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over that of a post, whichever was received last.
- * Merged columns are read whole: a subcolumn would skip the merging.
+ * The readable columns of a run, as SQL over `runs FINAL`. The value of a patch wins over that of a post, whichever was
+ * received last. Merged columns are read whole: a subcolumn would skip the merging.
  */
 const merged = (name: string) => `coalesce(patch_${name}, post_${name})`;
 const micros = (time: string) => `toUnixTimestamp64Micro(${time})`;

@@ -20,7 +20,10 @@ export interface KeyCondition {
 /** Longer lists of ids are sent as an external table, because parameters have a size limit. */
 const maxListedIds = 1_000;
 
-/** Restricts a query to runs of some projects in a time window. A single project uses `=`, which lets ClickHouse read in key order. */
+/**
+ * Restricts a query to runs of some projects in a time window. A single project uses `=`, which lets ClickHouse read in
+ * key order.
+ */
 export function scopeCondition({ tenantId, projectIds }: RunScope, window: TimeWindow): KeyCondition {
   const times = {
     from: window.fromMicros,
@@ -48,7 +51,9 @@ export function scopeCondition({ tenantId, projectIds }: RunScope, window: TimeW
   };
 }
 
-/** Restricts a query to exactly these runs, at least one. Both the plain bounds on time and the set of tuples prune granules. */
+/**
+ * Restricts a query to exactly these runs, at least one. Both the plain bounds on time and the set of tuples prune granules.
+ */
 export function keysCondition(tenantId: string, keys: readonly RunKey[]): KeyCondition {
   let earliest = Number.POSITIVE_INFINITY;
   let latest = 0;

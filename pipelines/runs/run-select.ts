@@ -29,7 +29,10 @@ export const selectNames = [...Object.keys(runFields), ...Object.keys(otherNames
 
 const allFields = Object.keys(runFields) as readonly RunFieldName[];
 
-/** Fields of every response: those required by the public schema, and the start time, without which the Python SDK cannot build a run. */
+/**
+ * Fields of every response: those required by the public schema, and the start time, without which the Python SDK
+ * cannot build a run.
+ */
 const alwaysFields: ReadonlySet<RunFieldName> = new Set([
   'id',
   'name',

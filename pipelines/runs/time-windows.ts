@@ -6,11 +6,11 @@ const dayMicros = 86_400_000_000;
 const widthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
 
 /**
- * Divides `range` into consecutive windows in `order`, each wider than the one before. This bounds both the work of one query and the
- * number of queries.
+ * Divides `range` into consecutive windows in `order`, each wider than the one before. This bounds both the work of one
+ * query and the number of queries.
  *
- * @param nowMicros For newest first, the window widths are measured from this time if the range is open; the first window also contains
- * later times.
+ * @param nowMicros For newest first, the window widths are measured from this time if the range is open; the first
+ *   window also contains later times.
  */
 export function* timeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
   let { fromMicros, untilMicrosExclusive } = range;

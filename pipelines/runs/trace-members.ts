@@ -12,7 +12,8 @@ export interface TraceMember {
 }
 
 /**
- * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the trace returns all of them.
+ * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the trace
+ * returns all of them.
  */
 const maxMembersOfTrace = 10_000;
 const maxMembers = 100_000;
@@ -33,8 +34,8 @@ export interface MemberLimits {
 }
 
 /**
- * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all of them, the traces are divided over
- * several queries.
+ * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all of them, the traces
+ * are divided over several queries.
  */
 export async function readMembersOfTraces(
   warehouse: Warehouse,

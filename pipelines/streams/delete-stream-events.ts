@@ -12,9 +12,10 @@ export interface DeletedStreams {
 }
 
 /**
- * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when they are deleted. Events that are still in
- * the log are stored later: callers delete a run only after its producers have stopped, and then either call this again or let the rest
- * expire. A deletion rewrites data parts, so pass many ids in one call. Idempotent.
+ * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when they are deleted.
+ * Events that are still in the log are stored later: callers delete a run only after its producers have stopped, and
+ * then either call this again or let the rest expire. A deletion rewrites data parts, so pass many ids in one call.
+ * Idempotent.
  *
  * @throws errors of ClickHouse.
  */

@@ -13,8 +13,8 @@ export type StreamEventHead = Pick<
 export type StreamEventRest = Omit<StreamEvent, keyof StreamEventHead>;
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`. The fields must be written in the order of the schema; a test
- * decodes the result with the schema.
+ * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`. The fields must be written in the order of
+ * the schema; a test decodes the result with the schema.
  */
 export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void {
   encodeHead(writer, event);
@@ -25,8 +25,8 @@ export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void 
 }
 
 /**
- * Encodes many events, each framed by `prefix`. The common fields are encoded once and copied: for small events they are most of the bytes
- * and nearly all of the time.
+ * Encodes many events, each framed by `prefix`. The common fields are encoded once and copied: for small events they
+ * are most of the bytes and nearly all of the time.
  */
 export function encodeStreamEvents(
   prefix: Uint8Array,

@@ -9,8 +9,8 @@ export interface ThreadStreamQuery extends StreamLimits {
 }
 
 /**
- * Reads a page of the stored events of all runs of a thread, ordered by their number in the thread. If two events have the same number, the
- * one that is first in the log is read. Empty for a thread of another deployment.
+ * Reads a page of the stored events of all runs of a thread, ordered by their number in the thread. If two events have
+ * the same number, the one that is first in the log is read. Empty for a thread of another deployment.
  *
  * @throws errors of ClickHouse.
  */

@@ -1,6 +1,6 @@
 /**
- * One event of a run's stream as written to the log. UUIDs are lower case with dashes, times are microseconds since 1970. A redelivered
- * event must be equal in every field.
+ * One event of a run's stream as written to the log. UUIDs are lower case with dashes, times are microseconds since
+ * 1970. A redelivered event must be equal in every field.
  */
 export interface StreamEvent {
   /** Named `organization_id` in topic and table, from when each organisation had one deployment. */

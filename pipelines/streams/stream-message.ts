@@ -5,7 +5,10 @@ import { streamEvents } from '../../schemas/topics.ts';
 import { encodeStreamEvent } from './encode-stream-event.ts';
 import type { StreamEvent } from './stream-event.ts';
 
-/** Encodes a stream event as a log message. Streams of a thread span its runs, so that all events of a thread have the same key. */
+/**
+ * Encodes a stream event as a log message. Streams of a thread span its runs, so that all events of a thread have the
+ * same key.
+ */
 export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'>): LogMessage {
   const writer = new AvroWriter(event.data.length + 512);
   writer.raw(wirePrefix(log.schemaId(streamEvents)));

@@ -66,10 +66,10 @@ const columns = [
 ];
 
 /**
- * Reads a page in two steps: keys and sizes until the page is full, then the events of exactly those keys, so that it reads no more data
- * than fits. Redelivered events count as one event, wherever they are stored. An event that follows the first event of a higher attempt of
- * its run is left out, because its worker had lost the run. Positions are compared within a log partition; if the number of partitions was
- * changed in between, both attempts are read.
+ * Reads a page in two steps: keys and sizes until the page is full, then the events of exactly those keys, so that it
+ * reads no more data than fits. Redelivered events count as one event, wherever they are stored. An event that follows
+ * the first event of a higher attempt of its run is left out, because its worker had lost the run. Positions are
+ * compared within a log partition; if the number of partitions was changed in between, both attempts are read.
  *
  * @throws errors of ClickHouse.
  */

@@ -19,8 +19,8 @@ export interface Credentials {
 /**
  * Authenticates requests by API key.
  *
- * Keys are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In the process that revokes a key,
- * {@link Authenticator.forgetKey} removes it at once.
+ * Keys are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In the process
+ * that revokes a key, {@link Authenticator.forgetKey} removes it at once.
  */
 export interface Authenticator {
   /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation. */

@@ -5,7 +5,9 @@ import { handleFrom, insertAdminKey, insertOrganization } from './create-organiz
 import { generateKey, hashKey } from './key-format.ts';
 
 export type BootstrapOutcome =
-  /** First start: created an organisation, a workspace, a user and this admin key. `chosen`: the key comes from the setting. */
+  /**
+   * First start: created an organisation, a workspace, a user and this admin key. `chosen`: the key comes from the setting.
+   */
   | { readonly kind: 'created'; readonly key: string; readonly chosen: boolean }
   /** RUNLAKE_BOOTSTRAP_API_KEY contained a new key, which is now a further admin key of the first organisation. */
   | { readonly kind: 'key-added' }
@@ -24,7 +26,8 @@ const keyDescription = 'Bootstrap admin key';
 /**
  * Creates what the first start needs, exactly once, however many processes start concurrently.
  *
- * Invariant: there is at most one first organisation. Steps in one transaction: 1. take the advisory lock, which is held until the commit;
+ * Invariant: there is at most one first organisation. Steps in one transaction: 1. take the advisory lock, which is
+ * held until the commit;
  * 2. read the first organisation; 3. create what is missing. A process that waits in step 1 finds the organisation in step 2.
  */
 export function bootstrap(database: Database, settings: BootstrapSettings): Promise<BootstrapOutcome> {

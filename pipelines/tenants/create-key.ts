@@ -28,7 +28,8 @@ const countKeys = `SELECT count(*) AS there FROM api_keys
   WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
 /**
- * Creates an API key and returns it; it is not shown again. The key never exceeds the caller's workspaces, permissions and expiry.
+ * Creates an API key and returns it; it is not shown again. The key never exceeds the caller's workspaces, permissions
+ * and expiry.
  *
  * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST, LIMIT_REACHED.
  */

@@ -110,7 +110,9 @@ export async function insertOrganization(
   return { ...owner, keyId: await insertAdminKey(tx, key, owner, keyDescription) };
 }
 
-/** Inserts an admin key for the whole organisation; the first workspace is its default workspace. @returns the id of the key. */
+/**
+ * Inserts an admin key for the whole organisation; the first workspace is its default workspace. @returns the id of the key.
+ */
 export async function insertAdminKey(
   tx: Sql,
   key: string,
@@ -130,7 +132,10 @@ export async function insertAdminKey(
   return id;
 }
 
-/** Derives a handle from a name: lower case, without accents; every other character becomes a dash. Clients need one for prompts. */
+/**
+ * Derives a handle from a name: lower case, without accents; every other character becomes a dash. Clients need one for
+ * prompts.
+ */
 export function handleFrom(displayName: string): string {
   const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
   const handle = plain

@@ -53,7 +53,10 @@ export async function createWorkspace(
   }
 }
 
-/** The CONFLICT error for a statement that failed because the id or the handle of a workspace is taken; undefined for other errors. */
+/**
+ * The CONFLICT error for a statement that failed because the id or the handle of a workspace is taken; undefined for
+ * other errors.
+ */
 export function workspaceConflict(error: unknown): RunlakeError | undefined {
   switch (violatedConstraint(error)) {
     case 'workspaces_pkey':

@@ -1,13 +1,14 @@
 /**
- * Deletes organisations: their keys, users and workspaces become invalid at once, and jobs delete the data (`delete-workspace-data.ts`).
+ * Deletes organisations: their keys, users and workspaces become invalid at once, and jobs delete the data
+ * (`delete-workspace-data.ts`).
  *
  * Invariant: `deleted_at` of an organisation is never cleared, and no key of such an organisation is accepted.
  *
  *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its users.
  *   2. A job is queued for each workspace.
  *
- * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as does a repeated
- * request.
+ * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` then queues them, as
+ * does a repeated request.
  */
 import { fault } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';

@@ -1,19 +1,21 @@
 /**
- * Deletes all data of a deleted workspace. Usage stays, with the names that reports show: organisation, workspaces, users, keys and
- * projects keep their rows, and `traces` and the roll-ups are billing facts.
+ * Deletes all data of a deleted workspace. Usage stays, with the names that reports show: organisation, workspaces,
+ * users, keys and projects keep their rows, and `traces` and the roll-ups are billing facts.
  *
  * Invariant: rows are only deleted if their workspace has `deleted_at`, which is never cleared.
  *
  *   1. Cancel exports and delete the credentials of destinations.
- *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them time to end their
- *      runs. Then delete their rows: runs and threads first, because state is written only under their locks.
+ *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them
+ *      time to end their runs. Then delete their rows: runs and threads first, because state is written only under
+ *      their locks.
  *   3. Delete deferred events, and dead-letter records of the embedded log.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
  *
- * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. A second purge, an hour after the
- * deletion, deletes events that were still in the log during the first one. Only the second purge deletes the locators of runs and traces:
- * until then a late event of a stored trace keeps its time, so that the trace is not counted in another hour again.
+ * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. A second purge, an
+ * hour after the deletion, deletes events that were still in the log during the first one. Only the second purge
+ * deletes the locators of runs and traces: until then a late event of a stored trace keeps its time, so that the trace
+ * is not counted in another hour again.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Warehouse } from '../../infra/clickhouse/warehouse.ts';
@@ -146,8 +148,8 @@ async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, wor
 }
 
 /**
- * Queues the deletion of workspaces that were not purged, or are due for the second purge. A workspace that was created while its
- * organisation was deleted is deleted first.
+ * Queues the deletion of workspaces that were not purged, or are due for the second purge. A workspace that was created
+ * while its organisation was deleted is deleted first.
  */
 export async function requeueWorkspaceDeletions({
   database,

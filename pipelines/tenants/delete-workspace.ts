@@ -4,10 +4,11 @@ import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
 
 /**
- * Deletes a workspace: requests to it fail at once, and a job deletes its data. Its row and its usage stay. A crash before the job is
- * queued leaves `purged_at` empty; the job `requeue-deletions` then queues it.
+ * Deletes a workspace: requests to it fail at once, and a job deletes its data. Its row and its usage stay. A crash
+ * before the job is queued leaves `purged_at` empty; the job `requeue-deletions` then queues it.
  *
- * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if it is the last one.
+ * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if it is the
+ *   last one.
  */
 export async function deleteWorkspace(
   {

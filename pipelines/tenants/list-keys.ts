@@ -3,8 +3,8 @@ import type { Caller } from './caller.ts';
 import { type KeyRecord, keyColumns, keyTables } from './key-record.ts';
 
 /**
- * Lists keys that are not revoked, newest first: those of `workspaceId`, or if null, all keys whose workspaces the caller has access to.
- * Keys of the whole organisation are not listed under a workspace.
+ * Lists keys that are not revoked, newest first: those of `workspaceId`, or if null, all keys whose workspaces the
+ * caller has access to. Keys of the whole organisation are not listed under a workspace.
  */
 export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
   return database.query<KeyRecord>(

@@ -59,8 +59,8 @@ export function isPermission(name: string): name is Permission {
 }
 
 /**
- * The effective permissions of a stored key. Unknown names grant nothing, and permissions that change the organisation require a key for
- * the whole organisation.
+ * The effective permissions of a stored key. Unknown names grant nothing, and permissions that change the organisation
+ * require a key for the whole organisation.
  */
 export function effectivePermissions(
   stored: readonly string[],

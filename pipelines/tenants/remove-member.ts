@@ -5,11 +5,12 @@ import { type Caller, requirePermission } from './caller.ts';
 import { EVERYTHING, effectivePermissions } from './permissions.ts';
 
 /**
- * Removes a user from the organisation of the caller and revokes their keys, at once in this process. The rows stay, because usage and
- * feedback show the names. As with single keys, a caller cannot revoke a key that has a permission the caller lacks.
+ * Removes a user from the organisation of the caller and revokes their keys, at once in this process. The rows stay,
+ * because usage and feedback show the names. As with single keys, a caller cannot revoke a key that has a permission
+ * the caller lacks.
  *
- * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN with the permission that the caller lacks, CONFLICT if no other user
- * has a key that manages the organisation.
+ * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN with the permission that the caller lacks, CONFLICT
+ *   if no other user has a key that manages the organisation.
  */
 export async function removeMember(
   { database, authenticator }: { database: Database; authenticator: Authenticator },

@@ -5,7 +5,10 @@ import { type Caller, requirePermission } from './caller.ts';
 import { type KeyRecord, keyColumns, keyTables } from './key-record.ts';
 import { effectivePermissions } from './permissions.ts';
 
-/** Parameters: key, organisation, whether the caller has access to the whole organisation, workspaces of the caller, workspace. */
+/**
+ * Parameters: key, organisation, whether the caller has access to the whole organisation, workspaces of the caller,
+ * workspace.
+ */
 const isRevocable = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
   AND ($3 OR workspace_ids <@ $4::uuid[])
   AND ($5::uuid IS NULL OR workspace_ids @> ARRAY[$5::uuid])`;
@@ -13,8 +16,8 @@ const isRevocable = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
 /**
  * Revokes a key, at once in this process. Its row stays, because usage shows its name. `workspaceId` as in `listKeys`.
  *
- * A caller cannot revoke a key that has a permission the caller lacks. Otherwise a key created to rotate other keys could lock out the
- * owner.
+ * A caller cannot revoke a key that has a permission the caller lacks. Otherwise a key created to rotate other keys
+ * could lock out the owner.
  *
  * @throws FORBIDDEN with such a permission; NOT_FOUND if the caller has no access to such a key, or it is already revoked.
  */

@@ -20,15 +20,15 @@ const lockOwner = {
 /**
  * Enforces a limit: rolls back a transaction that exceeds it, by throwing the error of `refuse`.
  *
- * Invariant: transactions that create objects of one owner count one after the other, and each sees what the previous ones committed, so
- * that two concurrent transactions cannot exceed a limit together.
+ * Invariant: transactions that create objects of one owner count one after the other, and each sees what the previous
+ * ones committed, so that two concurrent transactions cannot exceed a limit together.
  *
  *   1. The caller inserts the object.
  *   2. This function locks the row of the organisation or deployment until the end of the transaction.
  *   3. A further statement counts, and sees everything committed before.
  *
- * Call it last in the transaction, so that the lock is held briefly and no other lock is awaited under it. Objects created before a limit
- * was lowered stay.
+ * Call it last in the transaction, so that the lock is held briefly and no other lock is awaited under it. Objects
+ * created before a limit was lowered stay.
  *
  * @param owner An organisation, a workspace that stands for its organisation, or a deployment.
  */

@@ -10,7 +10,10 @@ export interface WorkspaceChange {
   readonly handle?: string | null | undefined;
 }
 
-/** @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if the handle is taken. */
+/**
+ * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if the handle
+ *   is taken.
+ */
 export async function updateWorkspace(
   database: Database,
   caller: Caller,

@@ -13,8 +13,8 @@ const sources: Readonly<Record<Grouping, string>> = {
 };
 
 /**
- * Up to this number, all names of an organisation are read while the usage is still being counted. Above it, only the names that the report
- * needs.
+ * Up to this number, all names of an organisation are read while the usage is still being counted. Above it, only the
+ * names that the report needs.
  */
 export const maxPrefetchedNames = 1_000;
 

@@ -18,8 +18,9 @@ export interface UsageCountRow {
 /**
  * Decodes rows of `bucket UInt32, ids Array(UUID), traces Array(UInt64)` from ClickHouse's RowBinary.
  *
- * Ids are compared as bytes and formatted once each, because a report repeats them in every bucket. Source: ClickHouse documentation,
- * "RowBinary": an array is its length as LEB128 followed by its elements; a UUID is two little-endian halves.
+ * Ids are compared as bytes and formatted once each, because a report repeats them in every bucket. Source: ClickHouse
+ * documentation, "RowBinary": an array is its length as LEB128 followed by its elements; a UUID is two little-endian
+ * halves.
  */
 export function readUsageRows(answer: Buffer): UsageCounts {
   const ids: string[] = [];

@@ -1,21 +1,23 @@
 /**
  * One roll-up run: counts every dirty hour again from all its traces.
  *
- * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_notes`). After a crash at any step, the
- * remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes nothing.
+ * Invariant: an hour whose traces changed after it was last counted is dirty (has a row in `usage_notes`). After a
+ * crash at any step, the remaining rows lead the next roll-up run to the same hours, and counting an hour twice changes
+ * nothing.
  *
  * All steps are in one Postgres transaction:
- *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not get the lock returns
- *      `busy`.
- *   2. Take the run's number (`pass`) from a sequence, under the lock: a later run always has a higher number, and its rows win.
+ *   1. Take the advisory lock, so that only one roll-up run at a time runs over all processes. A process that does not
+ *      get the lock returns `busy`.
+ *   2. Take the run's number (`pass`) from a sequence, under the lock: a later run always has a higher number, and its
+ *      rows win.
  *   3. Read the dirty hours, up to a limit. An hour marked dirty from here on stays dirty for the next run.
- *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in this step the hours are
- *      still dirty; rows already written are correct and are written again. If a count outlives its process, the rows it writes later have
- *      a lower `pass` and lose.
- *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done, reports by day differ
- *      from reports by hour.
- *   6. Record the days as changed by this run (`usage-changes.ts`), delete exactly the `usage_notes` rows that were read, by their sequence
- *      numbers, and commit. After a crash before the commit, the hours are counted again.
+ *   4. Count: insert a new row for each dirty hour and dimension, which replaces the previous one. After a crash in
+ *      this step the hours are still dirty; rows already written are correct and are written again. If a count outlives
+ *      its process, the rows it writes later have a lower `pass` and lose.
+ *   5. Sum the days of those hours again from all their hours. After a crash, as in step 4. Until this step is done,
+ *      reports by day differ from reports by hour.
+ *   6. Record the days as changed by this run (`usage-changes.ts`), delete exactly the `usage_notes` rows that were
+ *      read, by their sequence numbers, and commit. After a crash before the commit, the hours are counted again.
  */
 import type { Command, ExternalTable, Warehouse } from '../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
@@ -126,8 +128,8 @@ const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN
       AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM touched)`;
 
 /**
- * Step 4. Reads the facts once for all dimensions. The second half of the UNION gives empty lists to an hour that has no traces any more.
- * `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
+ * Step 4. Reads the facts once for all dimensions. The second half of the UNION gives empty lists to an hour that has
+ * no traces any more. `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
  */
 export function countHours(hours: readonly TouchedHour[], pass: number): Command {
   return {

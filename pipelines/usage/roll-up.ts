@@ -1,10 +1,11 @@
 /**
  * The loop around roll-up runs.
  *
- * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process (the advisory lock
- * of a run excludes other processes).
+ * Invariant: while dirty hours exist and the engines answer, roll-up runs continue; never two at a time in this process
+ * (the advisory lock of a run excludes other processes).
  *
- *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. This check is the whole cost of idling.
+ *   1. If the loop was not woken, check whether any hour is dirty; if none, continue with 4. This check is the whole
+ *      cost of idling.
  *   2. Execute a roll-up run. After a failure the hours stay dirty: back off exponentially and continue with 1.
  *   3. Pause, so that a stream of wakes causes few runs with many hours each.
  *   4. Sleep until the loop is woken or the interval is over; if a limit left dirty hours, do not sleep.
@@ -30,11 +31,13 @@ export interface RollUpOptions extends PassPorts {
 }
 
 export interface RollUp {
-  /** Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never throws. */
+  /**
+   * Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never throws.
+   */
   wake(): void;
   /**
-   * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted, unless the outcome
-   * is `busy` or `more` is set.
+   * Executes a roll-up run after any running one. When it resolves, all hours marked dirty before the call are counted,
+   * unless the outcome is `busy` or `more` is set.
    *
    * @throws errors of {@link rollUpPass}.
    */

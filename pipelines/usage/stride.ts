@@ -30,7 +30,10 @@ const hourSeconds = 3_600;
 const daySeconds = 86_400;
 const dayMs = daySeconds * 1_000;
 
-/** Largest unrounded range of each stride except the last; exclusive for hourly buckets, inclusive for the others. SPEC.md 4.2. */
+/**
+ * Largest unrounded range of each stride except the last; exclusive for hourly buckets, inclusive for the others.
+ * SPEC.md 4.2.
+ */
 const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; readonly stride: Stride }> = [
   { fits: (rangeMs) => rangeMs < dayMs, stride: { days: 0, hours: 1 } },
   { fits: (rangeMs) => rangeMs <= 31 * dayMs, stride: { days: 1, hours: 0 } },
@@ -46,8 +49,8 @@ export function strideOf(range: UsageRange): Stride {
 }
 
 /**
- * Plans how `range` is counted. All strides count the same whole hours and agree on the total; only the starts of the buckets differ.
- * `range.endMs` must be after `range.startMs`.
+ * Plans how `range` is counted. All strides count the same whole hours and agree on the total; only the starts of the
+ * buckets differ. `range.endMs` must be after `range.startMs`.
  */
 export function planBuckets(range: UsageRange): BucketPlan {
   const stride = strideOf(range);

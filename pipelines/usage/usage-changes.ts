@@ -1,7 +1,10 @@
 import type { TouchedHour } from '../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 
-/** Records that roll-up run `pass` counted these hours again. Call it in the transaction of the run, after the counts are stored. */
+/**
+ * Records that roll-up run `pass` counted these hours again. Call it in the transaction of the run, after the counts
+ * are stored.
+ */
 export async function recordChanges(transaction: Sql, hours: readonly TouchedHour[], pass: number): Promise<void> {
   await transaction.query(
     `INSERT INTO usage_changes (workspace_id, day, pass)
@@ -13,8 +16,9 @@ export async function recordChanges(transaction: Sql, hours: readonly TouchedHou
 }
 
 /**
- * Number of the last finished roll-up run that changed usage of these workspaces on a UTC day that overlaps the range; 0 if none did. Later
- * runs have higher numbers, so usage is unchanged as long as this number is. The range is half-open, in seconds since 1970.
+ * Number of the last finished roll-up run that changed usage of these workspaces on a UTC day that overlaps the range;
+ * 0 if none did. Later runs have higher numbers, so usage is unchanged as long as this number is. The range is
+ * half-open, in seconds since 1970.
  */
 export async function lastChange(
   database: Pick<Database, 'query'>,

@@ -1,13 +1,14 @@
 /**
  * Reads the counts of a report from ClickHouse or, if they have not changed, from memory.
  *
- * Invariant: cached counts were read after the change that they are stored under. If Postgres still returns that change as the last one,
- * ClickHouse would return the same counts.
+ * Invariant: cached counts were read after the change that they are stored under. If Postgres still returns that change
+ * as the last one, ClickHouse would return the same counts.
  *
  *   1. Read the last change that affects the report from Postgres.
  *   2. If counts are cached under this change, return them.
- *   3. Otherwise read the counts from ClickHouse and cache them under the change of step 1. A roll-up run that ends between the two steps,
- *      or runs during step 3, records a later change when it ends, so that counts read in between are not used afterwards.
+ *   3. Otherwise read the counts from ClickHouse and cache them under the change of step 1. A roll-up run that ends
+ *      between the two steps, or runs during step 3, records a later change when it ends, so that counts read in
+ *      between are not used afterwards.
  *
  * Counts are cached for at most a minute, which bounds the effect of manual changes to the tables and of lagging replicas.
  */

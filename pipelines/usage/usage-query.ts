@@ -14,9 +14,9 @@ const maxInlineIds = 2_000;
 /**
  * Builds the query of every usage report; undefined if nothing can match.
  *
- * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all of an hourly report, from
- * `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so no day has to be divided. `readUsageRows`
- * decodes the rows.
+ * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all of an hourly
+ * report, from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so no day
+ * has to be divided. `readUsageRows` decodes the rows.
  */
 export function usageQuery(plan: BucketPlan, workspaceIds: readonly string[], groupBy: Grouping): Query | undefined {
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;

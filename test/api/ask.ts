@@ -1,7 +1,9 @@
 import type { InjectOptions } from 'fastify';
 import type { ApiUnderTest } from './start-api.ts';
 
-/** Asks a server under test, without a socket, with a key; `apiOf` is called at each request, because tests start it later. */
+/**
+ * Asks a server under test, without a socket, with a key; `apiOf` is called at each request, because tests start it later.
+ */
 export function asking(apiOf: () => ApiUnderTest) {
   return async (
     key: string,

@@ -6,7 +6,8 @@ const atOnce = 8;
 
 /**
  * Sends all hostile requests of the operations over sockets.
- * @returns how many were answered with a 2xx, and those that were answered with a 5xx or not at all, as `<what>: <status> <code>`.
+ * @returns how many were answered with a 2xx, and those that were answered with a 5xx or not at all, as `<what>:
+ *   <status> <code>`.
  */
 export async function failuresOf(
   url: string,
@@ -30,7 +31,10 @@ export async function failuresOf(
   return { taken, failures: [...failures].sort() };
 }
 
-/** `taken` for a 2xx, undefined for another answer below 500. What the client itself refuses to send is none. Answers that stream are left after their head. */
+/**
+ * `taken` for a 2xx, undefined for another answer below 500. What the client itself refuses to send is none. Answers
+ * that stream are left after their head.
+ */
 async function send(
   url: string,
   { method, target, headers, body }: HostileRequest,

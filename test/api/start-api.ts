@@ -108,7 +108,9 @@ export interface OrganizationUnderTest {
   readonly workspaceKeys: readonly [string, string];
 }
 
-/** An organisation with two workspaces, its default deployment, one user, one admin key and an admin key for each workspace. */
+/**
+ * An organisation with two workspaces, its default deployment, one user, one admin key and an admin key for each workspace.
+ */
 export async function addOrganization(database: Database, name: string): Promise<OrganizationUnderTest> {
   const id = randomUUID();
   const userId = randomUUID();

@@ -10,10 +10,10 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
 /**
  * Nobody reaches what belongs to another workspace or organisation, on any operation.
  *
- * The victim is the first workspace of an organisation called zebra; everything in it carries the word `okapi`, everything of
- * the organisation the word `zebra`. Two strangers try: the admin of another organisation, and the key of zebra's second
- * workspace. Each calls every operation with the victim's ids. No answer may hold the victim's words, and at the end the victim
- * is as it was.
+ * The victim is the first workspace of an organisation called zebra; everything in it carries the word `okapi`,
+ * everything of the organisation the word `zebra`. Two strangers try: the admin of another organisation, and the key of
+ * zebra's second workspace. Each calls every operation with the victim's ids. No answer may hold the victim's words,
+ * and at the end the victim is as it was.
  */
 interface Attempt {
   readonly url: string;

@@ -8,7 +8,9 @@ export interface RunOnThread {
   readonly runId: string;
 }
 
-/** A reader of a resumable run, from its first event to its end. Whenever it is cut off it comes back with what it saw last. */
+/**
+ * A reader of a resumable run, from its first event to its end. Whenever it is cut off it comes back with what it saw last.
+ */
 export interface AgentReader {
   readonly parts: readonly Part[];
   /** Resolves once the stream has ended as streams end, with all that was seen. */
@@ -62,8 +64,8 @@ export async function followNew(client: Client, graph: string, run: object): Pro
 }
 
 /**
- * Checks what a reader saw: of each attempt the events from the first one on, each once and in order, the first one `metadata`, which
- * says which attempt it is of. @returns the events by attempt.
+ * Checks what a reader saw: of each attempt the events from the first one on, each once and in order, the first one
+ * `metadata`, which says which attempt it is of. @returns the events by attempt.
  */
 export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): ReadonlyMap<number, readonly Part[]> {
   const attempts = new Map<number, Part[]>();

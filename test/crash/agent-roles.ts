@@ -99,8 +99,8 @@ export class AgentRoles {
   }
 
   /**
-   * Checks that runs of `n` events succeeded, that their readers saw each event of each attempt once, that no thread is busy, and that
-   * usage counts every run so far once. @returns how many attempts each run had.
+   * Checks that runs of `n` events succeeded, that their readers saw each event of each attempt once, that no thread is
+   * busy, and that usage counts every run so far once. @returns how many attempts each run had.
    */
   async expectEnded(runs: readonly RunOnThread[], seen: readonly (readonly Part[])[], n: number): Promise<number[]> {
     const [client] = this.clients as [Client];

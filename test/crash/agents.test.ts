@@ -145,7 +145,8 @@ test('kill -9 in the middle of runs: they are taken up again in their order, wha
   for (const { threadId } of [runs[0], plain, hanging]) {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
   }
-  // Who comes later still gets what is stored: of the attempt that was cut short as far as it got there, of the other one all.
+  // Who comes later still gets what is stored: of the attempt that was cut short as far as it got there, of the other
+  // one all.
   const later = attemptsOf(runs[0], await read(runs[0]).ended);
   expect(later.get(2)).toEqual(attemptsOf(runs[0], seen[0] ?? []).get(2));
   await counted(since, 5);

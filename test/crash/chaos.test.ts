@@ -1,6 +1,6 @@
 /**
- * Random faults, one after the other and two at a time, under load from the stock SDK. `make chaos` runs it for longer. A seed
- * gives the same faults; when they end, and so what comes together, is up to the machine.
+ * Random faults, one after the other and two at a time, under load from the stock SDK. `make chaos` runs it for longer.
+ * A seed gives the same faults; when they end, and so what comes together, is up to the machine.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';

@@ -1,13 +1,15 @@
 /**
- * A TCP proxy of the tests in front of one server: it stalls, breaks off, and holds a request at a step that can be recognised.
+ * A TCP proxy of the tests in front of one server: it stalls, breaks off, and holds a request at a step that can be
+ * recognised.
  *
- * Invariant: bytes go through in order and unchanged; what is held is held for its connection only, and a stall loses nothing:
- * what was under way arrives late.
+ * Invariant: bytes go through in order and unchanged; what is held is held for its connection only, and a stall loses
+ * nothing: what was under way arrives late.
  *
  *   1. Client and server are joined by a pair of sockets; what comes is divided into messages where the protocol says how
  *      (Kafka), else taken as it comes.
- *   2. A message that a waiting gate recognises ends the waiting. The gate says how far it gets: nothing of it, half of it, all
- *      of it without an answer, or up to the answer, which is kept back. Nothing further passes on that connection.
+ *   2. A message that a waiting gate recognises ends the waiting. The gate says how far it gets: nothing of it, half of
+ *      it, all of it without an answer, or up to the answer, which is kept back. Nothing further passes on that
+ *      connection.
  *   3. A stall stops reading on both sides and of connections that come meanwhile; its end lets everything go on.
  *   4. Away: connections are broken and new ones are refused, as where a server is gone.
  */

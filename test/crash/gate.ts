@@ -3,7 +3,10 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** Where graphs wait until a test lets them go on: they ask its address, which answers once it is open. Opened with the end of the test. */
+/**
+ * Where graphs wait until a test lets them go on: they ask its address, which answers once it is open. Opened with the
+ * end of the test.
+ */
 export class Gate {
   readonly url: string;
   readonly #waiting = new Set<ServerResponse>();

@@ -15,8 +15,8 @@ export function expectHonestAnswers(answers: readonly (Answer | undefined)[], lo
 }
 
 /**
- * What stood still or died is nothing that accepting runs needs: most requests were accepted at once. Not each: for some seconds a
- * busy machine may give nobody a turn, and a limit of two seconds is over then.
+ * What stood still or died is nothing that accepting runs needs: most requests were accepted at once. Not each: for
+ * some seconds a busy machine may give nobody a turn, and a limit of two seconds is over then.
  */
 export function expectMostAccepted(answers: readonly (Answer | undefined)[]): void {
   const accepted = answers.filter((answer) => answer?.status === 202).length;

@@ -9,7 +9,9 @@ import { countedTraces } from './counted-traces.ts';
 /** Generous, because an engine that comes up again on a machine with much else to do takes its time. */
 export const deadlineMs = 60_000;
 
-/** One for all tests of a file, each of which looks at what came since it began. A test that failed may have left it killed. */
+/**
+ * One for all tests of a file, each of which looks at what came since it began. A test that failed may have left it killed.
+ */
 export function shareInstance(
   take: (instance: Instance) => void,
   environment?: () => Promise<Readonly<Record<string, string>>>,

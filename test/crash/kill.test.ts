@@ -13,7 +13,9 @@ shareInstance((opened) => {
   instance = opened;
 });
 
-/** Sends runs one by one through the stock SDK, many beside each other, until told to stop. What it resolved is acknowledged. */
+/**
+ * Sends runs one by one through the stock SDK, many beside each other, until told to stop. What it resolved is acknowledged.
+ */
 function sendUntilStopped() {
   const { url, apiKey } = instance.runlake;
   const client = new Client({ apiUrl: url, apiKey, autoBatchTracing: false });

@@ -14,9 +14,9 @@ interface Lane {
 }
 
 /**
- * Pipelines on the native stack, each with a ledger of all that was ever sent through it. Tests that mostly wait, such as for a
- * group that waits for its dead member, do so side by side; those that follow each other in a lane share its start. One that
- * fails leaves its pipeline to nobody.
+ * Pipelines on the native stack, each with a ledger of all that was ever sent through it. Tests that mostly wait, such
+ * as for a group that waits for its dead member, do so side by side; those that follow each other in a lane share its
+ * start. One that fails leaves its pipeline to nobody.
  */
 export function openLanes(count: number, environment: Readonly<Record<string, string>> = {}): Lanes {
   const lanes = Array.from({ length: count }, (): Lane => ({ opened: undefined, ledger: new Ledger() }));

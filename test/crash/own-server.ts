@@ -73,8 +73,8 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
       const killed = running;
       if (killed === undefined) return;
       for (const pid of processesOf(name, folder)) killProcess(pid);
-      // ClickHouse and Postgres are started again by themselves where nobody told them to end: told in the same turn, too late
-      // for the server to hear of it.
+      // ClickHouse and Postgres are started again by themselves where nobody told them to end: told in the same turn,
+      // too late for the server to hear of it.
       if (name === 'clickhouse' || name === 'postgres') await killed.stop();
       await killed.exited;
     },

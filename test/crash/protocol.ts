@@ -28,8 +28,8 @@ export function plain(_ports: Ports): Protocol {
 }
 
 /**
- * Kafka's: length, then for requests API key, version and correlation id, for answers the correlation id. Brokers say under which
- * address they want to be reached; here that becomes the proxy's, which takes the same number of bytes.
+ * Kafka's: length, then for requests API key, version and correlation id, for answers the correlation id. Brokers say
+ * under which address they want to be reached; here that becomes the proxy's, which takes the same number of bytes.
  */
 export function kafkaProtocol({ from, to }: Ports): Protocol {
   const theirs = advertised(from);

@@ -87,7 +87,10 @@ const stalls: readonly Stall[] = [
   },
 ];
 
-/** Reads, and patches of runs that only ClickHouse could know, are told to come back; those of a run posted alone lately are taken. */
+/**
+ * Reads, and patches of runs that only ClickHouse could know, are told to come back; those of a run posted alone lately
+ * are taken.
+ */
 async function readAndPatchWithoutClickhouse(pipeline: Pipeline, known: Entry): Promise<void> {
   known.outputs = `out of ${known.id}`;
   const body = { outputs: { text: known.outputs } };

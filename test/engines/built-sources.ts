@@ -7,8 +7,8 @@ import { builtPath, rooms, root } from './built-path.ts';
 export const builtModules = /\/dist\/(api|infra|pipelines|schemas)\/.*\.js$/;
 
 /**
- * Whether `dist/` is what the sources are: all of it was compiled since any of them was written. Else suites take the sources, so that
- * none passes or fails by what was there before.
+ * Whether `dist/` is what the sources are: all of it was compiled since any of them was written. Else suites take the
+ * sources, so that none passes or fails by what was there before.
  */
 export function isBuilt(): boolean {
   const built = writtenMs(join(root, 'dist'), '.js');
@@ -18,8 +18,8 @@ export function isBuilt(): boolean {
 }
 
 /**
- * Suites that import a source get what was compiled of it: to compile and load the program anew for each suite takes longer than most
- * of them. Children that it starts are compiled ones, too.
+ * Suites that import a source get what was compiled of it: to compile and load the program anew for each suite takes
+ * longer than most of them. Children that it starts are compiled ones, too.
  */
 export function builtSources(): Plugin {
   return {

@@ -1,6 +1,6 @@
 /**
- * Databases with this release's schema, made once for a test run by the migrations, and copied for each test that wants its own:
- * a copy takes a fraction of the requests that the migrations and their records take.
+ * Databases with this release's schema, made once for a test run by the migrations, and copied for each test that wants
+ * its own: a copy takes a fraction of the requests that the migrations and their records take.
  */
 import { randomBytes } from 'node:crypto';
 import { openWarehouse } from '../../infra/clickhouse/client.ts';

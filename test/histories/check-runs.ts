@@ -10,7 +10,10 @@ import { sideBySide } from './side-by-side.ts';
 /** Of each workspace: read together they were compared already, and each costs as much as a page of a hundred. */
 const readAlone = 20;
 
-/** Reads every run, page by page and by lists of ids, many alone too, and compares each field's text with the model. @returns their number. */
+/**
+ * Reads every run, page by page and by lists of ids, many alone too, and compares each field's text with the model.
+ * @returns their number.
+ */
 export async function checkRuns(
   runlake: RunlakeProcess,
   tenants: Tenants,

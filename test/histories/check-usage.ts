@@ -27,8 +27,8 @@ const csvColumns: Readonly<Record<string, string>> = {
 };
 
 /**
- * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day, the days with
- * traces by hour; each grouping; JSON and CSV.
+ * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day, the
+ * days with traces by hour; each grouping; JSON and CSV.
  */
 export async function checkUsage(
   runlake: RunlakeProcess,

@@ -1,6 +1,6 @@
 /**
- * Sends requests in lanes: those of a lane one after another, lanes beside each other. While that goes on the server is killed;
- * what was not acknowledged is sent again once it is back, unless nobody would send it again.
+ * Sends requests in lanes: those of a lane one after another, lanes beside each other. While that goes on the server is
+ * killed; what was not acknowledged is sent again once it is back, unless nobody would send it again.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RunlakeProcess } from '../runlake-process.ts';

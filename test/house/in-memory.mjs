@@ -1,6 +1,6 @@
-// Runs a program whose temporary files, and the data of the stack that it brings up, lie in memory, where a machine has enough of it:
-// suites make and remove the files of many servers, and wait for a disk at each commit. No suite cuts the power, and what a process
-// that is killed has written is there afterwards, in memory as on a disk.
+// Runs a program whose temporary files, and the data of the stack that it brings up, lie in memory, where a machine has
+// enough of it: suites make and remove the files of many servers, and wait for a disk at each commit. No suite cuts the
+// power, and what a process that is killed has written is there afterwards, in memory as on a disk.
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { constants, freemem } from 'node:os';

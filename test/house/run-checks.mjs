@@ -1,5 +1,5 @@
-// Every check of package.json, `check:*`, two at a time, the longest first. What one says is shown when it has ended; one that fails
-// fails the run, and hides no other.
+// Every check of package.json, `check:*`, two at a time, the longest first. What one says is shown when it has ended;
+// one that fails fails the run, and hides no other.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 

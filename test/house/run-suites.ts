@@ -6,10 +6,11 @@ import { join } from 'node:path';
 import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt } from './test-report.ts';
 
 /**
- * Every suite, and once more, by itself, each of the few that failed: they end processes, starve stores and count seconds beside
- * one another on whatever machine there is. A suite that fails by itself too fails the run. One that passes then is named
- * `unsteady` in the closing lines: a fault of the test or of the product that somebody has to trace, but no reason to hold back
- * what has nothing to do with it. Arguments go to the runner; with any there is no second attempt.
+ * Every suite, and once more, by itself, each of the few that failed: they end processes, starve stores and count
+ * seconds beside one another on whatever machine there is. A suite that fails by itself too fails the run. One that
+ * passes then is named `unsteady` in the closing lines: a fault of the test or of the product that somebody has to
+ * trace, but no reason to hold back what has nothing to do with it. Arguments go to the runner; with any there is no
+ * second attempt.
  */
 const fewFiles = 5;
 

@@ -5,8 +5,8 @@ const shortestPauseMs = 10;
 const longestPauseMs = 100;
 
 /**
- * Asks again until `holds` says yes: the longer it takes the less often, since most questions go to the servers that are waited for,
- * and many tests wait at a time. @throws after `deadlineMs`, with `what` was waited for.
+ * Asks again until `holds` says yes: the longer it takes the less often, since most questions go to the servers that
+ * are waited for, and many tests wait at a time. @throws after `deadlineMs`, with `what` was waited for.
  */
 export async function until(what: string, holds: () => Promise<boolean> | boolean, deadlineMs = 30_000): Promise<void> {
   const start = performance.now();

@@ -4,8 +4,8 @@
  * Invariant: a folder of the cache is complete and verified, or does not exist; its contents never change.
  *
  * 1. If the folder exists, every pinned file in it is verified against its SHA-256 again.
- * 2. Otherwise `download` fills a draft next to it, every file is verified, `unpack` runs, and the draft is renamed. If another process
- *    was faster, its folder is used and the draft is deleted.
+ * 2. Otherwise `download` fills a draft next to it, every file is verified, `unpack` runs, and the draft is renamed. If
+ *    another process was faster, its folder is used and the draft is deleted.
  *
  * A process that is killed leaves a draft that is never used; the next download deletes drafts that are older than a day.
  */

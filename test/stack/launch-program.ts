@@ -26,8 +26,8 @@ const readyWithinMs = 180_000;
 const stopWithinMs = 8_000;
 
 /**
- * Starts one server process and waits until it is ready. It inherits no environment and gets a marker variable, by which it can be found
- * if its supervisor was killed.
+ * Starts one server process and waits until it is ready. It inherits no environment and gets a marker variable, by
+ * which it can be found if its supervisor was killed.
  *
  * @throws ENGINE_START_FAILED with the server's error message; the process has exited then.
  */

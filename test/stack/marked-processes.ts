@@ -7,8 +7,8 @@ const variable = 'RUNLAKE_STACK_CHILD_OF';
 export const markOf = (folder: string): Readonly<Record<string, string>> => ({ [variable]: folder });
 
 /**
- * Finds processes with the marker of `folder`, including those whose process id was not recorded in time. Works on Linux only;
- * elsewhere it finds none.
+ * Finds processes with the marker of `folder`, including those whose process id was not recorded in time. Works on
+ * Linux only; elsewhere it finds none.
  */
 export function markedProcesses(folder: string): number[] {
   if (process.platform !== 'linux') return [];

@@ -7,7 +7,8 @@
  * 2. Run the program in the foreground. Signals are forwarded to it.
  * 3. Stop the stack, and return the program's exit code.
  *
- * If the stack does not start, the program still runs, to show what works without it; its success is then reported as a failure.
+ * If the stack does not start, the program still runs, to show what works without it; its success is then reported as a
+ * failure.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

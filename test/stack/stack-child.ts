@@ -1,8 +1,9 @@
 /**
- * The supervisor process of a stack. `make stack` starts it; it keeps running after that, and stops with all its parts at SIGTERM.
+ * The supervisor process of a stack. `make stack` starts it; it keeps running after that, and stops with all its parts
+ * at SIGTERM.
  *
- * Invariant: while `state.json` exists and contains a live process, the parts that it lists as up have started. After `make stack` or
- * `make stack-down` has run on the folder, no part runs without a live supervisor.
+ * Invariant: while `state.json` exists and contains a live process, the parts that it lists as up have started. After
+ * `make stack` or `make stack-down` has run on the folder, no part runs without a live supervisor.
  *
  * 1. Receive the plan over IPC. Take the folder's lock; kill and delete what a killed supervisor left.
  * 2. Start all parts concurrently. If one fails, or the parent exits before they are up, go to 5.
@@ -10,8 +11,8 @@
  * 4. Wait. Each part has its own supervisor that restarts it; a part that ends permanently is recorded in the state.
  * 5. At SIGTERM: stop all parts, delete the data, release the lock, exit.
  *
- * If this process is killed: ClickHouse and Postgres exit, because the IPC channel of their parent closes. The next `make stack-down` or
- * `make stack` kills the others, which it finds by their recorded process ids and their marker.
+ * If this process is killed: ClickHouse and Postgres exit, because the IPC channel of their parent closes. The next
+ * `make stack-down` or `make stack` kills the others, which it finds by their recorded process ids and their marker.
  */
 import { once } from 'node:events';
 import { lockFolder } from '../../infra/embedded/folder-lock.ts';

@@ -10,7 +10,9 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Settings of the native stack for development and tests. Runlake itself does not read them. */
 export interface StackSettings {
-  /** `RUNLAKE_STACK_DIR`: data, logs and addresses of the running stack. Default: `.runlake-stack` in the working directory. */
+  /**
+   * `RUNLAKE_STACK_DIR`: data, logs and addresses of the running stack. Default: `.runlake-stack` in the working directory.
+   */
   readonly folder: string;
   /** `RUNLAKE_STACK_CACHE_DIR`: downloads. Default: `runlake/stack` in the user's cache directory. */
   readonly cacheFolder: string;

@@ -19,8 +19,8 @@ export interface RunningPart {
 const logBytes = 20 * 1024 * 1024;
 
 /**
- * Starts a part in a new folder; restarts it with the same data and ports if it exits unexpectedly. Resolves when the part is ready. Its
- * output goes to `<folder>/<name>.log`.
+ * Starts a part in a new folder; restarts it with the same data and ports if it exits unexpectedly. Resolves when the
+ * part is ready. Its output goes to `<folder>/<name>.log`.
  *
  * @param port client port; 0 picks a free port.
  * @throws STACK_PORT_TAKEN; ENGINE_START_FAILED with the server's error message. The process has exited then.

@@ -14,7 +14,9 @@ export interface Tools {
   need(part: string, programs: readonly string[], install: string): string;
   /** Path of a program on PATH, if it is there. */
   find(program: string): string | undefined;
-  /** Runs a program and returns its stdout and stderr. @throws STACK_DOWNLOAD_FAILED with its first error line or last line. */
+  /**
+   * Runs a program and returns its stdout and stderr. @throws STACK_DOWNLOAD_FAILED with its first error line or last line.
+   */
   run(part: string, program: string, args: readonly string[], folder: string): Promise<string>;
 }
 

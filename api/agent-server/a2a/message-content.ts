@@ -23,8 +23,8 @@ export function readMessageContent(parts: readonly { readonly kind: string }[]):
 }
 
 /**
- * Builds the input of the graph: the data, with the text as an additional message. The graph assigns the id of that message, because a
- * message with an id that was used before replaces the earlier message.
+ * Builds the input of the graph: the data, with the text as an additional message. The graph assigns the id of that
+ * message, because a message with an id that was used before replaces the earlier message.
  */
 export function buildInput({ text, data }: MessageContent, { role }: { readonly role: string }) {
   if (text === undefined) return data;
@@ -33,8 +33,8 @@ export function buildInput({ text, data }: MessageContent, { role }: { readonly 
 }
 
 /**
- * Builds the value that resumes an interrupt: the data `{resume: [{id, value}]}` for several interrupts, otherwise `resume` or the whole
- * data, otherwise the text.
+ * Builds the value that resumes an interrupt: the data `{resume: [{id, value}]}` for several interrupts, otherwise
+ * `resume` or the whole data, otherwise the text.
  */
 export function buildResumeValue({ text, data }: MessageContent): unknown {
   if (data === undefined) return text;

@@ -84,8 +84,8 @@ async function call(input: Call, method: string, params: unknown): Promise<Answe
 }
 
 /**
- * Line feeds keep the connection open until the task has ended or needs input. When the server stops, the response contains the current
- * state of the task.
+ * Line feeds keep the connection open until the task has ended or needs input. When the server stops, the response
+ * contains the current state of the task.
  */
 async function send(input: Call, params: unknown): Promise<Answer> {
   const { agents } = input.services;
@@ -140,7 +140,9 @@ async function get(input: Call, params: unknown): Promise<Task> {
   });
 }
 
-/** Creates a source whose `signal` aborts when the server stops or the source is closed; the source must then end by itself. */
+/**
+ * Creates a source whose `signal` aborts when the server stops or the source is closed; the source must then end by itself.
+ */
 function stoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
   const closed = new AbortController();
   const signal = AbortSignal.any([closed.signal, input.request.server.drainStarted]);

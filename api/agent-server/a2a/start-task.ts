@@ -24,8 +24,8 @@ export interface A2aInput {
 }
 
 /**
- * Creates the run for a message, on the thread `contextId`, which is created if it does not exist. With `taskId`, the message resumes the
- * interrupt of that run.
+ * Creates the run for a message, on the thread `contextId`, which is created if it does not exist. With `taskId`, the
+ * message resumes the interrupt of that run.
  *
  * @throws A2aError and the errors of creating a run.
  */

@@ -6,8 +6,8 @@ import type { A2aMessage, StreamedResult } from './a2a-task.ts';
 import { readTextMessage, type TaskIds, taskOfRun } from './task-of-run.ts';
 
 /**
- * Streams a task: its submission, model output while it runs, its artifact, and its final state. If `signal` is aborted, the stream ends
- * with the current state; the run continues.
+ * Streams a task: its submission, model output while it runs, its artifact, and its final state. If `signal` is
+ * aborted, the stream ends with the current state; the run continues.
  */
 export async function* streamTask(
   agents: Agents,

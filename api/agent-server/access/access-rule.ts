@@ -11,7 +11,7 @@ export interface RuledInput {
 type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
 
 /**
- * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly restricted. Resolves with
- * the response.
+ * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly
+ * restricted. Resolves with the response.
  */
 export type Rule = (input: RuledInput, ask: Questions, proceed: Proceed) => Promise<unknown>;

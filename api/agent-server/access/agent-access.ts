@@ -20,8 +20,8 @@ export interface AgentAccess {
   /** Assistant of the last run that was authorised, from the request or from its thread. */
   assistantId?: string | undefined;
   /**
-   * Authorises a part of the request by the rule of `operationId`, then calls `proceed` with the resulting input and an access object for this
-   * part only.
+   * Authorises a part of the request by the rule of `operationId`, then calls `proceed` with the resulting input and an
+   * access object for this part only.
    */
   part(
     operationId: Operation['operationId'],

@@ -10,9 +10,10 @@ export interface PartInput {
 }
 
 /**
- * Executes a part of a request that can consist of several parts. Under custom authentication the part is authorised like the operation
- * `operationId`, by the same handlers and filters. `proceed` receives the input as changed by them, and the access object for the part. It
- * is not called for a search that cannot find anything; the result is then that of the operation for no matches.
+ * Executes a part of a request that can consist of several parts. Under custom authentication the part is authorised
+ * like the operation `operationId`, by the same handlers and filters. `proceed` receives the input as changed by them,
+ * and the access object for the part. It is not called for a search that cannot find anything; the result is then that
+ * of the operation for no matches.
  *
  * @throws the errors of the rule of that operation, such as AUTH_FORBIDDEN
  */

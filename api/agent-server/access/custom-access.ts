@@ -11,8 +11,8 @@ import type { AgentAccess } from './agent-access.ts';
 import { Questions } from './questions.ts';
 
 /**
- * Authentication and authorisation by project code, in index of API keys: {@link accessRules} decide what the caller can access. In the
- * rest of Runlake every such caller acts as `operator`. An operation without a rule is refused.
+ * Authentication and authorisation by project code, in index of API keys: {@link accessRules} decide what the caller
+ * can access. In the rest of Runlake every such caller acts as `operator`. An operation without a rule is refused.
  */
 export function customAccess(options: {
   readonly desk: AuthDesk;

@@ -38,8 +38,8 @@ export class Questions {
   }
 
   /**
-   * Authorises access to an existing row. @throws `missing` if the row does not exist or lacks the required metadata; the errors of {@link
-   * allow}.
+   * Authorises access to an existing row. @throws `missing` if the row does not exist or lacks the required metadata;
+   * the errors of {@link allow}.
    */
   async reach(event: AuthQuestion['event'], id: string, value: Values, missing: RunlakeError): Promise<Allowed> {
     const allowed = await this.allow(event, value);
@@ -62,7 +62,10 @@ export class Questions {
     return this.#rows.holds('threads', threadId, {});
   }
 
-  /** Authorises the use of an assistant: everyone can use those of graphs, others need read access. @throws ASSISTANT_NOT_FOUND */
+  /**
+   * Authorises the use of an assistant: everyone can use those of graphs, others need read access. @throws
+   * ASSISTANT_NOT_FOUND
+   */
   async useAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);
     if (this.#ports.systemAssistants.has(id)) return;
@@ -71,8 +74,8 @@ export class Questions {
   }
 
   /**
-   * Authorises reading an assistant. Unlike {@link useAssistant}, this also calls the handler for the assistants of graphs. @throws
-   * ASSISTANT_NOT_FOUND
+   * Authorises reading an assistant. Unlike {@link useAssistant}, this also calls the handler for the assistants of
+   * graphs. @throws ASSISTANT_NOT_FOUND
    */
   async showAssistant(idOrGraphId: string): Promise<void> {
     const id = assistantIdOf(idOrGraphId);

@@ -6,9 +6,9 @@ import type { Rule } from './access-rule.ts';
 import type { Questions } from './questions.ts';
 
 /**
- * Access to store items. A handler can change the namespace and the key, and can return a filter, which is compared with the fields of the
- * value, with `namespace` (a list) and with `key`. Status codes are those of the reference server (`api/store.mts`): 404 for an
- * inaccessible item, 403 for a new item that would be inaccessible.
+ * Access to store items. A handler can change the namespace and the key, and can return a filter, which is compared
+ * with the fields of the value, with `namespace` (a list) and with `key`. Status codes are those of the reference
+ * server (`api/store.mts`): 404 for an inaccessible item, 403 for a new item that would be inaccessible.
  */
 
 type Values = Readonly<Record<string, unknown>>;

@@ -10,10 +10,10 @@ import '../access/agent-access.ts';
 import { forwardToApp } from './hand-to-app.ts';
 
 /**
- * The routes of the custom app. Routes that it declares by method and path take precedence over the server's own; the app also gets all
- * requests that the server has no route for. They need no authentication unless `http.enable_custom_route_auth` is set. Then they require
- * custom authentication (`auth.path`) or, without that, an API key with access to the deployment's workspace and the permission to run
- * graphs.
+ * The routes of the custom app. Routes that it declares by method and path take precedence over the server's own; the
+ * app also gets all requests that the server has no route for. They need no authentication unless
+ * `http.enable_custom_route_auth` is set. Then they require custom authentication (`auth.path`) or, without that, an
+ * API key with access to the deployment's workspace and the permission to run graphs.
  */
 export function appRoutes(options: {
   readonly app: HttpApp;

@@ -18,15 +18,17 @@ export interface HandPorts {
   readonly identify: ((request: FastifyRequest, reply: FastifyReply) => Promise<AgentUser>) | undefined;
 }
 
-/** Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and those that this server handles or sets itself. */
+/**
+ * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and those that this server handles or sets itself.
+ */
 const notForwarded = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization', 'te', 'trailer'],
   ...['transfer-encoding', 'upgrade', 'expect', userHeader, 'x-forwarded-for'],
 ]);
 
 /**
- * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers; CORS headers are
- * those of this server if `http.cors` configures them.
+ * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers;
+ * CORS headers are those of this server if `http.cors` configures them.
  *
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
  */

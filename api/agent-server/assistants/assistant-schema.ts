@@ -23,7 +23,10 @@ export const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp()
 export const SelectedAssistant = Type.Partial(Assistant);
 export const assistantFields = [...Object.keys(versionFields), 'updated_at'];
 
-/** The configuration of an assistant or a run: the fields that the SDKs send. The server sets the other options of the library. */
+/**
+ * The configuration of an assistant or a run: the fields that the SDKs send. The server sets the other options of the
+ * library.
+ */
 export const GraphConfigBody = Type.Unsafe<GraphConfig>(
   Type.Object(
     {

@@ -17,7 +17,10 @@ export interface McpInput {
   readonly services: AgentServices;
 }
 
-/** Runs the assistant of a tool without a thread and returns its output. If `signal` is aborted before the end, the run is cancelled. */
+/**
+ * Runs the assistant of a tool without a thread and returns its output. If `signal` is aborted before the end, the run
+ * is cancelled.
+ */
 export async function callTool(
   input: McpInput,
   { name, arguments: args = {} }: CallToolRequest['params'],

@@ -17,7 +17,8 @@ const maxTools = 1_000;
 const toolsPerPage = 100;
 
 /**
- * Returns the tools that the caller can use, by name: the assistants of graphs, which everyone can use, and those that a search finds.
+ * Returns the tools that the caller can use, by name: the assistants of graphs, which everyone can use, and those that
+ * a search finds.
  *
  * @param fields further fields of the assistants
  * @throws ANSWER_TOO_LARGE; AUTH_FORBIDDEN and other access errors if the caller must not search
@@ -38,7 +39,10 @@ export async function findTools<Field extends keyof Assistant>(
   return toolNames(found);
 }
 
-/** Returns a page of tools, without those of unusable graphs. @param cursor index of the first tool, from the previous response. */
+/**
+ * Returns a page of tools, without those of unusable graphs. @param cursor index of the first tool, from the previous
+ * response.
+ */
 export async function listTools(input: McpInput, cursor: string | undefined): Promise<ListToolsResult> {
   const { agents } = input.services;
   const first = Number(cursor ?? 0);

@@ -3,8 +3,8 @@ import type { Tool } from '@modelcontextprotocol/sdk/types.js';
 type Schema = Readonly<Record<string, unknown>>;
 
 /**
- * Converts the input schema of a graph to that of a tool. It is always an object, because arguments are; a graph without a schema accepts
- * any.
+ * Converts the input schema of a graph to that of a tool. It is always an object, because arguments are; a graph
+ * without a schema accepts any.
  */
 export function toolInputSchema(schema: unknown): Tool['inputSchema'] {
   if (!isObject(schema)) return { type: 'object', additionalProperties: true };

@@ -5,8 +5,8 @@ export type NamedAssistant = Pick<Assistant, 'assistant_id' | 'name'>;
 const maxNameLength = 64;
 
 /**
- * Maps assistants by tool name: letters, digits, `_` and `-`, at most 64 characters. If several have the same name, the first keeps it; the
- * others get the end of their id as a suffix.
+ * Maps assistants by tool name: letters, digits, `_` and `-`, at most 64 characters. If several have the same name, the
+ * first keeps it; the others get the end of their id as a suffix.
  */
 export function toolNames<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
   const byName = new Map<string, Named>();

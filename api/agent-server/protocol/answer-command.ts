@@ -31,7 +31,10 @@ const commands: Readonly<Record<string, CommandHandler>> = {
   'agent.getTree': withReadPermission(getTree),
 };
 
-/** Commands of the protocol that are not implemented here (decision 0057); those about subscriptions exist only on a WebSocket. */
+/**
+ * Commands of the protocol that are not implemented here (decision 0057); those about subscriptions exist only on a
+ * WebSocket.
+ */
 const notBuilt = new Set([
   'input.inject',
   'subscription.subscribe',

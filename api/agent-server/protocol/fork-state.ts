@@ -15,8 +15,8 @@ const fork = paramsReader(
 );
 
 /**
- * `state.fork`: starts a run that continues from a checkpoint of this thread; without input it continues where the checkpoint stopped.
- * Source: `@langchain/protocol` 0.0.13, StateForkParams.
+ * `state.fork`: starts a run that continues from a checkpoint of this thread; without input it continues where the
+ * checkpoint stopped. Source: `@langchain/protocol` 0.0.13, StateForkParams.
  */
 export async function forkState(scene: CommandScene, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = fork(params);

@@ -16,8 +16,8 @@ const listParams = paramsReader(
 const defaultLimit = 10;
 
 /**
- * `state.listCheckpoints`: returns the checkpoints of the thread or of a subgraph, newest first. `before` is the id of the last checkpoint
- * of the previous page. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
+ * `state.listCheckpoints`: returns the checkpoints of the thread or of a subgraph, newest first. `before` is the id of
+ * the last checkpoint of the previous page. Source: `@langchain/protocol` 0.0.13, ListCheckpointsResult.
  */
 export async function listCheckpoints({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
   const { namespace, limit, before } = listParams(params);

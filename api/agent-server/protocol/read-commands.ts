@@ -55,8 +55,8 @@ interface Lifecycle {
 const treeParams = paramsReader(Closed({ run_id: optional(Uuid()) }));
 
 /**
- * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise of the active runs,
- * otherwise of the last run.
+ * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise
+ * of the active runs, otherwise of the last run.
  */
 export async function getTree({ agents, threadId }: CommandScene, params: unknown): Promise<object> {
   const { run_id: runId } = treeParams(params);

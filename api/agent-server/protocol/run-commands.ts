@@ -46,8 +46,9 @@ const start = paramsReader(
 );
 
 /**
- * `run.start`: creates the thread if it does not exist. If the graph waits for an answer, the input is that answer: the Python
- * library sends `Command(resume=...)` in this form. Source: `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
+ * `run.start`: creates the thread if it does not exist. If the graph waits for an answer, the input is that answer: the
+ * Python library sends `Command(resume=...)` in this form. Source: `@langchain/langgraph-api` 1.5.1,
+ * protocol/service.mts.
  */
 export async function startRun(scene: CommandScene, params: unknown): Promise<object> {
   const { multitaskStrategy, multitask_strategy = multitaskStrategy, input = null, ...asked } = start(params);

@@ -5,8 +5,8 @@ import { errorOfStream } from '../streaming/sse.ts';
 import type { CommandError } from './command.ts';
 
 /**
- * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through `onError` or raise
- * it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
+ * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through
+ * `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
  */
 export function streamFailure(err: unknown): CommandError {
   const { error, message } = errorOfStream(err);

@@ -1,16 +1,16 @@
 /**
  * One WebSocket of the event-stream protocol: commands arrive; responses and events are sent, each as one JSON text.
  *
- * Invariant: commands are answered one at a time, in order. No more events are read from the log than the socket accepts. When either side
- * closes the socket, all its readers are closed.
+ * Invariant: commands are answered one at a time, in order. No more events are read from the log than the socket
+ * accepts. When either side closes the socket, all its readers are closed.
  *
  *   1. A command runs after the response to the previous one. The socket closes if more than `maxQueuedCommands` wait.
- *   2. After the response to `subscription.subscribe`, its events follow, from the beginning of the active runs or else of the last run.
- *      The next event is read after the previous one is sent.
+ *   2. After the response to `subscription.subscribe`, its events follow, from the beginning of the active runs or else
+ *      of the last run. The next event is read after the previous one is sent.
  *   3. If a reader fails, the socket sends an error and closes: clients reconnect and subscribe again.
  *   4. A peer that does not respond to a ping in time is disconnected. A server that stops closes with 1012.
- *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes with 1008 and the
- *      code of the error.
+ *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes
+ *      with 1008 and the code of the error.
  */
 
 import { Type } from 'typebox';

@@ -78,7 +78,10 @@ const fields = {
 /** Source: SPEC 4.5; openapi/agent-server.json, RunCreateStateful and RunCreateStateless. */
 export const RunBody = Closed(fields);
 
-/** The JavaScript client sends the bodies of a batch with camelCase names as its caller wrote them, including its own `signal`. */
+/**
+ * The JavaScript client sends the bodies of a batch with camelCase names as its caller wrote them, including its own
+ * `signal`.
+ */
 const camelFields = Object.fromEntries(
   Object.entries(fields)
     .filter(([name]) => name.includes('_'))

@@ -13,15 +13,16 @@ export function idsOf(params: { readonly thread_id: string; readonly run_id: str
 }
 
 /**
- * Returns the path of a run: below its thread or, if the thread was created only for the run, below `/runs`. Clients parse the ids from it.
+ * Returns the path of a run: below its thread or, if the thread was created only for the run, below `/runs`. Clients
+ * parse the ids from it.
  */
 export function runPath({ thread_id, run_id }: Pick<Run, 'thread_id' | 'run_id'>, stateless: boolean): string {
   return stateless ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 }
 
 /**
- * Returns how the client that created a run follows it. A client can reconnect to a stream without a gap if its events are kept, from the
- * beginning if it received none. A waiting client can reconnect if the run is kept.
+ * Returns how the client that created a run follows it. A client can reconnect to a stream without a gap if its events
+ * are kept, from the beginning if it received none. A waiting client can reconnect if the run is kept.
  */
 export function followed(
   { run, deploymentId, cancelOnDisconnect }: MadeRun,

@@ -47,8 +47,8 @@ export function streamOfRun(
 }
 
 /**
- * Responds with the final state of a run as JSON, after line feeds that keep the connection open. `reader` must be attached before the run
- * is created.
+ * Responds with the final state of a run as JSON, after line feeds that keep the connection open. `reader` must be
+ * attached before the run is created.
  */
 export function endOfRun(context: RunContext, run: FollowedRun, reader?: StreamReader): Answer {
   const waiting = new AbortController();

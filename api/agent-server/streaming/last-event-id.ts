@@ -15,8 +15,8 @@ export function eventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>
 }
 
 /**
- * Returns where a reader of a run starts: after the given event, at the beginning for `-` or `-1`, and with the next event if there is no
- * id. @throws INVALID_REQUEST
+ * Returns where a reader of a run starts: after the given event, at the beginning for `-` or `-1`, and with the next
+ * event if there is no id. @throws INVALID_REQUEST
  */
 export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
   const id = lastEventId(request) ?? query.last_event_id;

@@ -1,14 +1,15 @@
 /**
  * The body of a streaming response.
  *
- * Invariant: items of the source are sent in order and at most once. The source is closed exactly once. At most one item is read beyond
- * what the socket accepts.
+ * Invariant: items of the source are sent in order and at most once. The source is closed exactly once. At most one
+ * item is read beyond what the socket accepts.
  *
  *   1. A heartbeat is sent at once, and the head of the response with it.
  *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
  *   3. Every `heartbeatMs` a heartbeat is sent, unless the socket is full.
- *   4. The body ends with the source; if the source fails, after `failed`. When the server stops, the body ends after `stopped`. If the
- *      client reconnects by itself, the connection is aborted instead, because the client would take a clean end for the end of the stream.
+ *   4. The body ends with the source; if the source fails, after `failed`. When the server stops, the body ends after
+ *      `stopped`. If the client reconnects by itself, the connection is aborted instead, because the client would take
+ *      a clean end for the end of the stream.
  *   5. When the caller loses access, the body ends after `failed` with the cause.
  *   6. If the client disconnects before any of these, `left` is called once.
  */

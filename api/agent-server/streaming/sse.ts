@@ -35,8 +35,8 @@ const heartbeat = ': heartbeat\n';
 const lineFeed = 10;
 
 /**
- * Builds a body of server-sent events: the frames of each item of `source`, a comment at once and every `heartbeatMs`. If the source fails,
- * the last event is {@link SseOptions.failure}.
+ * Builds a body of server-sent events: the frames of each item of `source`, a comment at once and every `heartbeatMs`.
+ * If the source fails, the last event is {@link SseOptions.failure}.
  */
 export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
   const { source, frame, clientReconnects, logger, failure = errorFrame, ...options } = sseOptions;

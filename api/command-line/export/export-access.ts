@@ -43,8 +43,8 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
     const { openEventLog } = await import('../open-event-log.ts');
     return (await openEventLog({ config, logger, stores }, ends)).log;
   });
-  // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs to the running
-  // process.
+  // The in-process log stores events before it acknowledges them, so there is no position to wait for; it also belongs
+  // to the running process.
   const log: ExportPorts['log'] =
     config.kafkaBrokers === undefined
       ? { position: async () => ({}), stored: async () => true }

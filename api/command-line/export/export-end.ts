@@ -20,7 +20,9 @@ export function endInWords(of: ExportWithProgress, runs: readonly ExportRunWithF
   return lines;
 }
 
-/** Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Empty if none failed. */
+/**
+ * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Empty if none failed.
+ */
 export function failureInWords(run: ExportRunWithFiles): string[] {
   const causes = attemptsOf(run);
   if (causes.length === 0) return [];

@@ -18,7 +18,10 @@ const pageRows = 1_000;
 /** Maximum number of names in a message. */
 const maxListedNames = 10;
 
-/** Returns the operator's workspaces, oldest first, or only the one with the name or id `wanted`. @throws BAD_REQUEST if there is none. */
+/**
+ * Returns the operator's workspaces, oldest first, or only the one with the name or id `wanted`. @throws BAD_REQUEST if
+ * there is none.
+ */
 export async function findWorkspaces({ database, operator }: ExportAccess, wanted?: string): Promise<Named[]> {
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
     ({ id, display_name: name }) => ({ id, name }),

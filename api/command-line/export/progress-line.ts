@@ -3,7 +3,10 @@ import { bytesText, durationText, numberText } from './quantities.ts';
 
 const barCells = 24;
 
-/** Formats progress as `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or as the reason why the export has not started. */
+/**
+ * Formats progress as `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or as the reason why the export has
+ * not started.
+ */
 export function progressWords(of: ExportWithProgress, now: Date): string {
   if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
   const { rowsPerSecond, secondsLeft } = paceOf(of, now);

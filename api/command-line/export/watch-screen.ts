@@ -18,8 +18,8 @@ const clearLine = '\r\x1b[K';
 const plainEveryMs = 10_000;
 
 /**
- * Opens the output: a progress bar on a terminal; otherwise a line for each 10 % of progress, each change of status and every ten seconds;
- * with `json` one object per change.
+ * Opens the output: a progress bar on a terminal; otherwise a line for each 10 % of progress, each change of status and
+ * every ten seconds; with `json` one object per change.
  */
 export function openScreen(output: Output, json: boolean): WatchScreen {
   if (json) return jsonScreen(output);

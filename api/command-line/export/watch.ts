@@ -26,8 +26,8 @@ export async function watchOne(id: string, { json = false }: { readonly json?: b
 }
 
 /**
- * Shows the progress of an export until it ends, then its result. The exit code is 0 only if the export is COMPLETED, and 130 if SIGINT
- * stopped the watching.
+ * Shows the progress of an export until it ends, then its result. The exit code is 0 only if the export is COMPLETED,
+ * and 130 if SIGINT stopped the watching.
  */
 export async function watchUntilEnd(
   { database, ports }: ExportAccess,

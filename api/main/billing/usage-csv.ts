@@ -39,8 +39,8 @@ function* generateCells(rows: Iterable<UsageRow>) {
 }
 
 /**
- * Text that spreadsheets evaluate as a formula, also after white space and quotes, which some of them skip, and in full-width characters,
- * which some of them convert. Source: OWASP, "CSV Injection".
+ * Text that spreadsheets evaluate as a formula, also after white space and quotes, which some of them skip, and in
+ * full-width characters, which some of them convert. Source: OWASP, "CSV Injection".
  */
 const formula = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
 

@@ -2,8 +2,8 @@ import type { GranularUsage } from '../../../pipelines/usage/granular-usage.ts';
 import { formatUsageTime } from './usage-time.ts';
 
 /**
- * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. A month by API key has tens of thousands of rows
- * that share a few hundred dimensions, so each dimension is serialised once.
+ * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. A month by API key has tens
+ * of thousands of rows that share a few hundred dimensions, so each dimension is serialised once.
  */
 export function usageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
   const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);

@@ -3,12 +3,14 @@ import { type FieldFault, fault } from '../../../infra/errors/runlake-error.ts';
 import type { UsageRange } from '../../../pipelines/usage/stride.ts';
 
 /**
- * ISO 8601: a date, optionally with a time of any precision; `Z`, an offset, or no zone, which means UTC. A space counts as the `+` of an
- * offset, because an unescaped `+` in a query decodes to a space.
+ * ISO 8601: a date, optionally with a time of any precision; `Z`, an offset, or no zone, which means UTC. A space
+ * counts as the `+` of an offset, because an unescaped `+` in a query decodes to a space.
  */
 const form = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?(?:(Z)|([+ -])(\d\d):?(\d\d))?)?$/i;
 
-/** Returns milliseconds since 1970, with a fraction if the text is more precise; undefined if the text is not a valid time. */
+/**
+ * Returns milliseconds since 1970, with a fraction if the text is more precise; undefined if the text is not a valid time.
+ */
 export function parseUsageTime(text: string): number | undefined {
   const match = form.exec(text);
   if (!match) return undefined;

@@ -25,7 +25,8 @@ const flags = {
   // The multipart route accepts both compressions.
   gzip_body_enabled: true,
   zstd_compression_enabled: true,
-  // Datasets are not implemented. With `true`, clients would call a route that does not exist; with false they report that themselves.
+  // Datasets are not implemented. With `true`, clients would call a route that does not exist; with false they report
+  // that themselves.
   dataset_examples_multipart_enabled: false,
   examples_multipart_enabled: false,
   // Runs are read only through `POST /runs/query`; the routes of version 2 are not implemented.

@@ -7,7 +7,9 @@ import { batchErrors } from './run-errors.ts';
 import { senderOf } from './sender.ts';
 import { withBody } from './with-body.ts';
 
-/** `POST /otel/v1/traces`: the route that OTLP exporters use. Responses, including errors, have the encoding of the request. */
+/**
+ * `POST /otel/v1/traces`: the route that OTLP exporters use. Responses, including errors, have the encoding of the request.
+ */
 export const createOtlp = defineOperation({
   operationId: 'createOtlpTraces',
   method: 'POST',

@@ -9,8 +9,9 @@ import type { WorkspaceCaller } from '../../../pipelines/tenants/caller.ts';
 const budgets = new WeakMap<Config, BodyBudget>();
 
 /**
- * Reads and decompresses the complete body of an ingest request within the limits and passes it to `work`. The bytes count against the
- * process budget of the caller's organisation from their arrival until `work` settles, because the body stays in memory until then.
+ * Reads and decompresses the complete body of an ingest request within the limits and passes it to `work`. The bytes
+ * count against the process budget of the caller's organisation from their arrival until `work` settles, because the
+ * body stays in memory until then.
  *
  * @throws OVERLOADED if the budget is exhausted for the organisation, the errors of `collectBody`, and those of `work`.
  */

@@ -5,7 +5,9 @@ import type { RunExtras } from '../../../pipelines/runs/run-extras.ts';
 import { publicUrlOf } from '../../server/public-base.ts';
 import type { Services } from '../../server/services.ts';
 
-/** Returns the sources of feedback and attachment links of runs. Links are absolute and reachable for the sender of `request`. */
+/**
+ * Returns the sources of feedback and attachment links of runs. Links are absolute and reachable for the sender of `request`.
+ */
 export function runExtrasOf({ warehouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
   const linkBase = publicUrlOf('/public/attachments/', request, config);
   return {

@@ -63,7 +63,9 @@ export async function launchServer(launch: ServerLaunch): Promise<EngineProcess>
   });
 }
 
-/** Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database. */
+/**
+ * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the database.
+ */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   const { answered, text } = await ask(launch, `CREATE DATABASE IF NOT EXISTS ${launch.database} ENGINE = Atomic`);
   if (answered && text !== '') throw fault('ENGINE_START_FAILED', { engine: 'ClickHouse', reason: text });

@@ -1,9 +1,9 @@
 /**
- * The child process that runs the ClickHouse server: `clickhouse local` of libchdb, which starts to listen by its start-up query.
- * Arguments: path of the library, then those of `clickhouse local`.
+ * The child process that runs the ClickHouse server: `clickhouse local` of libchdb, which starts to listen by its
+ * start-up query. Arguments: path of the library, then those of `clickhouse local`.
  *
- * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself, because a normal
- * `exit` waits for the engine's threads, which may run forever; ClickHouse loses no committed data.
+ * It never outlives its parent: the IPC channel closes when the parent ends for any reason. It then kills itself,
+ * because a normal `exit` waits for the engine's threads, which may run forever; ClickHouse loses no committed data.
  */
 import ffi from 'ffi-rs';
 

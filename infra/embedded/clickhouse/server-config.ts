@@ -22,8 +22,8 @@ export function serverFiles(folder: string): ServerFiles {
 }
 
 /**
- * Server configuration for a machine that is shared with other programs: small caches and pools, two bounded log files, no system log
- * tables (they write constantly), no crash reports. Responses contain the display name.
+ * Server configuration for a machine that is shared with other programs: small caches and pools, two bounded log files,
+ * no system log tables (they write constantly), no crash reports. Responses contain the display name.
  */
 export function serverConfig(folder: string, memoryLimitBytes: number, displayName: string): string {
   const files = serverFiles(folder);
@@ -62,11 +62,12 @@ export function serverConfig(folder: string, memoryLimitBytes: number, displayNa
 }
 
 /**
- * Configuration of two users. `runlake` has the password and all permissions except access to other systems and to local files.
+ * Configuration of two users. `runlake` has the password and all permissions except access to other systems and to
+ * local files.
  *
- * `default` is the account of the start-up session and cannot have a password. It is limited to one session, with only the permissions
- * that this session needs. The start-up session exists before the server listens and lasts until the server ends, so ClickHouse refuses
- * all other sessions as `default`.
+ * `default` is the account of the start-up session and cannot have a password. It is limited to one session, with only
+ * the permissions that this session needs. The start-up session exists before the server listens and lasts until the
+ * server ends, so ClickHouse refuses all other sessions as `default`.
  */
 export function usersConfig(user: string, password: string): string {
   const hash = createHash('sha256').update(password).digest('hex');

@@ -24,8 +24,8 @@ const database = 'runlake';
 const gib = 1024 ** 3;
 
 /**
- * Starts a ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a password. Resolves when
- * the server is ready; a server that exits unexpectedly is restarted.
+ * Starts a ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a password.
+ * Resolves when the server is ready; a server that exits unexpectedly is restarted.
  *
  * @param port default: a free port.
  * @param password default: a new one at each start.

@@ -20,7 +20,10 @@ export function canPass(account: Account, folder: string): boolean {
   }
 }
 
-/** Whether the path is a real folder of this owner that no other user can write to. Protects against planted paths in a shared folder. */
+/**
+ * Whether the path is a real folder of this owner that no other user can write to. Protects against planted paths in a
+ * shared folder.
+ */
 export function isOwnFolder(path: string, uid: number): boolean {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   return stat?.isDirectory() === true && stat.uid === uid && (stat.mode & 0o022) === 0;

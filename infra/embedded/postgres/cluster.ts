@@ -10,8 +10,9 @@ import type { Account } from './account.ts';
 export const user = 'runlake';
 
 /**
- * Creates the database cluster in `dataFolder` if it is missing: UTF-8, text sorted by code point on every machine, password
- * authentication only. It is created under another name and renamed, so that a start that is killed midway leaves no partial cluster.
+ * Creates the database cluster in `dataFolder` if it is missing: UTF-8, text sorted by code point on every machine,
+ * password authentication only. It is created under another name and renamed, so that a start that is killed midway
+ * leaves no partial cluster.
  *
  * @throws ENGINE_START_FAILED with the last output line of initdb.
  */

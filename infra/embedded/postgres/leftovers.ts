@@ -1,8 +1,9 @@
 /**
- * Stops Postgres servers that an earlier Runlake left running on a data folder, because its watchdog was killed, alone or with it.
+ * Stops Postgres servers that an earlier Runlake left running on a data folder, because its watchdog was killed, alone
+ * or with it.
  *
- * Invariant: only processes that are proven to be Postgres on this folder get a signal. The caller holds the lock of the Runlake data
- * folder, so no other process uses them.
+ * Invariant: only processes that are proven to be Postgres on this folder get a signal. The caller holds the lock of
+ * the Runlake data folder, so no other process uses them.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
@@ -15,7 +16,10 @@ const fastWithinMs = 5_000;
 const immediateWithinMs = 2_000;
 const killWithinMs = 2_000;
 
-/** Resolves when none is left. Also deletes a `postmaster.pid` with the id of another program, because Postgres would refuse to start. */
+/**
+ * Resolves when none is left. Also deletes a `postmaster.pid` with the id of another program, because Postgres would
+ * refuse to start.
+ */
 export async function endLeftovers(dataFolder: string): Promise<void> {
   const pidFile = join(dataFolder, 'postmaster.pid');
   const postmaster = Number.parseInt(readFileIfThere(pidFile) ?? '', 10);

@@ -2,9 +2,10 @@
  * Chooses the account, binaries and folder for the embedded Postgres of a data folder.
  *
  * If Runlake runs as an ordinary user, Postgres runs as that user, from the npm package, in `<data folder>/postgres`.
- * Postgres refuses to run as root. So if Runlake runs as root, Postgres runs as the owner of existing data, otherwise as `nobody`. If
- * that account cannot access the package, the binaries are copied to a shared folder. If it cannot access the data folder, its data go
- * to a new folder in the shared folder, whose path is recorded in `postgres.place` in the data folder.
+ * Postgres refuses to run as root. So if Runlake runs as root, Postgres runs as the owner of existing data, otherwise
+ * as `nobody`. If that account cannot access the package, the binaries are copied to a shared folder. If it cannot
+ * access the data folder, its data go to a new folder in the shared folder, whose path is recorded in `postgres.place`
+ * in the data folder.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -74,7 +75,9 @@ function makeFor(account: Account, path: string): void {
   if (!isOwnFolder(path, account.uid)) throw cannotStart(`${path} does not belong to user ${account.uid} alone`);
 }
 
-/** The name contains a hash of the data folder and a random part, so that a recreated data folder does not get the old data. */
+/**
+ * The name contains a hash of the data folder and a random part, so that a recreated data folder does not get the old data.
+ */
 function newPlace(folder: string, account: Account, shared: readonly string[]): string {
   const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
   return join(sharedFolder(account, shared), `data-${hash}-${randomBytes(4).toString('hex')}`);

@@ -41,8 +41,8 @@ const database = 'runlake';
 const logBytes = 5 * 1024 * 1024;
 
 /**
- * Starts a Postgres server in a child process, on a free loopback port, with durable data in the data folder and a stored password.
- * Resolves when the server is ready; a server that exits unexpectedly is restarted.
+ * Starts a Postgres server in a child process, on a free loopback port, with durable data in the data folder and a
+ * stored password. Resolves when the server is ready; a server that exits unexpectedly is restarted.
  *
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */

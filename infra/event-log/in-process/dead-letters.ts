@@ -9,7 +9,9 @@ export interface DeadLetterToStore {
   readonly step: string;
 }
 
-/** Stores a record in the dead-letter queue with its original bytes and headers. Repeats of the same offset are stored once. */
+/**
+ * Stores a record in the dead-letter queue with its original bytes and headers. Repeats of the same offset are stored once.
+ */
 export async function insertDeadLetter(database: Sql, deadLetter: DeadLetterToStore): Promise<void> {
   const { topic, record, reason, step } = deadLetter;
   await database.query(

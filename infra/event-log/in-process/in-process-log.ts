@@ -4,16 +4,18 @@
  * Invariant: a publisher is answered only after every consumer group has stored its batch, so a crash loses nothing that was
  * acknowledged. Each organisation has at most one batch in flight per partition, so events of a key keep their order.
  *
- *   1. `publish` gives the messages of a request their offsets, passes them to the followers, adds those that are to be stored to the
- *      queues of their partitions, and waits. Messages that are not to be stored need no further step.
- *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch; while several organisations publish, it
- *      takes from them in turn (`take-batch.ts`). A second batch, of other organisations, may be in flight at the same time, so that a
- *      small request does not wait for a large batch of another organisation. While several publish, the organisations of a large batch
- *      pause for as long as the batch took, which leaves half of the time to the others.
- *   3. Each group handles the batch. It persists each insert batch in Postgres before the insert (3a), and deletes it in the transaction
- *      that marks the touched hours dirty (3b). After a crash in between, `unfinishedInserts` returns it at the next start.
- *   4. When all groups are done, the log answers the requests. If one fails, it refuses all requests of the batch, and their senders
- *      retry; rows that are already stored merge with the repeats.
+ *   1. `publish` gives the messages of a request their offsets, passes them to the followers, adds those that are to be
+ *      stored to the queues of their partitions, and waits. Messages that are not to be stored need no further step.
+ *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch; while several organisations
+ *      publish, it takes from them in turn (`take-batch.ts`). A second batch, of other organisations, may be in flight
+ *      at the same time, so that a small request does not wait for a large batch of another organisation. While several
+ *      publish, the organisations of a large batch pause for as long as the batch took, which leaves half of the time
+ *      to the others.
+ *   3. Each group handles the batch. It persists each insert batch in Postgres before the insert (3a), and deletes it
+ *      in the transaction that marks the touched hours dirty (3b). After a crash in between, `unfinishedInserts`
+ *      returns it at the next start.
+ *   4. When all groups are done, the log answers the requests. If one fails, it refuses all requests of the batch, and
+ *      their senders retry; rows that are already stored merge with the repeats.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -73,8 +75,9 @@ interface Partition {
 }
 
 /**
- * Opens the log. Offsets increase across restarts: they start at the current time in microseconds, which no process can outpace, and
- * after the stored ones, because the clock may have been set back and a reused offset would be dropped as a repeat.
+ * Opens the log. Offsets increase across restarts: they start at the current time in microseconds, which no process can
+ * outpace, and after the stored ones, because the clock may have been set back and a reused offset would be dropped as
+ * a repeat.
  *
  * @throws what Postgres throws.
  */

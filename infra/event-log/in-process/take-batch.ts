@@ -24,10 +24,10 @@ export interface Sharing {
 /**
  * Takes the next batch from a queue. The first candidate is always taken, whatever its size.
  *
- * While one organisation publishes, the batch is the head of the queue, up to the limits. While several publish, batches are small,
- * because each request waits for the batch before its own, and are filled in turn: the organisation with the fewest bytes in the batch
- * comes next, so that no organisation waits for the queue of another. Requests of one organisation keep their order, and so do events of
- * a key.
+ * While one organisation publishes, the batch is the head of the queue, up to the limits. While several publish,
+ * batches are small, because each request waits for the batch before its own, and are filled in turn: the organisation
+ * with the fewest bytes in the batch comes next, so that no organisation waits for the queue of another. Requests of
+ * one organisation keep their order, and so do events of a key.
  */
 export function takeBatch<Share extends WaitingShare>(
   queue: Share[],
@@ -71,7 +71,9 @@ interface Tenant<Share> {
   readonly shares: Share[];
 }
 
-/** Yields shares of the organisation with the fewest bytes so far; of equal ones, the organisation that has waited longest. */
+/**
+ * Yields shares of the organisation with the fewest bytes so far; of equal ones, the organisation that has waited longest.
+ */
 function* inTurn<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
   const byId = new Map<string | undefined, Tenant<Share>>();
   for (const share of queue) {

@@ -1,21 +1,22 @@
 /**
  * Appends batches to partitions of Kafka, each exactly at its position.
  *
- * Invariant: each partition has at most one batch in flight, and the appender keeps it until its outcome is known. A later batch
- * therefore has later offsets, and no copy of a batch appears after a later batch.
+ * Invariant: each partition has at most one batch in flight, and the appender keeps it until its outcome is known. A
+ * later batch therefore has later offsets, and no copy of a batch appears after a later batch.
  *
- *   1. The idempotent producer sends a batch under its producer id and the next sequence number of the partition. When a request
- *      fails, the library restores the sequence number, so the retry uses the same number.
- *   2. After a timeout or a transient error, the appender breaks the connections that timed out and sends the same batch again, until it
- *      succeeds. A stalled broker that later processes the first copy finds a used sequence number: it acknowledges the copy without
- *      appending it. (If the batch were given up, the next batch would take its number and be dropped as a repeat if the first had
- *      arrived after all.)
- *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), the appender waits until no other
- *      batch is in flight, replaces the producer by one with a new id, and sends the same batch first. The log may then contain it
- *      twice in a row, which merges.
- *   4. If an attempt does not settle, the appender fences its client: it destroys the sockets, so that the client sends nothing later,
- *      and replaces the producer as in step 3.
- *   5. A batch that the broker rejects for its content was not appended. Its sequence number is free, and its publishers get the error.
+ *   1. The idempotent producer sends a batch under its producer id and the next sequence number of the partition. When
+ *      a request fails, the library restores the sequence number, so the retry uses the same number.
+ *   2. After a timeout or a transient error, the appender breaks the connections that timed out and sends the same
+ *      batch again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence
+ *      number: it acknowledges the copy without appending it. (If the batch were given up, the next batch would take
+ *      its number and be dropped as a repeat if the first had arrived after all.)
+ *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), the appender waits
+ *      until no other batch is in flight, replaces the producer by one with a new id, and sends the same batch first.
+ *      The log may then contain it twice in a row, which merges.
+ *   4. If an attempt does not settle, the appender fences its client: it destroys the sockets, so that the client sends
+ *      nothing later, and replaces the producer as in step 3.
+ *   5. A batch that the broker rejects for its content was not appended. Its sequence number is free, and its
+ *      publishers get the error.
  */
 import { type Message, Partitioners, type Producer } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';

@@ -7,9 +7,9 @@ const repeatAfterMs = 30_000;
 const maxRemembered = 200;
 
 /**
- * Forwards the client's log lines. Its errors become warnings, because Runlake logs their effect itself. All other lines, and every
- * line of a fenced client, become debug lines. While a broker is down the client repeats its lines at each attempt, so the same line is
- * logged at most once in 30 seconds.
+ * Forwards the client's log lines. Its errors become warnings, because Runlake logs their effect itself. All other
+ * lines, and every line of a fenced client, become debug lines. While a broker is down the client repeats its lines at
+ * each attempt, so the same line is logged at most once in 30 seconds.
  */
 export function clientLogs(logger: Logger, isFenced: () => boolean): logCreator {
   const lastAtMs = new Map<string, number>();

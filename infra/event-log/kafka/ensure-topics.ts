@@ -42,7 +42,8 @@ export async function ensureTopics(
     config.kafkaBrokers,
   );
   await compare(admin, topics, shapes, config, logger);
-  // A newly elected broker may not know yet that it leads. Fetch offsets from it, so that the first publish and the first read find a leader.
+  // A newly elected broker may not know yet that it leads. Fetch offsets from it, so that the first publish and the
+  // first read find a leader.
   await Promise.all(topics.map(({ name }) => admin.fetchTopicOffsets(name)));
   return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
 }
@@ -82,7 +83,10 @@ async function create(admin: Admin, missing: readonly RequiredTopic[], config: T
   }
 }
 
-/** The broker's `default.replication.factor`; 0 if this user may not read it, and {@link compare} then warns if the quorum is too small. */
+/**
+ * The broker's `default.replication.factor`; 0 if this user may not read it, and {@link compare} then warns if the
+ * quorum is too small.
+ */
 async function defaultReplication(admin: Admin): Promise<number> {
   const { controller } = await admin.describeCluster();
   try {

@@ -1,7 +1,10 @@
 import type { Admin } from 'kafkajs';
 import type { FoundPosition } from './starting-point.ts';
 
-/** Committed offset, metadata, and first and log-end offset of each partition of `topic` for `group`. @throws what Kafka throws. */
+/**
+ * Committed offset, metadata, and first and log-end offset of each partition of `topic` for `group`. @throws what Kafka
+ * throws.
+ */
 export async function findPositions(
   admin: Admin,
   group: string,
@@ -21,8 +24,8 @@ export async function findPositions(
 }
 
 /**
- * Whether a group has consumed up to `end`. Offsets that no longer exist count as consumed: those that retention deleted, and those
- * beyond the log-end offset of a recreated topic.
+ * Whether a group has consumed up to `end`. Offsets that no longer exist count as consumed: those that retention
+ * deleted, and those beyond the log-end offset of a recreated topic.
  */
 export function isPast(found: FoundPosition | undefined, end: number): boolean {
   if (found === undefined) return end === 0;

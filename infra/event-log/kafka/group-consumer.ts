@@ -3,13 +3,14 @@
  *
  * Invariant: at most one partition consumer per partition may commit, and it belongs to the client's current generation.
  *
- *   1. A client joins the group. Fetched records go to the consumers of their partitions at once, so that the client's loop, which
- *      also sends the heartbeats, never waits for an insert.
- *   2. On each rebalance every partition consumer ends, and a new one starts for each assigned partition. One admin request fetches
- *      the starting positions of all of them.
+ *   1. A client joins the group. Fetched records go to the consumers of their partitions at once, so that the client's
+ *      loop, which also sends the heartbeats, never waits for an insert.
+ *   2. On each rebalance every partition consumer ends, and a new one starts for each assigned partition. One admin
+ *      request fetches the starting positions of all of them.
  *   3. When the byte budget is spent, fetching pauses for partitions that have a complete batch in memory.
  *   4. A client that crashed or stalled is fenced (`membership.ts`); its partition consumers end, and another client joins.
- *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client leaves the group.
+ *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client
+ *      leaves the group.
  */
 import { randomBytes } from 'node:crypto';
 import type { Consumer, EachBatchPayload } from 'kafkajs';

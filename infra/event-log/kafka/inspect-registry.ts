@@ -9,8 +9,9 @@ import { topicNames } from './topic-names.ts';
 const timeoutMs = 5_000;
 
 /**
- * Checks that the registry has Runlake's subjects, and that the schemas of this release are compatible with the registered ones.
- * Changes nothing. @returns a summary for the operator. @throws REGISTRY_UNAVAILABLE, ACCESS_DENIED_BY_STORE, SCHEMA_REFUSED.
+ * Checks that the registry has Runlake's subjects, and that the schemas of this release are compatible with the
+ * registered ones. Changes nothing. @returns a summary for the operator. @throws REGISTRY_UNAVAILABLE,
+ * ACCESS_DENIED_BY_STORE, SCHEMA_REFUSED.
  */
 export async function inspectRegistry(
   config: Pick<Config, 'schemaRegistryUrl' | 'kafkaTopicPrefix' | 'tlsCaFile'>,

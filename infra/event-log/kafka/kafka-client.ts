@@ -25,8 +25,8 @@ const connectionTimeoutMs = 3_000;
 const keepAliveMs = 15_000;
 
 /**
- * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that became silent nor a client
- * that hangs, so this module creates the sockets itself and can destroy them.
+ * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that became
+ * silent nor a client that hangs, so this module creates the sockets itself and can destroy them.
  *
  * @param requestTimeoutMs after this time a request fails, with its outcome unknown.
  * @throws TLS_FILE_UNUSABLE

@@ -1,6 +1,6 @@
 /**
- * Reads the dead-letter queues in Kafka: the topics `<topic>-dead-letters`. An id is `<topic>/<partition>/<offset>`, where partition and
- * offset are those of the dead-letter record itself.
+ * Reads the dead-letter queues in Kafka: the topics `<topic>-dead-letters`. An id is `<topic>/<partition>/<offset>`,
+ * where partition and offset are those of the dead-letter record itself.
  *
  * The client library reads only through consumer groups. Each query uses its own group, which commits nothing:
  *   1. Fetch the first and log-end offsets of the partitions, and choose the offset range to read of each.
@@ -125,14 +125,18 @@ interface TopicRange extends Omit<OffsetRange, 'topic'> {
   readonly topic: Topic;
 }
 
-/** First and log-end offset of each partition; undefined if the topic does not exist because no record was ever written to it. */
+/**
+ * First and log-end offset of each partition; undefined if the topic does not exist because no record was ever written to it.
+ */
 async function offsetsOf(admin: Admin, name: string) {
   if (!(await admin.listTopics()).includes(name)) return undefined;
   const offsets = await admin.fetchTopicOffsets(name);
   return offsets.map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }));
 }
 
-/** Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it is. */
+/**
+ * Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it is.
+ */
 function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetter {
   const parsed = parseDeadLetter(message);
   const value = parsed?.value ?? message.value ?? Buffer.alloc(0);

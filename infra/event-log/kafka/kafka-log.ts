@@ -55,9 +55,14 @@ export interface KafkaLogOptions {
   readonly logger: Logger;
 }
 
-/** Maximum time that opening retries. After it the role closes what is open and waits for the servers (`api/command-line/start-role.ts`). */
+/**
+ * Maximum time that opening retries. After it the role closes what is open and waits for the servers
+ * (`api/command-line/start-role.ts`).
+ */
 const startTimeoutMs = 10_000;
-/** Maximum bytes of a batch: large enough to justify a request, small enough to keep it short. A larger event is sent alone. */
+/**
+ * Maximum bytes of a batch: large enough to justify a request, small enough to keep it short. A larger event is sent alone.
+ */
 const batchBytes = 1024 * 1024;
 /** Part of the drain timeout that is reserved for leaving the groups and closing the connections. */
 const leaveMs = 5_000;
@@ -111,7 +116,9 @@ interface Opened {
   readonly ids: ReadonlyMap<Topic, number>;
 }
 
-/** The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-term.ts` describe how it works. */
+/**
+ * The event log on Kafka. Create it with {@link openKafkaLog}; `publisher.ts` and `partition-term.ts` describe how it works.
+ */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
   readonly #opened: Opened;

@@ -48,8 +48,9 @@ export class PartitionQueue {
   }
 
   /**
-   * Whether the batch in flight has been there for `timeoutMs`. The timer that rejects its first request may fire slightly before this
-   * clock reaches the limit; `#overdue` covers that moment, so that a request that arrives then does not wait for the whole limit again.
+   * Whether the batch in flight has been there for `timeoutMs`. The timer that rejects its first request may fire
+   * slightly before this clock reaches the limit; `#overdue` covers that moment, so that a request that arrives then
+   * does not wait for the whole limit again.
    */
   isOverdue(timeoutMs: number): boolean {
     if (this.#batchSince === undefined) return false;

@@ -3,10 +3,10 @@
  *
  * Invariant: one client at a time; events of an earlier client are ignored.
  *
- *   1. A client joins the group. Its loop passes each batch to `onBatch`, which must return at once, because the same loop sends the
- *      heartbeats.
- *   2. A request that times out closes its connection. A client that crashed, or shows no activity for a while, is fenced with its
- *      sockets, and another client joins.
+ *   1. A client joins the group. Its loop passes each batch to `onBatch`, which must return at once, because the same
+ *      loop sends the heartbeats.
+ *   2. A request that times out closes its connection. A client that crashed, or shows no activity for a while, is
+ *      fenced with its sockets, and another client joins.
  *   3. On close the client leaves the group.
  */
 import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';

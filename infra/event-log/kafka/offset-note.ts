@@ -8,7 +8,10 @@ export interface OffsetMetadata {
   readonly replay?: Replay;
 }
 
-/** A replay inserts old events again, in order. Its tokens must differ from those of earlier inserts, or ClickHouse drops the rows as repeats. */
+/**
+ * A replay inserts old events again, in order. Its tokens must differ from those of earlier inserts, or ClickHouse
+ * drops the rows as repeats.
+ */
 export interface Replay {
   /** Part of the tokens; unique for each replay. */
   readonly salt: string;

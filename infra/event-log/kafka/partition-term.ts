@@ -1,28 +1,29 @@
 /**
  * Consumes one partition, from its assignment to this process until it is revoked or the process ends.
  *
- * Invariant: a batch is handled only between a commit that names exactly this batch and a commit that marks it consumed. The batches of
- * a partition are handled one at a time in log order, across all assignments of the partition to this process. The process that
- * continues after a crash first repeats the named batch, whole and under the same tokens.
+ * Invariant: a batch is handled only between a commit that names exactly this batch and a commit that marks it
+ * consumed. The batches of a partition are handled one at a time in log order, across all assignments of the partition
+ * to this process. The process that continues after a crash first repeats the named batch, whole and under the same
+ * tokens.
  *
- *   1. Buffer incoming records; handle none before the starting point is known (`starting-point.ts`). If the client skips offsets,
- *      seek back once; accept a gap that remains, because its records no longer exist.
- *   2. If an earlier assignment has begun a batch, wait until that batch is in the buffer whole, and handle it first. If its records no
- *      longer exist, replay everything from there to the log-end offset under new tokens.
- *   3. Before the first insert of a batch, commit its first offset again (it is the committed one already) with metadata that holds
- *      first and last offset. The commit carries the group's generation, so it fails if the partition was assigned to another process.
- *      Handling then stops, with nothing stored.
- *   4. Handle the batch; retry until it succeeds. The client continues to fetch and to send heartbeats meanwhile, so a long insert does
- *      not end the session.
+ *   1. Buffer incoming records; handle none before the starting point is known (`starting-point.ts`). If the client
+ *      skips offsets, seek back once; accept a gap that remains, because its records no longer exist.
+ *   2. If an earlier assignment has begun a batch, wait until that batch is in the buffer whole, and handle it first.
+ *      If its records no longer exist, replay everything from there to the log-end offset under new tokens.
+ *   3. Before the first insert of a batch, commit its first offset again (it is the committed one already) with
+ *      metadata that holds first and last offset. The commit carries the group's generation, so it fails if the
+ *      partition was assigned to another process. Handling then stops, with nothing stored.
+ *   4. Handle the batch; retry until it succeeds. The client continues to fetch and to send heartbeats meanwhile, so a
+ *      long insert does not end the session.
  *   5. Commit the offset after the batch, with metadata that marks everything before it as consumed.
  *
- * A process may stall between steps 3 and 4 until it has lost the partition, and then store the batch late (a zombie). This is harmless:
- * the new owner found the batch in the metadata and stored it under the same tokens, so the late inserts are repeats. The zombie's next
- * batch begins with step 3, which fails. A batch that was not named in a commit cannot be stored in part, so it may be divided
- * differently.
+ * A process may stall between steps 3 and 4 until it has lost the partition, and then store the batch late (a zombie).
+ * This is harmless: the new owner found the batch in the metadata and stored it under the same tokens, so the late
+ * inserts are repeats. The zombie's next batch begins with step 3, which fails. A batch that was not named in a commit
+ * cannot be stored in part, so it may be divided differently.
  *
- * Each commit starts at the beginning of a turn of the event loop. At that point generation and assignment always match, because the
- * client changes its generation and emits the event within one turn.
+ * Each commit starts at the beginning of a turn of the event loop. At that point generation and assignment always
+ * match, because the client changes its generation and emits the event within one turn.
  */
 import type { KafkaMessage, OffsetsByTopicPartition } from 'kafkajs';
 import { fault } from '../../errors/runlake-error.ts';
@@ -236,7 +237,9 @@ export class PartitionConsumer {
     this.#position = next;
   }
 
-  /** Retries `work` with backoff. @returns false if the assignment ended, or the consumer is closing, before `work` succeeded. */
+  /**
+   * Retries `work` with backoff. @returns false if the assignment ended, or the consumer is closing, before `work` succeeded.
+   */
   async #retry(failure: string, work: () => Promise<void>): Promise<boolean> {
     for (let attempt = 0; this.alive; attempt++) {
       try {

@@ -1,15 +1,15 @@
 /**
  * Publishes the events of requests to Kafka.
  *
- * Invariant: a request is answered after all its events are in all in-sync replicas; memory is bounded; no request waits longer than its
- * time limit, which is `timeoutMs` for each 16 MiB that it has begun.
+ * Invariant: a request is answered after all its events are in all in-sync replicas; memory is bounded; no request
+ * waits longer than its time limit, which is `timeoutMs` for each 16 MiB that it has begun.
  *
  *   1. Divide the messages of a request by partition and add them to the partition queues.
- *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `appender.ts`). While a batch is
- *      in flight requests accumulate, so batches grow with the load.
+ *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `appender.ts`).
+ *      While a batch is in flight requests accumulate, so batches grow with the load.
  *   3. Answer the request when all its messages are appended.
- *   4. After the time limit, answer 503. Messages that are still queued are dropped; a batch in flight is retried, because the next
- *      batch must not overtake it. If the client repeats the request, the repeat merges with it.
+ *   4. After the time limit, answer 503. Messages that are still queued are dropped; a batch in flight is retried,
+ *      because the next batch must not overtake it. If the client repeats the request, the repeat merges with it.
  *   5. A partition queue whose batch has been in flight for longer than the limit refuses new requests at once.
  */
 import { type Message, Partitioners } from 'kafkajs';

@@ -12,7 +12,10 @@ const maxSchemas = 1_000;
 
 /** Status codes that a retry does not change: incompatible, invalid, read-only. */
 const refusals = new Set([403, 405, 409, 422]);
-/** Registering takes several requests. When processes start together on an empty registry, the registry refuses some of them once. */
+/**
+ * Registering takes several requests. When processes start together on an empty registry, the registry refuses some of
+ * them once.
+ */
 const registerAttempts = 4;
 
 /** Registers and reads the schemas of the log. Caches those it has read: while the registry is down only unknown ids fail. */
@@ -83,7 +86,10 @@ export class Schemas {
     throw registryFault(this.#address, `it answered ${status} to a request for its subjects`);
   }
 
-  /** The package reports a lost connection as status 400, which the registry itself never sends here; so check the registry first. */
+  /**
+   * The package reports a lost connection as status 400, which the registry itself never sends here; so check the
+   * registry first.
+   */
   async #refusal(subject: string, error: unknown): Promise<Error> {
     try {
       await this.check();

@@ -25,11 +25,11 @@ export interface StartingPoint {
 /**
  * Decides where to start consuming a partition.
  *
- * The previous owner may have stored part of a batch. If the offset metadata states exactly how far it came, consumption continues
- * there: a batch that was begun is repeated whole under its old tokens, so that ClickHouse recognises the part that is stored. Otherwise
- * everything from the best known position to the current log-end offset is replayed in order under new tokens. With the old tokens,
- * batches that happen to have the same bounds as before would be dropped as repeats while older batches before them are inserted again,
- * and older values would win.
+ * The previous owner may have stored part of a batch. If the offset metadata states exactly how far it came,
+ * consumption continues there: a batch that was begun is repeated whole under its old tokens, so that ClickHouse
+ * recognises the part that is stored. Otherwise everything from the best known position to the current log-end offset
+ * is replayed in order under new tokens. With the old tokens, batches that happen to have the same bounds as before
+ * would be dropped as repeats while older batches before them are inserted again, and older values would win.
  */
 export function startingPoint(found: FoundPosition, newSalt: () => string): StartingPoint {
   const { committed, low, high } = found;

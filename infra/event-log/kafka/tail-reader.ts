@@ -1,15 +1,16 @@
 /**
  * Follows one topic outside its consumer groups: stores nothing and commits nothing.
  *
- * Invariant: the records of each partition are passed to `onRecords` in order from the starting offset, and only the positions in this
- * process record the progress.
+ * Invariant: the records of each partition are passed to `onRecords` in order from the starting offset, and only the
+ * positions in this process record the progress.
  *
  *   1. Fetch the offset of each partition at `sinceMs` ago, and its log-end offset.
- *   2. A client joins a consumer group with a random name, because the library reads only through groups and Kafka keeps the member of
- *      a dead client for a while. The client gets all partitions and seeks to the position of each. A partition that was added later is
- *      read from its beginning.
+ *   2. A client joins a consumer group with a random name, because the library reads only through groups and Kafka
+ *      keeps the member of a dead client for a while. The client gets all partitions and seeks to the position of each.
+ *      A partition that was added later is read from its beginning.
  *   3. Each fetch is passed on at once, so memory never holds more than one fetch.
- *   4. A client that crashed or stalled is fenced (`membership.ts`), its group is deleted, and another client continues at the positions.
+ *   4. A client that crashed or stalled is fenced (`membership.ts`), its group is deleted, and another client continues
+ *      at the positions.
  *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was killed.
  */
 import { randomBytes } from 'node:crypto';
@@ -58,7 +59,10 @@ export async function openKafkaFollower(options: KafkaFollowerOptions): Promise<
 
 export class KafkaFollower implements TopicFollower {
   readonly from: LogPosition;
-  /** Resolves when all events that were in the log at opening were passed on. @throws DRAINING if the follower is closed before. */
+  /**
+   * Resolves when all events that were in the log at opening were passed on. @throws DRAINING if the follower is closed
+   * before.
+   */
   readonly caughtUp: Promise<void>;
   readonly #options: KafkaFollowerOptions;
   readonly #logger: Logger;

@@ -20,7 +20,10 @@ export interface LocalOptions {
   readonly prefix: string;
 }
 
-/** Opens a folder below the root for local exports. Messages contain paths relative to the root, because callers must not see it. */
+/**
+ * Opens a folder below the root for local exports. Messages contain paths relative to the root, because callers must
+ * not see it.
+ */
 export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
   const pathOf = (key: string) => joinKey(prefix, key);
   const attempt = async <Result>(

@@ -7,8 +7,8 @@ import { destinationFault, type ObjectCall } from '../destination-fault.ts';
 const notAPart = /^(?:\.{1,2})?$|\0/;
 
 /**
- * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the root, neither
- * by its name nor by a symbolic link.
+ * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the
+ * root, neither by its name nor by a symbolic link.
  *
  * @throws DESTINATION_BUCKET_NOT_VALID, and errors of the file system.
  */

@@ -5,8 +5,9 @@ import { readAtMost } from '../read-at-most.ts';
 const maxAnswerBytes = 256 * 1024;
 
 /**
- * Limits the size of responses. The S3 client buffers each response in memory, and an endpoint that a user chooses may send an endless
- * one. A longer response is truncated, and the client then fails to parse it. Contents of objects are excluded: their caller limits them.
+ * Limits the size of responses. The S3 client buffers each response in memory, and an endpoint that a user chooses may
+ * send an endless one. A longer response is truncated, and the client then fails to parse it. Contents of objects are
+ * excluded: their caller limits them.
  */
 export function boundAnswers(client: S3Client): void {
   client.middlewareStack.add(

@@ -124,7 +124,9 @@ export function openS3Store(options: S3Options): ObjectStore {
     return { bytes: ContentLength ?? -1, etag: ETag };
   }
 
-  /** Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED */
+  /**
+   * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED
+   */
   async function etagOf(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const found = await head(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;

@@ -1,4 +1,7 @@
-/** Settles like `work`, or rejects with the reason of `signal` if that is aborted first. The later result of `work` is ignored. */
+/**
+ * Settles like `work`, or rejects with the reason of `signal` if that is aborted first. The later result of `work` is
+ * ignored.
+ */
 export async function orAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
   if (signal === undefined) return work;
   let end: () => void = () => undefined;

@@ -38,7 +38,8 @@ const byName: Readonly<Record<string, readonly [code: Parameters<typeof destinat
 const nameForm = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
 
 /**
- * Converts an error of the S3 client to an error of the catalogue. It never passes on the text of the store, only the error name.
+ * Converts an error of the S3 client to an error of the catalogue. It never passes on the text of the store, only the
+ * error name.
  */
 export function s3Fault(raw: unknown, call: ObjectCall, place: string): RunlakeError {
   const own = [raw, causeOf(raw)].find(isRunlakeError);
@@ -93,7 +94,10 @@ export function statusOf(raw: unknown): number | undefined {
   return (raw as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 }
 
-/** Whether the response to HEAD of a bucket means that the bucket does not exist. Servers other than S3 stores send no request id. */
+/**
+ * Whether the response to HEAD of a bucket means that the bucket does not exist. Servers other than S3 stores send no
+ * request id.
+ */
 export function isNoBucket(raw: unknown): boolean {
   const { requestId } = (raw as { $metadata?: { requestId?: string } }).$metadata ?? {};
   return statusOf(raw) === 404 && requestId !== undefined;

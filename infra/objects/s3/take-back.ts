@@ -19,8 +19,9 @@ export async function abortUpload(
 }
 
 /**
- * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Only the store knows uploads
- * whose process died before it recorded the id, or never received it. Rejects only if `signal` is aborted.
+ * Aborts multipart uploads to an object: the known ones and, if the credentials permit listing, all others. Only the
+ * store knows uploads whose process died before it recorded the id, or never received it. Rejects only if `signal` is
+ * aborted.
  */
 export async function abortUploadsTo(
   connection: S3Connection,

@@ -1,13 +1,13 @@
 /**
  * A multipart upload.
  *
- * Invariant: the object is stored completely or not at all. After a failure no parts are left, unless the permission to abort is missing
- * or the store does not respond.
+ * Invariant: the object is stored completely or not at all. After a failure no parts are left, unless the permission to
+ * abort is missing or the store does not respond.
  *
  * 1. Create the upload, and let the caller record its id.
  * 2. Read the file from start to end and send it in parts; at most `partsAtOnce` parts are in memory and in flight.
- * 3. Complete the upload when all parts are stored. If step 1 was retried because its response was lost, a second upload may exist,
- *    which is aborted.
+ * 3. Complete the upload when all parts are stored. If step 1 was retried because its response was lost, a second
+ *    upload may exist, which is aborted.
  * After any failure: cancel the parts in flight, wait for them, and abort the upload.
  */
 import { createHash } from 'node:crypto';
@@ -71,7 +71,9 @@ export async function uploadParts(
   }
 }
 
-/** If the caller aborts, the upload may still be created: this then waits for its id in the background and aborts the upload. */
+/**
+ * If the caller aborts, the upload may still be created: this then waits for its id in the background and aborts the upload.
+ */
 async function begin(
   connection: S3Connection,
   call: ObjectCall,

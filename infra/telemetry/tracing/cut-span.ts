@@ -14,8 +14,8 @@ export interface TracedCut {
 const maxLinks = 32;
 
 /**
- * Runs `work`, which stores an insert batch, in a span. The span belongs to the trace of the first traced publish in the batch, and links
- * to up to 32 traced publishes. A batch without traced publishes is not traced.
+ * Runs `work`, which stores an insert batch, in a span. The span belongs to the trace of the first traced publish in
+ * the batch, and links to up to 32 traced publishes. A batch without traced publishes is not traced.
  */
 export function traceCut<Result>(cut: TracedCut, work: () => Promise<Result>): Promise<Result> {
   return activeTracing() === undefined ? work() : workTraced(cut, work);

@@ -6,7 +6,9 @@ export function tracesUrl({ otlpTracesEndpoint, otlpEndpoint }: Config): string 
   return otlpEndpoint === undefined ? undefined : `${otlpEndpoint.replace(/\/+$/, '')}/v1/traces`;
 }
 
-/** Parses `name=value,name=value` with percent-encoded values; a value that is not valid percent-encoding is kept unchanged. */
+/**
+ * Parses `name=value,name=value` with percent-encoded values; a value that is not valid percent-encoding is kept unchanged.
+ */
 export function parseHeaders(text: string | undefined): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const pair of text?.split(',') ?? []) {

@@ -8,8 +8,8 @@ const exportsAtOnce = 4;
 const warnEveryMs = 60_000;
 
 /**
- * Exports spans to `url`. A batch that cannot be delivered is dropped and counted, with at most one warning a minute, so that traced
- * requests never fail because of it.
+ * Exports spans to `url`. A batch that cannot be delivered is dropped and counted, with at most one warning a minute,
+ * so that traced requests never fail because of it.
  */
 export function openExporter(url: string, headers: Record<string, string>, logger: Logger): SpanExporter {
   const exporter = new OTLPTraceExporter({

@@ -7,8 +7,8 @@ import { formatTraceparent } from './traceparent.ts';
 type Send = (messages: readonly LogMessage[]) => Promise<void>;
 
 /**
- * Sends `messages` in a new span, and sets its context as their header `traceparent`. If tracing is off, or the current span is not
- * recorded, `send` gets the messages unchanged.
+ * Sends `messages` in a new span, and sets its context as their header `traceparent`. If tracing is off, or the current
+ * span is not recorded, `send` gets the messages unchanged.
  */
 export function tracePublish(topic: string, messages: readonly LogMessage[], send: Send): Promise<void> {
   const tracing = activeTracing();

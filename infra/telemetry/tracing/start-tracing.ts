@@ -20,8 +20,8 @@ export interface Tracing {
 const flushLimitMs = 5_000;
 
 /**
- * Traces requests, publishes and insert batches of this process if an exporter is configured. Otherwise it does nothing and does not
- * load the SDK.
+ * Traces requests, publishes and insert batches of this process if an exporter is configured. Otherwise it does nothing
+ * and does not load the SDK.
  */
 export async function startTracing({ config, role, version, logger }: TracingOptions): Promise<Tracing> {
   const url = tracesUrl(config);

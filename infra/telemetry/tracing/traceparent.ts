@@ -9,7 +9,9 @@ const form = /^(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-
 
 const maxStateLength = 512;
 
-/** Parses the context of the headers; `undefined` if it is absent or malformed, because the standard requires to ignore those. */
+/**
+ * Parses the context of the headers; `undefined` if it is absent or malformed, because the standard requires to ignore those.
+ */
 export function parseTraceparent(traceparent: unknown, tracestate?: unknown): SpanContext | undefined {
   if (typeof traceparent !== 'string') return undefined;
   const [, version, traceId = '', spanId = '', flags = '', more] = form.exec(traceparent) ?? [];

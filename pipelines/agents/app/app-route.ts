@@ -5,8 +5,9 @@ export interface AppRoute {
 }
 
 /**
- * Lists the routes that a Hono app defines with a method and a fixed or parametrised path. Leaves out middleware and handlers for all
- * methods, which Hono lists in the same form, and wildcard and regular-expression patterns. Returns none for other kinds of apps.
+ * Lists the routes that a Hono app defines with a method and a fixed or parametrised path. Leaves out middleware and
+ * handlers for all methods, which Hono lists in the same form, and wildcard and regular-expression patterns. Returns
+ * none for other kinds of apps.
  */
 export function listRoutes(app: object): readonly AppRoute[] {
   const listed = 'routes' in app && Array.isArray(app.routes) ? (app.routes as unknown[]) : [];

@@ -4,9 +4,10 @@
  * Invariant: each request ends exactly once, and the app can affect this process only through its HTTP responses.
  *
  *   1. A request fails at once if the process is not ready or has too many requests in flight.
- *   2. The request goes over a Unix socket that only this account can reach. Bodies stream in both directions with backpressure.
- *   3. The request ends with the response, at a size limit or timeout, or when the client disconnects. A disconnect aborts the request
- *      that the app sees.
+ *   2. The request goes over a Unix socket that only this account can reach. Bodies stream in both directions with
+ *      backpressure.
+ *   3. The request ends with the response, at a size limit or timeout, or when the client disconnects. A disconnect
+ *      aborts the request that the app sees.
  *   4. If the process exits, its requests fail and the supervisor starts another process.
  */
 import { lstatSync, renameSync, rmSync } from 'node:fs';
@@ -161,8 +162,8 @@ export async function openHttpApp(options: {
 }
 
 /**
- * Renames the socket into a folder that the app's process cannot write to. Otherwise the process could replace it with a link to any
- * other socket of the machine.
+ * Renames the socket into a folder that the app's process cannot write to. Otherwise the process could replace it with
+ * a link to any other socket of the machine.
  *
  * @throws WORKER_PROTOCOL_VIOLATED if `from` is not a socket.
  */

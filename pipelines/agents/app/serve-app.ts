@@ -16,8 +16,8 @@ interface App {
 const maxHeaderBytes = 8 * 1024 * 1024;
 
 /**
- * Serves the export that `http.app` names on a Unix socket: a Hono app, or any object with `fetch(request)`. Runs code of the project, so
- * call it only in a separate process. It sets no timeouts; the front applies them.
+ * Serves the export that `http.app` names on a Unix socket: a Hono app, or any object with `fetch(request)`. Runs code
+ * of the project, so call it only in a separate process. It sets no timeouts; the front applies them.
  *
  * @returns the routes that the app defines.
  * @throws APP_UNUSABLE if the export has no `fetch`; any error of the import.
@@ -45,7 +45,8 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
       void answer(incoming, outgoing);
     },
   );
-  // Only the front closes connections. If the server closed an idle one, a request could arrive on it at that moment and fail.
+  // Only the front closes connections. If the server closed an idle one, a request could arrive on it at that moment
+  // and fail.
   server.keepAliveTimeout = 0;
   // Remove the socket that an earlier process left.
   await rm(socketPath, { force: true });

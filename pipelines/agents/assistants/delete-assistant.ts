@@ -5,7 +5,8 @@ import { removeRuns } from '../runs/remove-runs.ts';
 import { removeThreads } from '../threads/delete-thread.ts';
 
 /**
- * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata names the assistant.
+ * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
+ * names the assistant.
  *
  * @throws ASSISTANT_NOT_FOUND
  */

@@ -5,8 +5,8 @@ const maxAssistants = 200;
 const maxCharacters = 16 * 1024;
 
 /**
- * Cache of assistants as last read. Entries can be stale: the user of an entry must check that its `updated_at` is still current, as the
- * statement that creates a run does.
+ * Cache of assistants as last read. Entries can be stale: the user of an entry must check that its `updated_at` is
+ * still current, as the statement that creates a run does.
  */
 export class RecentAssistants {
   readonly #assistants = new Map<string, Assistant>();

@@ -3,7 +3,10 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from './assistant.ts';
 import { assistantColumns } from './assistant-row.ts';
 
-/** Makes an existing version of an assistant the current one. @throws ASSISTANT_NOT_FOUND if the assistant or version does not exist. */
+/**
+ * Makes an existing version of an assistant the current one. @throws ASSISTANT_NOT_FOUND if the assistant or version
+ * does not exist.
+ */
 export async function setAssistantVersion(
   database: Sql,
   deploymentId: string,

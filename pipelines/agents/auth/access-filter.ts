@@ -3,13 +3,14 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 type Metadata = Readonly<Record<string, unknown>>;
 
 /**
- * Members that the metadata of an object must contain for a user to have access to it, in the form of `metadata @> …` in Postgres: a
- * scalar must be equal; each element of a list must be in the list of that key.
+ * Members that the metadata of an object must contain for a user to have access to it, in the form of `metadata @> …`
+ * in Postgres: a scalar must be equal; each element of a list must be in the list of that key.
  */
 export type RequiredMetadata = Readonly<Record<string, string | number | boolean | readonly string[]>>;
 
 /**
- * Converts the filter that an auth handler returned: `{key: value}`, `{key: {$eq: value}}` or `{key: {$contains: value or list}}`.
+ * Converts the filter that an auth handler returned: `{key: value}`, `{key: {$eq: value}}` or `{key: {$contains: value
+ * or list}}`.
  *
  * @returns undefined, which means access to everything, if the filter is null or empty.
  * @throws AUTH_HANDLER_INVALID for any other filter, so that a filter that Runlake does not support denies access.

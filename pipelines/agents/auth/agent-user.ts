@@ -1,4 +1,7 @@
-/** The user that the project's `authenticate` handler returned. The project may add fields. Source: `@langchain/langgraph-sdk/auth`. */
+/**
+ * The user that the project's `authenticate` handler returned. The project may add fields. Source:
+ * `@langchain/langgraph-sdk/auth`.
+ */
 export interface AgentUser {
   readonly identity: string;
   readonly display_name: string;

@@ -2,8 +2,9 @@ import { uuidv5 } from '../../../infra/ids/uuid-v5.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Returns the stable id under which usage counts a user of custom authentication, and stores the user's identity for usage reports.
- * Identities that differ only in NUL characters or lone surrogates, which Postgres cannot store, get the same id.
+ * Returns the stable id under which usage counts a user of custom authentication, and stores the user's identity for
+ * usage reports. Identities that differ only in NUL characters or lone surrogates, which Postgres cannot store, get the
+ * same id.
  */
 export async function endUserId(sql: Sql, organizationId: string, identity: string): Promise<string> {
   const name = identity.replace(/[\0\p{Surrogate}]/gu, '\u{fffd}');

@@ -12,8 +12,9 @@ export interface LoadedAuth {
 }
 
 /**
- * Imports the `Auth` object that `auth.path` names. Detects it by its shape, not by its class, because the project can have its own copy
- * of the library. Source: `@langchain/langgraph-sdk/auth`, which keys handlers by event, resource, `*:action` and `*`.
+ * Imports the `Auth` object that `auth.path` names. Detects it by its shape, not by its class, because the project can
+ * have its own copy of the library. Source: `@langchain/langgraph-sdk/auth`, which keys handlers by event, resource,
+ * `*:action` and `*`.
  *
  * @throws AUTH_UNUSABLE if the export is not an `Auth` with an `authenticate` handler; any error of the import.
  */
@@ -59,7 +60,9 @@ function findHandlers(exported: unknown): { authenticate?: Handler; callbacks?: 
   return exported['~handlerCache'] as { authenticate?: Handler; callbacks?: Record<string, Handler> };
 }
 
-/** Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated: false`. */
+/**
+ * Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated: false`.
+ */
 function parseIdentity(answer: unknown): AuthIdentity {
   const fields =
     typeof answer === 'string' ? { identity: answer } : (answer as Record<string, unknown> | null | undefined);

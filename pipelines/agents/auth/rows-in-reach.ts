@@ -30,8 +30,8 @@ export class RowsInReach {
   }
 
   /**
-   * The assistant or graph that the metadata of a thread names, which runs the thread next. Users can write metadata, so the caller must
-   * check access to this assistant as to any other.
+   * The assistant or graph that the metadata of a thread names, which runs the thread next. Users can write metadata,
+   * so the caller must check access to this assistant as to any other.
    */
   async assistantOfThread(threadId: string): Promise<string | undefined> {
     const [row] = await this.#database.query<{ assistant: string | null }>(

@@ -4,9 +4,10 @@
  * Invariant: one statement is in flight at a time. Each runs under the lease and is atomic.
  *
  *   1. Added parts are buffered while a statement is in flight and, if `gatherMs` is set, until it has passed.
- *   2. One statement writes all buffered parts. If two parts write the same row, the result is as if they were written in order.
- *   3. Without `gatherMs`, `add` resolves or rejects with its statement. With it, `add` returns early; after the first failed statement
- *      nothing more is written, and every later `add` and `settled` rejects with that error.
+ *   2. One statement writes all buffered parts. If two parts write the same row, the result is as if they were written
+ *      in order.
+ *   3. Without `gatherMs`, `add` resolves or rejects with its statement. With it, `add` returns early; after the first
+ *      failed statement nothing more is written, and every later `add` and `settled` rejects with that error.
  *   4. `settled` sends the buffered parts at once. Call it before reads and at the end.
  *   5. Above `maxBufferedBytes`, `add` waits for its statement even with `gatherMs`.
  */
@@ -97,7 +98,10 @@ export class GatheredWrites {
   }
 }
 
-/** Merges parts as the database would: the first ordinary write (index >= 0) of a row wins; any other later part replaces the earlier one. */
+/**
+ * Merges parts as the database would: the first ordinary write (index >= 0) of a row wins; any other later part
+ * replaces the earlier one.
+ */
 function mergeParts(parts: readonly GatheredPart[]): GatheredPart {
   if (parts.length === 1) return parts[0]!;
   const checkpoints = new Map<string, CheckpointPart>();

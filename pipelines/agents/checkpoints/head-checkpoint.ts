@@ -6,7 +6,9 @@ export interface HeadCheckpoint {
   readonly runId: string | null;
 }
 
-/** Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a key of `thread-key.ts`. */
+/**
+ * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a key of `thread-key.ts`.
+ */
 export async function headCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
   const rows = await sql.query<HeadCheckpoint>(
     `SELECT checkpoint_id AS "checkpointId", metadata ->> 'run_id' AS "runId" FROM agents.checkpoints

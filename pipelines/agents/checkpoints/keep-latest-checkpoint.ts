@@ -1,9 +1,10 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Deletes the history of threads but keeps their current state: the newest checkpoint of the root graph; the newest checkpoint of each
- * subgraph that is interrupted in that checkpoint or keeps its state between runs; and all checkpoints of a namespace with delta
- * channels, because their values are computed from the whole history. The caller must ensure that no run of these threads is running.
+ * Deletes the history of threads but keeps their current state: the newest checkpoint of the root graph; the newest
+ * checkpoint of each subgraph that is interrupted in that checkpoint or keeps its state between runs; and all
+ * checkpoints of a namespace with delta channels, because their values are computed from the whole history. The caller
+ * must ensure that no run of these threads is running.
  */
 export async function keepLatestCheckpoint(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;

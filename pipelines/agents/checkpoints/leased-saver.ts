@@ -30,7 +30,10 @@ export interface Lease {
   readonly attempt?: number;
   readonly graphId?: string;
   readonly assistantId?: string;
-  /** Metadata of every checkpoint. `source`, `step` and `parents` of the library and the fields of {@link Owner} take precedence. */
+  /**
+   * Metadata of every checkpoint. `source`, `step` and `parents` of the library and the fields of {@link Owner} take
+   * precedence.
+   */
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
@@ -46,7 +49,10 @@ interface Owner {
 export interface EarlyAnswers {
   /** How long to buffer writes for one statement. */
   readonly gatherMs: number;
-  /** Called once, with the error of the first failed write. Every later write or read of the saver rejects with the same error. */
+  /**
+   * Called once, with the error of the first failed write. Every later write or read of the saver rejects with the same
+   * error.
+   */
   readonly onFailure: (error: unknown) => void;
 }
 
@@ -61,17 +67,17 @@ export function isLeaseLost(error: unknown): boolean {
 /**
  * Checkpoint saver of LangGraph for the schema `agents`. Thread ids are keys of `thread-key.ts`.
  *
- * Invariant: the saver writes only while it holds the lease of the run or thread. Each batch of puts, and each `deleteThread`, is one
- * statement that
+ * Invariant: the saver writes only while it holds the lease of the run or thread. Each batch of puts, and each
+ * `deleteThread`, is one statement that
  *
  *   1. locks the row of the run or thread, if the token is still its lease;
  *   2. writes only if step 1 found the row.
  *
- * A process that takes over the run changes that row: it waits for the commit of a statement in progress, and later statements find
- * no row in step 1. A crash leaves nothing half written, because it is one statement.
+ * A process that takes over the run changes that row: it waits for the commit of a statement in progress, and later
+ * statements find no row in step 1. A crash leaves nothing half written, because it is one statement.
  *
- * A channel version is a number plus a random suffix: two branches of a thread count on from the same number, and the saver does not
- * overwrite an existing blob.
+ * A channel version is a number plus a random suffix: two branches of a thread count on from the same number, and the
+ * saver does not overwrite an existing blob.
  */
 export class LeasedSaver extends PostgresSaver {
   readonly #pool: pg.Pool;
@@ -177,7 +183,8 @@ export class LeasedSaver extends PostgresSaver {
   }
 
   /**
-   * Writes the pending writes of a task. Repeated ordinary writes are ignored; error, interrupt, resume and scheduled writes are replaced.
+   * Writes the pending writes of a task. Repeated ordinary writes are ignored; error, interrupt, resume and scheduled
+   * writes are replaced.
    *
    * @throws LEASE_LOST
    */
@@ -240,7 +247,10 @@ export class LeasedSaver extends PostgresSaver {
     return { ...parts, lease: this.#lease };
   }
 
-  /** Serialises the metadata of a checkpoint. Replaces the ids that LangGraph carries over from the checkpoint of an earlier run. */
+  /**
+   * Serialises the metadata of a checkpoint. Replaces the ids that LangGraph carries over from the checkpoint of an
+   * earlier run.
+   */
   async #metadata(metadata: CheckpointMetadata, lease: Lease, threadId: string): Promise<string> {
     const { run_id, run_attempt, graph_id, assistant_id, ...rest } = metadata as CheckpointMetadata<Owner>;
     const { source, step, parents } = rest;
@@ -266,8 +276,8 @@ export class LeasedSaver extends PostgresSaver {
   }
 
   /**
-   * Runs a statement, with retries and backoff on transient errors. All statements of this file are idempotent and write only while the
-   * lease holds, so a short outage of Postgres, such as a restart, only delays a run.
+   * Runs a statement, with retries and backoff on transient errors. All statements of this file are idempotent and
+   * write only while the lease holds, so a short outage of Postgres, such as a restart, only delays a run.
    */
   async #query<Row extends pg.QueryResultRow>(query: pg.QueryConfig): Promise<pg.QueryResult<Row>> {
     const startedAtMs = performance.now();

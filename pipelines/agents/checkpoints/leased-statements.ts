@@ -1,6 +1,9 @@
 import { joinBytes } from './join-bytes.ts';
 
-/** Every statement has deployment, thread and token as $1 to $3, writes only if the lease holds, and returns one row with `holds`. */
+/**
+ * Every statement has deployment, thread and token as $1 to $3, writes only if the lease holds, and returns one row
+ * with `holds`.
+ */
 const lease = `lease AS MATERIALIZED (SELECT agents.lease_holds($1, $2, $3) AS holds)`;
 const threadId = `$1::uuid::text || ':' || $2::uuid::text`;
 
@@ -116,7 +119,10 @@ export function writeValues(
   ];
 }
 
-/** A consumed resume value is stored under the UUID of its task; other ones are stored under the zero UUID or the id of the interrupt. */
+/**
+ * A consumed resume value is stored under the UUID of its task; other ones are stored under the zero UUID or the id of
+ * the interrupt.
+ */
 export const tookAnswerSql = `
 SELECT EXISTS (
   SELECT FROM agents.checkpoint_writes

@@ -17,10 +17,12 @@ export interface StoredTuple {
 }
 
 /**
- * Selects checkpoints with the values of their channels and their pending writes. The caller appends WHERE, ORDER BY and LIMIT.
+ * Selects checkpoints with the values of their channels and their pending writes. The caller appends WHERE, ORDER BY
+ * and LIMIT.
  *
- * The values of a row are concatenated, because the text of an array is ten times slower to read. `LIMIT 1` makes Postgres look up each
- * blob by its key; otherwise it may read all blobs of the thread, which can be a thousand times as many.
+ * The values of a row are concatenated, because the text of an array is ten times slower to read. `LIMIT 1` makes
+ * Postgres look up each blob by its key; otherwise it may read all blobs of the thread, which can be a thousand times
+ * as many.
  */
 export const selectTuples = `
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata::text AS metadata,
@@ -78,7 +80,9 @@ function loadValues(serde: SerializerProtocol, parts: readonly Part[] | null, by
   );
 }
 
-/** Uses plain `JSON.parse` if the value contains no serialised class instance; the serializer would visit each nested value. */
+/**
+ * Uses plain `JSON.parse` if the value contains no serialised class instance; the serializer would visit each nested value.
+ */
 async function load(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
 }

@@ -1,17 +1,18 @@
 /**
  * Fires crons that are due, by the clock of Postgres.
  *
- * Invariant: a fire time creates at most one run. It creates exactly one if any process is up at that time, unless the run is refused
- * (for example: its assistant was deleted, or its thread is busy). One transaction
+ * Invariant: a fire time creates at most one run. It creates exactly one if any process is up at that time, unless the
+ * run is refused (for example: its assistant was deleted, or its thread is busy). One transaction
  *
  *   1. locks the cron that has been due longest and that no other process has locked (SKIP LOCKED);
  *   2. finds its last fire time up to now; earlier ones, which passed while no process was up, are skipped;
- *   3. inserts this time into `cron_firings`, which keeps it for a day, so that it cannot fire twice even if the cron is moved back;
+ *   3. inserts this time into `cron_firings`, which keeps it for a day, so that it cannot fire twice even if the cron
+ *      is moved back;
  *   4. creates the run;
  *   5. sets the next fire time of the cron, or null.
  *
- * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are repeated without
- * step 4, which skips this fire time. After any other error the cron stays due.
+ * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, steps 1 to 5 are
+ * repeated without step 4, which skips this fire time. After any other error the cron stays due.
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';

@@ -1,9 +1,9 @@
 /**
- * Converts between instants and local times of a time zone. A local time ("clock" in names) is the epoch milliseconds of the instant at
- * which UTC clocks show the same time.
+ * Converts between instants and local times of a time zone. A local time ("clock" in names) is the epoch milliseconds
+ * of the instant at which UTC clocks show the same time.
  *
- * When clocks are set forward, some local times do not exist. Such a time counts as later by the size of the gap: if 02:00 to 03:00 is
- * skipped, 02:30 means 03:30. When clocks are set back, some local times occur twice.
+ * When clocks are set forward, some local times do not exist. Such a time counts as later by the size of the gap: if
+ * 02:00 to 03:00 is skipped, 02:30 means 03:30. When clocks are set back, some local times occur twice.
  */
 
 const hourMs = 3_600_000;

@@ -13,8 +13,8 @@ import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { Cron } from './cron.ts';
 
 /**
- * Creates the run of a cron that fires, as if a client had sent the payload. The metadata of the run contains `cron_id`. Returns the id
- * of the run.
+ * Creates the run of a cron that fires, as if a client had sent the payload. The metadata of the run contains
+ * `cron_id`. Returns the id of the run.
  *
  * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
@@ -32,7 +32,8 @@ export async function makeCronRun(
 ): Promise<string> {
   const assistant = await resolveAssistant(tx, deploymentId, cron.assistant_id);
   const stateless = cron.thread_id === null;
-  // Written only by the server: under custom authentication the cron acts for its creator, and has the creator's required metadata.
+  // Written only by the server: under custom authentication the cron acts for its creator, and has the creator's
+  // required metadata.
   const user = cron.payload.on_behalf_of as AgentUser | undefined;
   const threadAccess = user && { required: undefined, metadata: cron.metadata };
   const thread = cron.thread_id === null ? undefined : await findThread(tx, deploymentId, cron.thread_id);

@@ -3,9 +3,10 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import { findInstants, isNearClockChange, isTimeZone, localTimeAt } from './local-time.ts';
 
 /**
- * A cron expression of five fields (minute, hour, day of month, month, day of week) in local time of a zone. If both day fields are
- * restricted, a day that matches either is enough. A local time that does not exist, because clocks are set forward, fires later by the
- * size of the gap. A local time that occurs twice fires once, at its first instant; if the hour field matches every hour it fires twice.
+ * A cron expression of five fields (minute, hour, day of month, month, day of week) in local time of a zone. If both
+ * day fields are restricted, a day that matches either is enough. A local time that does not exist, because clocks are
+ * set forward, fires later by the size of the gap. A local time that occurs twice fires once, at its first instant; if
+ * the hour field matches every hour it fires twice.
  */
 export interface Schedule {
   /** The first fire time after an instant, in milliseconds since the epoch; undefined if there is none. */

@@ -2,8 +2,8 @@ import { type DueClock, startDueClock } from '../due-clock.ts';
 import { type FiringPorts, fireCrons, msToNextCron } from './fire-cron.ts';
 
 /**
- * Fires crons when they are due. The caller wakes it on NOTIFY agent_crons. Several processes can do so at once: each fire time still
- * creates one run.
+ * Fires crons when they are due. The caller wakes it on NOTIFY agent_crons. Several processes can do so at once: each
+ * fire time still creates one run.
  */
 export function startCrons(ports: FiringPorts): DueClock {
   return startDueClock(

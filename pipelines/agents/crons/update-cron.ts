@@ -11,8 +11,8 @@ export type CronChanges = Partial<
 >;
 
 /**
- * Changes a cron. If the schedule, time zone, end time or `enabled` changes, it fires next at the first fire time after now; times that
- * it missed while it was disabled are skipped.
+ * Changes a cron. If the schedule, time zone, end time or `enabled` changes, it fires next at the first fire time after
+ * now; times that it missed while it was disabled are skipped.
  *
  * @throws CRON_NOT_FOUND, CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, INVALID_REQUEST
  */

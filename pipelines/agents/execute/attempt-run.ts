@@ -1,16 +1,17 @@
 /**
  * One attempt of a run, from the claim to the end.
  *
- * Invariant: all events of an attempt are in the log before the final state is committed, unless the end event reports missing events; the
- * final state is committed before the end event is in the log. So a client that has seen the end reads the final state, and a client that
- * reads the final state misses no event.
+ * Invariant: all events of an attempt are in the log before the final state is committed, unless the end event reports
+ * missing events; the final state is committed before the end event is in the log. So a client that has seen the end
+ * reads the final state, and a client that reads the final state misses no event.
  *
  *   1. Publish the event `metadata`, which announces the attempt.
  *   2. Execute the graph in a worker; publish its chunks as they arrive.
  *   3. After a failure, publish an event `error`.
- *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them, the end says so.
- *   5. Write the final state in one transaction, if the run still has this fencing token. An attempt that lost its lease or threw requeues
- *      the run; that does nothing if another process owns the run already.
+ *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them,
+ *      the end says so.
+ *   5. Write the final state in one transaction, if the run still has this fencing token. An attempt that lost its
+ *      lease or threw requeues the run; that does nothing if another process owns the run already.
  *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -145,7 +146,10 @@ async function requeue(
   });
 }
 
-/** Converts an outcome to the result of the run and the failure for its readers. `endRun` applies a requested cancel or rollback. */
+/**
+ * Converts an outcome to the result of the run and the failure for its readers. `endRun` applies a requested cancel or
+ * rollback.
+ */
 function toResult(
   outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
   cancelled: boolean,

@@ -1,7 +1,9 @@
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import type { Chunk } from '../workers/worker-pool.ts';
 
-/** The first event of each attempt. Newer SDKs read `thread_id`; a temporary thread is not shown to clients. Source: SPEC 6. */
+/**
+ * The first event of each attempt. Newer SDKs read `thread_id`; a temporary thread is not shown to clients. Source: SPEC 6.
+ */
 export function metadataChunk({ runId, threadId, graphId, attempt, kwargs }: ClaimedRun): Chunk {
   return createChunk('metadata', {
     run_id: runId,

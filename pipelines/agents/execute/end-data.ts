@@ -10,8 +10,8 @@ const feedbackPrefix = Buffer.from('{"feedback":');
 const endOfFirst = Buffer.from('},"status":');
 
 /**
- * Encodes the {@link RunEnd} of a run as JSON text. The first member is `events_missing`, `unsaid` or `feedback`, if the run has one of them,
- * so that readers find it without parsing the values.
+ * Encodes the {@link RunEnd} of a run as JSON text. The first member is `events_missing`, `unsaid` or `feedback`, if
+ * the run has one of them, so that readers find it without parsing the values.
  */
 export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;

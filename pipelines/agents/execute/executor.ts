@@ -1,17 +1,18 @@
 /**
  * The executor: claims runs, holds their leases and executes each to its end.
  *
- * Invariant: a running run has one fencing token, which one process holds, and every write of its outcome or state checks the token. So only
- * the holder of the token can end a run.
+ * Invariant: a running run has one fencing token, which one process holds, and every write of its outcome or state
+ * checks the token. So only the holder of the token can end a run.
  *
- *   1. The executor looks for runs on a NOTIFY of Postgres, when the next run is due, when a slot becomes free after none was, and each
- *      second.
- *   2. It claims the first due run of as many threads as there are free slots, with fair shares between callers. A request that creates a
- *      run in this process reserves a free slot, and the statement that creates the run also claims it. Without free slots, the executor
- *      uses the extra slots of the workers for callers below their fair share.
+ *   1. The executor looks for runs on a NOTIFY of Postgres, when the next run is due, when a slot becomes free after
+ *      none was, and each second.
+ *   2. It claims the first due run of as many threads as there are free slots, with fair shares between callers. A
+ *      request that creates a run in this process reserves a free slot, and the statement that creates the run also
+ *      claims it. Without free slots, the executor uses the extra slots of the workers for callers below their fair
+ *      share.
  *   3. It attempts each claimed run (`attempt-run.ts`): the attempt streams the run and then ends or requeues it.
- *   4. It claims runs only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and requeues the run; an attempt
- *      of a cancelled run stops.
+ *   4. It claims runs only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and
+ *      requeues the run; an attempt of a cancelled run stops.
  *   5. Each second it requeues runs of processes whose heartbeat has expired, and publishes ends that are missing in the log.
  *   6. `stop` ends claiming, waits up to `drainMs` for active runs, and requeues the others without counting a loss.
  */

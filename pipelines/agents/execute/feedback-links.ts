@@ -5,7 +5,9 @@ import type { EndedRun, RunSender } from '../runs/run-row.ts';
 /** Returns the feedback links of a run by feedback key; undefined if it has none. */
 export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> | undefined;
 
-/** Creates signed links under which feedback on a run's trace can be left without an API key. Deterministic for a given run. */
+/**
+ * Creates signed links under which feedback on a run's trace can be left without an API key. Deterministic for a given run.
+ */
 export function feedbackLinks(ports: {
   readonly signer: TokenSigner;
   /** The public URL of a token. */

@@ -1,16 +1,16 @@
 /**
  * The leases of this process: its heartbeat, and the runs that it owns, by fencing token.
  *
- * Invariant: an attempt continues only while the heartbeat is valid by the local clock and the run still has the token of the attempt. Each
- * run that Postgres assigns to this process has an attempt here, or is requeued.
+ * Invariant: an attempt continues only while the heartbeat is valid by the local clock and the run still has the token
+ * of the attempt. Each run that Postgres assigns to this process has an attempt here, or is requeued.
  *
- *   1. The heartbeat is renewed every third of the lease, and at once on a cancel notification. It uses a dedicated connection and a statement
- *      timeout below the lease, so neither locks on runs nor a busy pool delay it.
- *   2. The same statement returns the running runs of this process. An attempt whose token is missing has lost its lease; an attempt whose
- *      run has a cancel request is notified.
+ *   1. The heartbeat is renewed every third of the lease, and at once on a cancel notification. It uses a dedicated
+ *      connection and a statement timeout below the lease, so neither locks on runs nor a busy pool delay it.
+ *   2. The same statement returns the running runs of this process. An attempt whose token is missing has lost its
+ *      lease; an attempt whose run has a cancel request is notified.
  *   3. A local timer fires when the last known validity of the heartbeat ends; then all attempts have lost their leases.
- *   4. A run of this process without an attempt for a third of the lease is requeued: the response to its claim was lost, or its attempt
- *      threw and could not requeue it.
+ *   4. A run of this process without an attempt for a third of the lease is requeued: the response to its claim was
+ *      lost, or its attempt threw and could not requeue it.
  *
  * If the process dies, other processes requeue its runs when the heartbeat has expired.
  */

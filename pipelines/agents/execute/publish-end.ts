@@ -10,8 +10,8 @@ const publishTimeoutMs = 5_000;
 const batchSize = 20;
 
 /**
- * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks both as done, which also deletes a run
- * that is not kept. Each step is idempotent and may be repeated by any process.
+ * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks both as done,
+ * which also deletes a run that is not kept. Each step is idempotent and may be repeated by any process.
  *
  * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
@@ -32,8 +32,8 @@ export async function publishEnd(ports: ExecutorPorts, run: EndedRun, marks?: Tr
 }
 
 /**
- * Publishes ends that dead processes did not publish. One process claims each end; if publishing fails, the end can be claimed again when
- * the claim has expired.
+ * Publishes ends that dead processes did not publish. One process claims each end; if publishing fails, the end can be
+ * claimed again when the claim has expired.
  *
  * @throws errors of the database.
  */

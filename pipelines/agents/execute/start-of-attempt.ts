@@ -5,9 +5,10 @@ import type { ClaimedRun } from '../runs/run-row.ts';
 import type { RunJob } from '../workers/worker-pool.ts';
 
 /**
- * Decides where an attempt starts. The first attempt passes the input of the request. A later attempt continues from the head of the thread
- * only if this run wrote that checkpoint. Otherwise nothing of the run was stored, and the attempt starts where the first one started:
- * continuing from a head of another run would silently return the state of that run.
+ * Decides where an attempt starts. The first attempt passes the input of the request. A later attempt continues from
+ * the head of the thread only if this run wrote that checkpoint. Otherwise nothing of the run was stored, and the
+ * attempt starts where the first one started: continuing from a head of another run would silently return the state of
+ * that run.
  */
 export async function startOfAttempt(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;

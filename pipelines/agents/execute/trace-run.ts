@@ -27,8 +27,8 @@ interface Batch {
 }
 
 /**
- * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The project is that of the
- * request, else that of the graph. Idempotent. See {@link takeIntoTraces} for runs that ingest rejects.
+ * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The project
+ * is that of the request, else that of the graph. Idempotent. See {@link takeIntoTraces} for runs that ingest rejects.
  *
  * @throws retryable errors of the log.
  */

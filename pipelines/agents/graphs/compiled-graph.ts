@@ -1,6 +1,6 @@
 /**
- * The part of a compiled LangGraph graph that Runlake uses. It is a structural type, because a project may use a different copy of LangGraph
- * than Runlake.
+ * The part of a compiled LangGraph graph that Runlake uses. It is a structural type, because a project may use a
+ * different copy of LangGraph than Runlake.
  */
 export interface CompiledGraph {
   readonly lg_is_pregel: true;
@@ -69,7 +69,8 @@ export function isCompiledGraph(value: unknown): value is CompiledGraph {
 }
 
 /**
- * Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`: the methods of the agent do not work on derived objects.
+ * Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`: the methods of the agent do not work
+ * on derived objects.
  */
 export function isGraphWrapper(value: unknown): value is { readonly graph: CompiledGraph } {
   return typeof value === 'object' && value !== null && 'graph' in value && isCompiledGraph(value.graph);

@@ -25,8 +25,8 @@ export interface DefaultConfig {
 const variable = 'LANGGRAPH_CONFIG';
 
 /**
- * Parses the default configs and contexts of graphs from the variable LANGGRAPH_CONFIG in `env` of a langgraph.json: JSON of the form
- * `{graph id: {configurable, …, context}}`. Source: reference/agent-server.md §3.
+ * Parses the default configs and contexts of graphs from the variable LANGGRAPH_CONFIG in `env` of a langgraph.json:
+ * JSON of the form `{graph id: {configurable, …, context}}`. Source: reference/agent-server.md §3.
  *
  * @throws GRAPHS_FILE_INVALID if the text is not valid, or names an unknown graph.
  */

@@ -2,7 +2,8 @@ import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from './compiled-graph.ts';
 
 /**
- * Names of a graph's nodes, without the nodes of subgraphs: LangGraph resolves the node names of a run only in the root graph.
+ * Names of a graph's nodes, without the nodes of subgraphs: LangGraph resolves the node names of a run only in the root
+ * graph.
  */
 export interface GraphNodes {
   /** Nodes that a breakpoint may name, and that a `Send` may address. */
@@ -33,8 +34,8 @@ export function readNodes(graph: CompiledGraph): GraphNodes | undefined {
 }
 
 /**
- * Returns one warning for each breakpoint at a node that the graph does not have. Like LangGraph, a run ignores such a breakpoint, because
- * clients may still name a node that was removed from the graph.
+ * Returns one warning for each breakpoint at a node that the graph does not have. Like LangGraph, a run ignores such a
+ * breakpoint, because clients may still name a node that was removed from the graph.
  */
 export function unknownBreakpoints(graphId: string, { names }: GraphNodes, requested: Breakpoints): readonly string[] {
   return (['interrupt_before', 'interrupt_after'] as const).flatMap((field) =>

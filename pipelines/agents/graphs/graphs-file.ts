@@ -115,9 +115,9 @@ export interface GraphsFile {
 }
 
 /**
- * Reads and validates a langgraph.json. It does not check that the named modules exist: loading does that, and a missing module makes only its
- * graph unusable. Fields of other tools (`node_version`, `dependencies`, `dockerfile_lines`, …) are ignored.
- * Source: reference/agent-server.md §3.
+ * Reads and validates a langgraph.json. It does not check that the named modules exist: loading does that, and a
+ * missing module makes only its graph unusable. Fields of other tools (`node_version`, `dependencies`,
+ * `dockerfile_lines`, …) are ignored. Source: reference/agent-server.md §3.
  *
  * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */

@@ -10,8 +10,8 @@ export interface LoadedGraph {
   /** Undefined for a remote graph, and for a function, whose graph is unknown before it is called. */
   readonly nodes?: GraphNodes | undefined;
   /**
-   * Returns the graph for one run or query. Its checkpointer and store can be set without an effect on other instances. An exported function
-   * is called with `config` each time.
+   * Returns the graph for one run or query. Its checkpointer and store can be set without an effect on other instances.
+   * An exported function is called with `config` each time.
    *
    * @throws GRAPH_UNUSABLE if the function returns no graph; errors of the function.
    */
@@ -19,8 +19,9 @@ export interface LoadedGraph {
 }
 
 /**
- * Imports the module of a graph, which executes project code, and loads the export that the langgraph.json names: a compiled graph, an agent
- * of `langchain`, a builder, a promise of one of these, or a function of the config that returns one of them.
+ * Imports the module of a graph, which executes project code, and loads the export that the langgraph.json names: a
+ * compiled graph, an agent of `langchain`, a builder, a promise of one of these, or a function of the config that
+ * returns one of them.
  *
  * @throws GRAPH_UNUSABLE with the export and the reason.
  */
@@ -53,7 +54,9 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   return { graphId, nodes: readNodes(graph), instance: async () => derive(graph) };
 }
 
-/** Imports a module and returns the export, awaited; undefined if the module does not have it. @throws errors of the import. */
+/**
+ * Imports a module and returns the export, awaited; undefined if the module does not have it. @throws errors of the import.
+ */
 export async function importExport({ path, name }: ExportReference): Promise<unknown> {
   const module: Record<string, unknown> = await import(pathToFileURL(path).href);
   if (name in module) return await module[name];

@@ -1,9 +1,9 @@
 import type { CheckpointConfig, CompiledGraph, Snapshot } from './compiled-graph.ts';
 
 /**
- * Reads the state at a checkpoint or at the head of a thread. Between two steps, when all tasks have written but the next checkpoint does not
- * exist, LangGraph applies the pending writes and returns an empty `next`, as if the graph had ended. This function then returns the state of
- * the last checkpoint, from which the graph would continue.
+ * Reads the state at a checkpoint or at the head of a thread. Between two steps, when all tasks have written but the
+ * next checkpoint does not exist, LangGraph applies the pending writes and returns an empty `next`, as if the graph had
+ * ended. This function then returns the state of the last checkpoint, from which the graph would continue.
  */
 export async function readSnapshot(
   graph: CompiledGraph,

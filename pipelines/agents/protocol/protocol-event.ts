@@ -33,8 +33,8 @@ const libraryModes = new Set(['updates', 'custom', 'tools']);
 const interruptKey = '__interrupt__';
 
 /**
- * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol. Returns undefined if
- * `filter` excludes the event or the protocol has no equivalent.
+ * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol.
+ * Returns undefined if `filter` excludes the event or the protocol has no equivalent.
  */
 export function protocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
   const content = convert(event);
@@ -121,8 +121,9 @@ function lifecycleContent(data: {
 }
 
 /**
- * Converts the end of a run to a lifecycle event. `interrupted` means only that the graph waits for a resume value, because the Python SDK ends
- * its iterators at an interrupt, at `completed` and at `failed`. So a run that was cancelled or stopped at a breakpoint is `completed`.
+ * Converts the end of a run to a lifecycle event. `interrupted` means only that the graph waits for a resume value,
+ * because the Python SDK ends its iterators at an interrupt, at `completed` and at `failed`. So a run that was
+ * cancelled or stopped at a breakpoint is `completed`.
  */
 function convertEnd({ status, interrupted, interrupts, error }: RunEnd): {
   readonly event: string;

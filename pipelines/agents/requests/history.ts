@@ -8,7 +8,10 @@ import { toThreadState } from './thread-state.ts';
 
 type HistoryRequest = Extract<GraphRequest, { kind: 'history' }>;
 
-/** Returns the states of a thread, or of the subgraph `checkpoint.checkpoint_ns`, newest first, as JSON text. @throws ANSWER_TOO_LARGE */
+/**
+ * Returns the states of a thread, or of the subgraph `checkpoint.checkpoint_ns`, newest first, as JSON text. @throws
+ * ANSWER_TOO_LARGE
+ */
 export async function readHistory(
   graph: CompiledGraph,
   config: ReturnType<typeof toLibraryConfig>,

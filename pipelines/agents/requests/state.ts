@@ -9,7 +9,10 @@ import { toThreadState } from './thread-state.ts';
 
 type StateRequest = Extract<GraphRequest, { kind: 'state' }>;
 
-/** Reads the state of a thread at its head or at a checkpoint; the state of a new thread is empty. @throws CHECKPOINT_NOT_FOUND */
+/**
+ * Reads the state of a thread at its head or at a checkpoint; the state of a new thread is empty. @throws
+ * CHECKPOINT_NOT_FOUND
+ */
 export async function readState(
   graph: CompiledGraph,
   config: ReturnType<typeof toLibraryConfig>,

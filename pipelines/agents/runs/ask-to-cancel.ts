@@ -2,8 +2,8 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { CancelAction } from './run.ts';
 
 /**
- * Stores the cancel request of a running run in its row and notifies the executors. Call it under the lock of the thread. An interrupt
- * does not replace a rollback that was requested before.
+ * Stores the cancel request of a running run in its row and notifies the executors. Call it under the lock of the
+ * thread. An interrupt does not replace a rollback that was requested before.
  */
 export async function askToCancel(tx: Sql, deploymentId: string, runId: string, action: CancelAction): Promise<void> {
   await tx.execute(

@@ -4,10 +4,10 @@
  * Invariant: no end is missed, and the database is not polled.
  *
  *   1. Attach a reader to the events of the run, either before the run is created or now.
- *   2. If it was attached now, read the row of the run afterwards. A run that has ended by then has committed its end. A run that ends
- *      later publishes its end after that commit, so the reader receives it.
- *   3. The end event contains the outcome, unless the values are large. Then read them from `agents.final_values`, which keeps them for
- *      some minutes, or else from the row of the thread.
+ *   2. If it was attached now, read the row of the run afterwards. A run that has ended by then has committed its end.
+ *      A run that ends later publishes its end after that commit, so the reader receives it.
+ *   3. The end event contains the outcome, unless the values are large. Then read them from `agents.final_values`,
+ *      which keeps them for some minutes, or else from the row of the thread.
  *   4. If the reader was closed as too slow or misses events, continue at step 1.
  */
 
@@ -93,7 +93,10 @@ async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Prom
   return encodeValues(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
 }
 
-/** Encodes missing values as `{}`, because clients read members of the result. Source of `__interrupt__`: `invoke` of LangGraph. */
+/**
+ * Encodes missing values as `{}`, because clients read members of the result. Source of `__interrupt__`: `invoke` of
+ * LangGraph.
+ */
 function encodeValues(values: string | null | undefined, interrupts?: RunEnd['interrupts']): string {
   const text = values === null || values === undefined || values === 'null' ? '{}' : values;
   if (interrupts === undefined) return text;

@@ -6,8 +6,9 @@ import { lockThread, settleThreadStatus } from './lock-thread.ts';
 import type { CancelAction } from './run.ts';
 
 /**
- * Cancels a run. A pending run ends now. For a running run the action is stored in its row, and `agents.end_run` carries it out.
- * `rollback` also deletes the run and what it wrote to the thread. Interrupting a run that has ended does nothing.
+ * Cancels a run. A pending run ends now. For a running run the action is stored in its row, and `agents.end_run`
+ * carries it out. `rollback` also deletes the run and what it wrote to the thread. Interrupting a run that has ended
+ * does nothing.
  *
  * @throws RUN_NOT_FOUND; RUN_ENDED for the rollback of an ended run, because later runs may depend on its state
  */
@@ -23,7 +24,10 @@ export async function cancelRun(
   });
 }
 
-/** Like {@link cancelRun} for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; `tx` must roll back then. */
+/**
+ * Like {@link cancelRun} for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; `tx` must
+ * roll back then.
+ */
 export async function cancelLocked(
   tx: Sql,
   deploymentId: string,

@@ -9,10 +9,11 @@ export interface ClaimedRoom {
 }
 
 /**
- * Claims due runs of a deployment for a process. The heartbeat of the process must be valid. Each run is claimed by one process, and runs
- * of the caller with the fewest running runs come first.
+ * Claims due runs of a deployment for a process. The heartbeat of the process must be valid. Each run is claimed by one
+ * process, and runs of the caller with the fewest running runs come first.
  *
- * Invariant: a thread has at most one running run, and its runs start in the order in which they are due; see `agents.claim_runs`.
+ * Invariant: a thread has at most one running run, and its runs start in the order in which they are due; see
+ * `agents.claim_runs`.
  */
 export async function claimRuns(
   database: Sql,

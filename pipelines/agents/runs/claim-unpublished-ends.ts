@@ -2,9 +2,10 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
 
 /**
- * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes them. A run that ended without a lease can
- * be claimed at once; other runs `claimMs` after their end, because the process that ended them has probably died. A claim expires after
- * `claimMs` as well. Returns values and interrupts only if no later run has changed the thread.
+ * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes them. A run that ended
+ * without a lease can be claimed at once; other runs `claimMs` after their end, because the process that ended them has
+ * probably died. A claim expires after `claimMs` as well. Returns values and interrupts only if no later run has
+ * changed the thread.
  */
 export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
   const rows = await database.query<

@@ -18,9 +18,10 @@ const secretWord =
 const isConfidential = (name: string) => confidential.has(name) || secretWord.test(name);
 
 /**
- * Returns the test for request headers that the server copies to `configurable` of a run: those that `http.configurable_headers` includes
- * and does not exclude. If it includes none, only `user-agent`. The reference server copies all `x-*` headers by default. Runlake does
- * not, because runs are stored and readable, and proxies and clients put tokens, addresses and user names into such headers.
+ * Returns the test for request headers that the server copies to `configurable` of a run: those that
+ * `http.configurable_headers` includes and does not exclude. If it includes none, only `user-agent`. The reference
+ * server copies all `x-*` headers by default. Runlake does not, because runs are stored and readable, and proxies and
+ * clients put tokens, addresses and user names into such headers.
  */
 export function headerRule(choice?: HeaderChoice | null): HeaderRule {
   const { includes, excludes } = headerPatterns(choice);

@@ -1,6 +1,8 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** Counts the pending and running runs of all processes. Two subqueries, so that each uses the partial index of its status. */
+/**
+ * Counts the pending and running runs of all processes. Two subqueries, so that each uses the partial index of its status.
+ */
 export async function countUnfinishedRuns(
   sql: Sql,
   deploymentId: string,

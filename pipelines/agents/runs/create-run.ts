@@ -1,15 +1,17 @@
 /**
  * Creates runs.
  *
- * Invariant: the multitask strategy of a new run is applied once, under the lock of the thread. `agents.add_run`, in one statement,
+ * Invariant: the multitask strategy of a new run is applied once, under the lock of the thread. `agents.add_run`, in
+ * one statement,
  *
  *   1. locks the thread, or creates it;
  *   2. returns `going` without a write if the thread has a pending or running run and the strategy is not `enqueue`;
- *   3. inserts the run and sets the thread to busy. If this process has a slot for the run and no other run is before it, the run is
- *      inserted as running, with a lease of this process. Otherwise it is pending, and executors are notified.
+ *   3. inserts the run and sets the thread to busy. If this process has a slot for the run and no other run is before
+ *      it, the run is inserted as running, with a lease of this process. Otherwise it is pending, and executors are
+ *      notified.
  *
- * After `going`, the strategy `reject` refuses the new run. For `interrupt` and `rollback` a transaction locks the thread, ends the
- * pending runs, requests that the running run stops, and adds the new run, which then is the next one.
+ * After `going`, the strategy `reject` refuses the new run. For `interrupt` and `rollback` a transaction locks the
+ * thread, ends the pending runs, requests that the running run stops, and adds the new run, which then is the next one.
  */
 import { randomUUID } from 'node:crypto';
 import { fault } from '../../../infra/errors/runlake-error.ts';
@@ -69,8 +71,8 @@ export interface CreatedRun {
 /**
  * Creates a pending run, in the transaction `sql` or, if `sql` is a database, in one of its own. Any process can claim it.
  *
- * @throws THREAD_NOT_FOUND; THREAD_EXISTS if `stateless` and the id is in use; THREAD_BUSY for the strategy `reject`; INVALID_REQUEST if
- *   Postgres cannot store the metadata
+ * @throws THREAD_NOT_FOUND; THREAD_EXISTS if `stateless` and the id is in use; THREAD_BUSY for the strategy `reject`;
+ *   INVALID_REQUEST if Postgres cannot store the metadata
  */
 export async function createRun(sql: Database | Sql, deploymentId: string, run: NewRun): Promise<Run> {
   return (await createAndClaimRun(sql, deploymentId, run, undefined)).run;
@@ -91,7 +93,8 @@ export async function createAndClaimRun(
 }
 
 /**
- * Like {@link createAndClaimRun}, for an assistant from a cache whose `updated_at` was `seenAt`. Undefined: the assistant is not checked.
+ * Like {@link createAndClaimRun}, for an assistant from a cache whose `updated_at` was `seenAt`. Undefined: the
+ * assistant is not checked.
  *
  * @returns undefined if the assistant has changed since; then no run was created.
  * @throws the errors of {@link createRun}
@@ -143,7 +146,10 @@ const addRunAsSeenSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${addSql('seen.assistant_id')} added
 WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
 
-/** `going`: the thread has another unfinished run and `allowOthers` is false. `undefined`: the assistant has changed since `seenAt`. */
+/**
+ * `going`: the thread has another unfinished run and `allowOthers` is false. `undefined`: the assistant has changed
+ * since `seenAt`.
+ */
 async function addRun(
   sql: Sql,
   ids: NewIds,

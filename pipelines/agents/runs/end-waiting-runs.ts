@@ -5,8 +5,9 @@ import { noteWebhook } from '../webhooks/note-webhook.ts';
 import type { RunKwargs } from './run.ts';
 
 /**
- * Ends the pending runs of a thread as interrupted. Call it under the lock of the thread. With `remove` the runs are hidden from clients,
- * and checkpoints of their earlier attempts are rolled back. Notifies the executors, which publish the ends.
+ * Ends the pending runs of a thread as interrupted. Call it under the lock of the thread. With `remove` the runs are
+ * hidden from clients, and checkpoints of their earlier attempts are rolled back. Notifies the executors, which publish
+ * the ends.
  *
  * @returns how many runs ended.
  */

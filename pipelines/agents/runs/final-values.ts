@@ -1,12 +1,15 @@
 /**
- * The end event of a graph run carries its final values, unless they are large. Large values are stored for some minutes in the
- * transaction that ends the run, because the next run soon overwrites the values of the thread.
+ * The end event of a graph run carries its final values, unless they are large. Large values are stored for some
+ * minutes in the transaction that ends the run, because the next run soon overwrites the values of the thread.
  */
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { EndedRun } from './run-row.ts';
 
 const maxEventChars = 1024 * 1024;
-/** Long enough for waiting requests, which read the values when the end is published or after they have reattached to the stream. */
+/**
+ * Long enough for waiting requests, which read the values when the end is published or after they have reattached to
+ * the stream.
+ */
 const retentionMinutes = 5;
 
 /** Whether the end event carries `json`. For a temporary run always, because its rows are deleted when it ends. */

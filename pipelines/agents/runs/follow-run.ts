@@ -11,11 +11,12 @@ interface FollowPorts {
 }
 
 /**
- * Attaches a reader to an existing run. Reads a resumable run, whose events are stored, from `requestedFrom`, and any other run from now.
+ * Attaches a reader to an existing run. Reads a resumable run, whose events are stored, from `requestedFrom`, and any
+ * other run from now.
  *
- * Reads the row again after the reader is attached, so that no end is missed. If the run is unfinished then, the reader receives its end.
- * If the run has ended, a reader that starts now is closed. Any other reader returns the stored events and finishes; if the end is not yet
- * in the log, it first waits until an executor has published the end.
+ * Reads the row again after the reader is attached, so that no end is missed. If the run is unfinished then, the reader
+ * receives its end. If the run has ended, a reader that starts now is closed. Any other reader returns the stored
+ * events and finishes; if the end is not yet in the log, it first waits until an executor has published the end.
  *
  * @throws RUN_NOT_FOUND
  */

@@ -1,8 +1,9 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Locks the row of a thread until the end of the transaction. Every transaction that changes the status of a run holds this lock, and
- * takes it before it locks rows of runs. A transaction that locks several threads does so in the order of their ids.
+ * Locks the row of a thread until the end of the transaction. Every transaction that changes the status of a run holds
+ * this lock, and takes it before it locks rows of runs. A transaction that locks several threads does so in the order
+ * of their ids.
  *
  * @returns undefined if the thread does not exist.
  */

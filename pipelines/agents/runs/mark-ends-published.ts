@@ -4,9 +4,9 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import type { EndedRun } from './run-row.ts';
 
 /**
- * Marks the ends of runs of one deployment as published to the event log. Deletes the runs that must not remain: rolled-back runs, and
- * temporary runs with their hidden threads. A temporary run with a resumable stream is deleted `resumeMs` later, so that clients can
- * reconnect to the stream.
+ * Marks the ends of runs of one deployment as published to the event log. Deletes the runs that must not remain:
+ * rolled-back runs, and temporary runs with their hidden threads. A temporary run with a resumable stream is deleted
+ * `resumeMs` later, so that clients can reconnect to the stream.
  */
 export async function markEndsPublished(
   database: Database,

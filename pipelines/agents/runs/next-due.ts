@@ -1,9 +1,9 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Milliseconds until the next run becomes due, among the first pending runs of threads without a running run; 0 or less if one became due
- * in the last `sinceMs`. Undefined if there is none. Meant for a process that has free slots and claimed nothing: runs that have been due
- * for longer are locked by other processes.
+ * Milliseconds until the next run becomes due, among the first pending runs of threads without a running run; 0 or less
+ * if one became due in the last `sinceMs`. Undefined if there is none. Meant for a process that has free slots and
+ * claimed nothing: runs that have been due for longer are locked by other processes.
  */
 export async function nextDue(database: Sql, deploymentId: string, sinceMs: number): Promise<number | undefined> {
   const [row] = await database.query<{ ms: number | null }>(

@@ -7,7 +7,10 @@ export interface StoredRunEnd {
   readonly error: { readonly error: string; readonly message: string } | null;
   /** JSON text of the final values of the run if they are stored, otherwise of the current values of the thread. */
   readonly values: string | null;
-  /** The interrupts that the run ended with, by task; null if it ended without, or if a later run has started and none are stored. */
+  /**
+   * The interrupts that the run ended with, by task; null if it ended without, or if a later run has started and none
+   * are stored.
+   */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>> | null;
 }
 

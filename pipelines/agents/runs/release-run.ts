@@ -19,15 +19,18 @@ interface RequeueOptions {
 }
 
 /**
- * Requeues a run, so that any process can start it again. Does nothing if the lease was lost. With `countLoss` the attempt counts as lost.
- * After the second loss the run gets a worker of its own, so that no other run can kill it. After the third loss the run fails. A run
- * whose cancellation was requested ends as interrupted.
+ * Requeues a run, so that any process can start it again. Does nothing if the lease was lost. With `countLoss` the
+ * attempt counts as lost. After the second loss the run gets a worker of its own, so that no other run can kill it.
+ * After the third loss the run fails. A run whose cancellation was requested ends as interrupted.
  */
 export async function releaseRun(database: Database, run: HeldRun, how: RequeueOptions): Promise<void> {
   await database.transaction((tx) => requeueRun(tx, run, { ...how, onlyExpired: false }));
 }
 
-/** {@link releaseRun} in a given transaction. With `onlyExpired` it does nothing if the process of the run has a valid heartbeat. */
+/**
+ * {@link releaseRun} in a given transaction. With `onlyExpired` it does nothing if the process of the run has a valid
+ * heartbeat.
+ */
 export async function requeueRun(
   tx: Sql,
   { deploymentId, threadId, runId, leaseToken }: HeldRun,

@@ -1,9 +1,9 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 /**
- * Removes the runs of threads, or only those of an assistant. The caller must have locked the threads. Pending and running runs end as
- * interrupted; a process that executes one loses its lease and stops it. Clients no longer see the runs. A row whose end is not in the
- * event log stays until it is, so that readers of the stream receive the end.
+ * Removes the runs of threads, or only those of an assistant. The caller must have locked the threads. Pending and
+ * running runs end as interrupted; a process that executes one loses its lease and stops it. Clients no longer see the
+ * runs. A row whose end is not in the event log stays until it is, so that readers of the stream receive the end.
  */
 export async function removeRuns(
   tx: Sql,

@@ -70,14 +70,16 @@ export interface MadeRun {
 /**
  * Validates a request and creates its run.
  *
- * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN, FIELD_NOT_BUILT, WEBHOOK_INVALID,
- *   FEEDBACK_ADDRESS_UNSET
+ * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, CHECKPOINT_NOT_FOUND, GRAPH_NODE_UNKNOWN,
+ *   FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
 export async function requestRun(ports: RequestPorts, requested: RequestedRun): Promise<MadeRun> {
   return validateAndCreate(ports, requested, { runId: uuidv7(), threadId: requested.threadId ?? uuidv7() });
 }
 
-/** Attaches a reader and then creates a run, so that the reader receives all events. @throws the errors of {@link requestRun} */
+/**
+ * Attaches a reader and then creates a run, so that the reader receives all events. @throws the errors of {@link requestRun}
+ */
 export async function requestFollowedRun(
   ports: RequestPorts,
   requested: RequestedRun,

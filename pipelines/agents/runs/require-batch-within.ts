@@ -4,8 +4,9 @@ import { requireWithin } from '../page-within.ts';
 import type { RequestedRun } from './request-run.ts';
 
 /**
- * Checks the size of the response to a batch of runs before any run is created. The response repeats, for each run, the config and
- * context of its assistant and the headers and user of the request, so it can be much larger than the request.
+ * Checks the size of the response to a batch of runs before any run is created. The response repeats, for each run, the
+ * config and context of its assistant and the headers and user of the request, so it can be much larger than the
+ * request.
  *
  * @throws ANSWER_TOO_LARGE
  */

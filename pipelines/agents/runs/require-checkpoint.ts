@@ -4,8 +4,8 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import type { CheckpointChoice } from './run.ts';
 
 /**
- * Checks that a checkpoint exists, because LangGraph silently starts from an empty state if it does not. Accepts any id for a thread that
- * has run but has no checkpoints here: its graph brings its own checkpointer.
+ * Checks that a checkpoint exists, because LangGraph silently starts from an empty state if it does not. Accepts any id
+ * for a thread that has run but has no checkpoints here: its graph brings its own checkpointer.
  *
  * @throws CHECKPOINT_NOT_FOUND
  */

@@ -53,7 +53,9 @@ export interface RunOrigin {
   readonly copiesHeader?: HeaderRule | undefined;
   /** Checks webhooks. Undefined: requests with a webhook are refused. */
   readonly webhooks?: Pick<WebhookRules, 'check'> | undefined;
-  /** Whether the server has a public address for feedback links. Default: false; requests with `feedback_keys` are refused. */
+  /**
+   * Whether the server has a public address for feedback links. Default: false; requests with `feedback_keys` are refused.
+   */
   readonly takesFeedback?: boolean | undefined;
 }
 
@@ -130,9 +132,9 @@ function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetada
 }
 
 /**
- * Merges the config of the request over that of the assistant. Returns checkpoint fields of `configurable` separately, because the server
- * sets them. Clients can choose `user_id`, for graphs that key memory by it (precedence: request, thread, assistant, sender).
- * `langgraph_auth_user_id` identifies the sender; requests cannot set it.
+ * Merges the config of the request over that of the assistant. Returns checkpoint fields of `configurable` separately,
+ * because the server sets them. Clients can choose `user_id`, for graphs that key memory by it (precedence: request,
+ * thread, assistant, sender). `langgraph_auth_user_id` identifies the sender; requests cannot set it.
  */
 function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metadata: RunMetadata) {
   const { assistant, thread, runId, threadId, userId, headers } = origin;

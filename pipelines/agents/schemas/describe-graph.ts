@@ -8,8 +8,8 @@ export interface GraphKnowledge {
 }
 
 /**
- * Returns the schemas of an assistant's graph: from the graph at run time, else from its TypeScript types, else null. Waits at most `maxWaitMs`
- * while the types are being read.
+ * Returns the schemas of an assistant's graph: from the graph at run time, else from its TypeScript types, else null.
+ * Waits at most `maxWaitMs` while the types are being read.
  *
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, GRAPH_WORKER_BUSY, GRAPH_FAILED
  */

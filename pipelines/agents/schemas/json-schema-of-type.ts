@@ -42,8 +42,8 @@ const message: JsonSchema = {
 };
 
 /**
- * Converts a TypeScript type to the JSON Schema of its JSON form. Functions are omitted; types without an equivalent become `{}`; recursive
- * types become `definitions`.
+ * Converts a TypeScript type to the JSON Schema of its JSON form. Functions are omitted; types without an equivalent
+ * become `{}`; recursive types become `definitions`.
  */
 export function jsonSchemaOfType(type: ts.Type, reading: TypeReading): JsonSchema {
   const reader = new TypeReader(reading);

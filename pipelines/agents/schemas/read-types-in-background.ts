@@ -4,8 +4,8 @@
  * Invariant: only requests for schemas wait for the reading, for a bounded time. A failure affects only the schemas.
  *
  *   1. Graphs in TypeScript that have their schemas at run time are skipped.
- *   2. A child process reads the others sequentially and announces each graph before it reads it. If a graph ends the process or takes too
- *      long, that graph is skipped, and a new process reads the remaining graphs.
+ *   2. A child process reads the others sequentially and announces each graph before it reads it. If a graph ends the
+ *      process or takes too long, that graph is skipped, and a new process reads the remaining graphs.
  *   3. The reason for each skipped graph is logged once.
  */
 import { EventEmitter, once } from 'node:events';

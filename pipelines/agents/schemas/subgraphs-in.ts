@@ -2,8 +2,8 @@ import type * as ts from 'typescript';
 import type { TypeReading } from './json-schema-of-type.ts';
 
 /**
- * Finds the subgraphs of an exported graph, by namespace, from the `addNode` calls in the source code. Nested subgraphs are found if they are
- * declared in modules of the project.
+ * Finds the subgraphs of an exported graph, by namespace, from the `addNode` calls in the source code. Nested subgraphs
+ * are found if they are declared in modules of the project.
  */
 export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<string, ts.Type> {
   const found = new Map<string, ts.Type>();

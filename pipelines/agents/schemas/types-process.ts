@@ -1,6 +1,6 @@
 /**
- * Entry point of the process that reads the types of graphs, one after the other. It executes no project code except the compiler of the
- * project. It has the lowest CPU priority, and the kernel kills it first when memory is short.
+ * Entry point of the process that reads the types of graphs, one after the other. It executes no project code except
+ * the compiler of the project. It has the lowest CPU priority, and the kernel kills it first when memory is short.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -63,7 +63,10 @@ async function readTypes(
   return { typed, files: await hashFiles(paths) };
 }
 
-/** Imports the TypeScript compiler of a module's project. @throws GRAPH_TYPES_UNREADABLE if it is missing or has no usable API. */
+/**
+ * Imports the TypeScript compiler of a module's project. @throws GRAPH_TYPES_UNREADABLE if it is missing or has no
+ * usable API.
+ */
 async function importCompiler(path: string): Promise<typeof ts> {
   const { resolve } = createRequire(path);
   let place: string;

@@ -20,8 +20,8 @@ import { searchItems } from './search-items.ts';
 import type { FoundItem, StoreRules } from './store-item.ts';
 
 /**
- * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets are one statement, as are all
- * puts and all deletions.
+ * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets are one
+ * statement, as are all puts and all deletions.
  */
 export class AgentStore extends BaseStore {
   readonly #sql: Sql;

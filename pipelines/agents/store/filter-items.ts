@@ -5,8 +5,9 @@ import type { Conditions } from './item-columns.ts';
 const comparisons: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
 
 /**
- * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the operators `$eq`,
- * `$ne`, `$gt`, `$gte`, `$lt` and `$lte`. Ordering comparisons match only values of the same JSON type. A missing field matches only `$ne`.
+ * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the
+ * operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`. Ordering comparisons match only values of the same JSON
+ * type. A missing field matches only `$ne`.
  *
  * @throws STORE_FILTER_INVALID for any other operator
  */

@@ -1,6 +1,7 @@
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 
-// SQL fragments for `agents.store_items`. They format times themselves, because connections of graph code do not have Runlake's parsers.
+// SQL fragments for `agents.store_items`. They format times themselves, because connections of graph code do not have
+// Runlake's parsers.
 
 const time = (column: string) => `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS ${column}`;
 
@@ -9,13 +10,16 @@ export const itemColumns = `namespace, key, value, ${time('created_at')}, ${time
 /** Condition for items that have not expired; expired rows can remain until the next sweep. */
 export const live = '(expires_at IS NULL OR expires_at > now())';
 
-/** Converts a JSON list of labels to an array. Namespaces are bound as JSON, because a Postgres array cannot hold lists of different lengths. */
+/**
+ * Converts a JSON list of labels to an array. Namespaces are bound as JSON, because a Postgres array cannot hold lists
+ * of different lengths.
+ */
 export const labels = (json: string) =>
   `ARRAY(SELECT label FROM json_array_elements_text(${json}::json) WITH ORDINALITY AS labels (label, place) ORDER BY place)`;
 
 /**
- * The indexed text form of a namespace. Compute it in a separate CTE: under row-level security, Postgres does not use the index for a
- * condition that contains an array or a call of this function.
+ * The indexed text form of a namespace. Compute it in a separate CTE: under row-level security, Postgres does not use
+ * the index for a condition that contains an array or a call of this function.
  */
 export const namespacePath = (namespace: string) => `agents.namespace_path(${namespace})`;
 
@@ -49,8 +53,8 @@ export class Conditions {
   }
 
   /**
-   * Restricts the items to those below `prefix`, a key range of the index. The condition on the array excludes matches for labels with
-   * dots, which a prefix can have but no item has.
+   * Restricts the items to those below `prefix`, a key range of the index. The condition on the array excludes matches
+   * for labels with dots, which a prefix can have but no item has.
    */
   under(prefix: readonly string[]): void {
     if (prefix.length === 0) return;

@@ -15,8 +15,8 @@ const providers: Readonly<Record<string, readonly [string, string]>> = {
 };
 
 /**
- * Loads the embedder that `store.index.embed` of a langgraph.json names: `provider:model`, or `./file.ts:name` for a function of texts or
- * an object with `embedDocuments`. Runs code of the project, so call it only in a worker process.
+ * Loads the embedder that `store.index.embed` of a langgraph.json names: `provider:model`, or `./file.ts:name` for a
+ * function of texts or an object with `embedDocuments`. Runs code of the project, so call it only in a worker process.
  *
  * @throws STORE_EMBEDDER_UNUSABLE if it cannot be loaded.
  */

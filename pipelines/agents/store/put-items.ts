@@ -14,7 +14,8 @@ export interface NewItem extends StoreKey {
 }
 
 /**
- * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last one is stored.
+ * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last one
+ * is stored.
  *
  * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_EMBEDDER_UNUSABLE
  */

@@ -27,7 +27,8 @@ export interface ItemSearch {
 const maxVectors = 10_000;
 
 /**
- * Searches the items below a namespace prefix. Sorts by similarity if there is a query and an index, otherwise last updated first.
+ * Searches the items below a namespace prefix. Sorts by similarity if there is a query and an index, otherwise last
+ * updated first.
  *
  * @throws STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE, ANSWER_TOO_LARGE
  */

@@ -5,9 +5,9 @@ export interface TextAtPath {
 }
 
 /**
- * Returns the texts of a value to index: those at `paths`, or by default at `fields`; none if `paths` is false or there is no index. A path
- * consists of field names separated by dots; `[2]`, `[-1]` and `[*]` select elements of a list; `$` is the whole value as JSON. Values that
- * are not text are ignored.
+ * Returns the texts of a value to index: those at `paths`, or by default at `fields`; none if `paths` is false or there
+ * is no index. A path consists of field names separated by dots; `[2]`, `[-1]` and `[*]` select elements of a list; `$`
+ * is the whole value as JSON. Values that are not text are ignored.
  */
 export function textsOfItem(
   value: Readonly<Record<string, unknown>>,

@@ -2,9 +2,11 @@ import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StoreRules } from './store-item.ts';
 
 /**
- * Embeds texts as unit vectors, so that the dot product of two vectors is their cosine similarity. Without an index returns none.
+ * Embeds texts as unit vectors, so that the dot product of two vectors is their cosine similarity. Without an index
+ * returns none.
  *
- * @throws STORE_EMBEDDER_UNUSABLE if the embedder throws or returns vectors of the wrong number or length; errors of the worker.
+ * @throws STORE_EMBEDDER_UNUSABLE if the embedder throws or returns vectors of the wrong number or length; errors of
+ *   the worker.
  */
 export async function embedTexts({ index }: StoreRules, texts: readonly string[]): Promise<number[][]> {
   if (index === undefined || texts.length === 0) return [];

@@ -1,16 +1,18 @@
 /**
  * A subscription to the events of one run or thread.
  *
- * Invariant: a reader yields each valid event exactly once, in order and without gaps, or ends with an error. It holds only a cursor into the
- * ring buffer that all readers share, and no events, so a slow reader costs nothing.
+ * Invariant: a reader yields each valid event exactly once, in order and without gaps, or ends with an error. It holds
+ * only a cursor into the ring buffer that all readers share, and no events, so a slow reader costs nothing.
  *
- *   1. A reader from `now` starts at the end of the ring buffer. Every other reader starts at its oldest record. If that record does not
- *      directly follow the last event of the reader, the reader waits until all older events are stored, and reads the stored rows first.
+ *   1. A reader from `now` starts at the end of the ring buffer. Every other reader starts at its oldest record. If
+ *      that record does not directly follow the last event of the reader, the reader waits until all older events are
+ *      stored, and reads the stored rows first.
  *   2. The reader continues through the ring buffer, skips events that it has yielded, and waits at the end for new records.
- *   3. At a gap, in rows or records, it reads both again until the gap is filled or the timeout has passed. If a newer attempt of the run has
- *      begun, the reader skips the rest of the old attempt, whose events no longer count. If the run has ended, the gap is an error. In both
- *      cases it reads rows and records once more before it decides.
- *   4. If records were evicted before the reader reached them, it reads the stored rows; if they are not stored, it ends with an error.
+ *   3. At a gap, in rows or records, it reads both again until the gap is filled or the timeout has passed. If a newer
+ *      attempt of the run has begun, the reader skips the rest of the old attempt, whose events no longer count. If the
+ *      run has ended, the gap is an error. In both cases it reads rows and records once more before it decides.
+ *   4. If records were evicted before the reader reached them, it reads the stored rows; if they are not stored, it
+ *      ends with an error.
  *   5. The reader ends after the end event of its run, or after `finish`, at the end of the ring buffer.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -200,7 +202,10 @@ export class FollowingReader implements StreamReader {
     return false;
   }
 
-  /** Step 3 for a gap before a record. If the attempt is skipped, or more records arrive, the caller classifies the record again. */
+  /**
+   * Step 3 for a gap before a record. If the attempt is skipped, or more records arrive, the caller classifies the
+   * record again.
+   */
   async *#resolveGapBeforeRecord(): AsyncGenerator<StreamedEvent, void, undefined> {
     const record = this.#cursor.next;
     const following = record && decodeRecord(record);
@@ -234,7 +239,9 @@ export class FollowingReader implements StreamReader {
     if (forMs > 1) await pause(Math.min(Math.max(forMs, minPauseMs), maxPauseMs));
   }
 
-  /** Missing events that arrived later: after a failed publish, a writer repeats the failed events and all events after them. */
+  /**
+   * Missing events that arrived later: after a failed publish, a writer repeats the failed events and all events after them.
+   */
   *#repeatedEvents(): Generator<StreamedEvent, void, undefined> {
     for (const event of this.#ahead()) if (this.#stream.position.isContiguous(event)) yield event;
   }

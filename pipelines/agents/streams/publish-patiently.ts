@@ -26,7 +26,8 @@ export class RetryBackoff {
 }
 
 /**
- * Publishes stream events and retries transient errors of the log for at most `retryTimeoutMs`. Readers deduplicate repeated events.
+ * Publishes stream events and retries transient errors of the log for at most `retryTimeoutMs`. Readers deduplicate
+ * repeated events.
  *
  * @throws errors of the log; at once if they are not transient.
  */

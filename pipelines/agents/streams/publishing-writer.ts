@@ -1,15 +1,15 @@
 /**
  * Publishes the events of one attempt to the log.
  *
- * Invariant: after the last copy of an event in the log, all later events follow in order; the bytes in flight are bounded. So a reader that
- * continues from any offset and reaches the end has seen every event before it.
+ * Invariant: after the last copy of an event in the log, all later events follow in order; the bytes in flight are
+ * bounded. So a reader that continues from any offset and reaches the end has seen every event before it.
  *
  *   1. `write` encodes and numbers the chunks. They are buffered while an earlier batch has no offset in the log yet.
- *   2. When a batch has its offset, the next batch is sent. The writer does not wait until the first batch is durable, so a slow store does
- *      not delay readers.
+ *   2. When a batch has its offset, the next batch is sent. The writer does not wait until the first batch is durable,
+ *      so a slow store does not delay readers.
  *   3. If too many bytes are in flight, the writer waits until some are durable.
- *   4. If a batch fails, the writer waits until no batch is in flight, and sends the failed batch and all later ones again, including those
- *      that are durable. A repeat of the failed batch alone would follow later events.
+ *   4. If a batch fails, the writer waits until no batch is in flight, and sends the failed batch and all later ones
+ *      again, including those that are durable. A repeat of the failed batch alone would follow later events.
  *   5. After a permanent failure nothing more is published, so that the published events have no gap.
  */
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';

@@ -9,8 +9,8 @@ export interface ReadPosition {
   /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
   readonly anchored: boolean;
   /**
-   * Compares the event with the position. For an event that is not kept, missing events count as a gap only if they were published after the
-   * reader attached; earlier ones are not available anywhere.
+   * Compares the event with the position. For an event that is not kept, missing events count as a gap only if they
+   * were published after the reader attached; earlier ones are not available anywhere.
    */
   classify(event: StreamedEvent, kept: boolean): EventOrder;
   /** Whether no event can be missing before this event. */
@@ -65,8 +65,9 @@ export class RunPosition implements ReadPosition {
 const maxOpenStarts = 16;
 
 /**
- * Position in a thread: the sequence number of the thread. The end of a run may arrive after the first events of the next run, which may start
- * before that end is published. Such an end is yielded only if the reader has yielded events of its attempt.
+ * Position in a thread: the sequence number of the thread. The end of a run may arrive after the first events of the
+ * next run, which may start before that end is published. Such an end is yielded only if the reader has yielded events
+ * of its attempt.
  */
 export class ThreadPosition implements ReadPosition {
   anchored: boolean;

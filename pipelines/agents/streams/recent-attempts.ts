@@ -1,6 +1,6 @@
 /**
- * Remembers the latest attempt of the most recently seen runs. Events of an attempt are invalid after the first event of a later attempt,
- * because the worker of the earlier attempt had lost the run.
+ * Remembers the latest attempt of the most recently seen runs. Events of an attempt are invalid after the first event
+ * of a later attempt, because the worker of the earlier attempt had lost the run.
  */
 export class RecentAttempts {
   readonly #maxRuns: number;

@@ -1,12 +1,12 @@
 /**
  * The ring buffer of the newest records of the topic, which all readers of this process share.
  *
- * Invariant: the buffer holds every valid record from `floor` on, in log order; its size in bytes is bounded. A cursor points to the first
- * unread record of its thread; if unread records were evicted, the cursor records that in `missed`.
+ * Invariant: the buffer holds every valid record from `floor` on, in log order; its size in bytes is bounded. A cursor
+ * points to the first unread record of its thread; if unread records were evicted, the cursor records that in `missed`.
  *
  *   1. A new record is appended to the ring and to its thread, and wakes the cursors of the thread.
- *   2. The oldest records are evicted when the buffer exceeds its size, or when they exceed the maximum age. A cursor that pointed to one of
- *      them advances and records whether the missed events are stored.
+ *   2. The oldest records are evicted when the buffer exceeds its size, or when they exceed the maximum age. A cursor
+ *      that pointed to one of them advances and records whether the missed events are stored.
  *   3. A thread is removed when it has neither records nor cursors.
  */
 import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';

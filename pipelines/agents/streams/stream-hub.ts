@@ -21,8 +21,8 @@ export interface StreamHubOptions {
   /** Timeout for older events to be stored, and for the follower to reach the end of the log. Default: 10 s. */
   readonly storeTimeoutMs?: number;
   /**
-   * Timeout for a gap in a stream to be filled. It must exceed the time until a new attempt starts after a process died. Default:
-   * `storeTimeoutMs`.
+   * Timeout for a gap in a stream to be filled. It must exceed the time until a new attempt starts after a process
+   * died. Default: `storeTimeoutMs`.
    */
   readonly gapTimeoutMs?: number;
 }
@@ -36,7 +36,8 @@ const page = { limitRows: 2_000, limitBytes: 2 * 1024 * 1024 };
 const pollIntervalMs = 20;
 
 /**
- * Opens the hub of all readers of this process, which share one follower of the topic. Resolves when the follower has caught up.
+ * Opens the hub of all readers of this process, which share one follower of the topic. Resolves when the follower has
+ * caught up.
  *
  * @throws errors of the log if it cannot be read.
  */

@@ -1,12 +1,16 @@
 /**
- * Sequence numbers of events. The events of an attempt are numbered from 1. The end has the maximum number, because another process may
- * publish it without knowing the number of events. A thread numbers the attempts of its runs (`threadStart`) from 1.
+ * Sequence numbers of events. The events of an attempt are numbered from 1. The end has the maximum number, because
+ * another process may publish it without knowing the number of events. A thread numbers the attempts of its runs
+ * (`threadStart`) from 1.
  */
 
 const numbersPerStart = 2 ** 32;
 export const endSeq = numbersPerStart - 1;
 
-/** Sequence number in the thread. It is an exact integer in a double and in the log for up to half a million starts of a thread. */
+/**
+ * Sequence number in the thread. It is an exact integer in a double and in the log for up to half a million starts of a
+ * thread.
+ */
 export function toThreadSeq(threadStart: number, seq: number): number {
   return threadStart * numbersPerStart + seq;
 }

@@ -25,8 +25,8 @@ export interface RunStreamWriter {
 
 export interface RunStreamEnd {
   /**
-   * JSON text of {@link RunEnd}, the data of the event with `isEnd`. Requests that wait for the run respond with it, without a database
-   * query.
+   * JSON text of {@link RunEnd}, the data of the event with `isEnd`. Requests that wait for the run respond with it,
+   * without a database query.
    */
   readonly data: Uint8Array;
   /** When the run ended, in microseconds since 1970. */
@@ -56,8 +56,8 @@ export interface RunEnd {
 export interface StreamPublisher {
   open(start: RunStreamStart): RunStreamWriter;
   /**
-   * Publishes the end of a run whose final state is committed. Idempotent, from any process: the end follows every event of its attempt, and
-   * a repeat is identical in every field.
+   * Publishes the end of a run whose final state is committed. Idempotent, from any process: the end follows every
+   * event of its attempt, and a repeat is identical in every field.
    *
    * @throws errors of the log.
    */
@@ -68,31 +68,32 @@ export interface StreamPublisher {
 export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
 
 /**
- * Where a reader starts: `start` with stored events and those in the ring buffer of this process; `now` with events that arrive after the
- * reader has attached; or after an event.
+ * Where a reader starts: `start` with stored events and those in the ring buffer of this process; `now` with events
+ * that arrive after the reader has attached; or after an event.
  */
 export type RunReadFrom = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
 export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
 
 /**
- * An attached reader. Iterate it once. A reader of a run ends after the end event, which it yields; a reader of a thread never ends by itself.
- * A reader of a thread also yields the ends of its runs, except runs that were never started; an end may follow the first events of the next
- * run.
+ * An attached reader. Iterate it once. A reader of a run ends after the end event, which it yields; a reader of a
+ * thread never ends by itself. A reader of a thread also yields the ends of its runs, except runs that were never
+ * started; an end may follow the first events of the next run.
  *
- * A reader that attaches after the end was published would wait for ever if the end is not stored or has expired. So the caller must read the
- * row of the run after it has attached, and call `finish` if the run has ended.
+ * A reader that attaches after the end was published would wait for ever if the end is not stored or has expired. So
+ * the caller must read the row of the run after it has attached, and call `finish` if the run has ended.
  *
- * @throws STREAM_READER_TOO_SLOW if events were evicted before they were read and are not stored, STREAM_INCOMPLETE if events are lost.
+ * @throws STREAM_READER_TOO_SLOW if events were evicted before they were read and are not stored, STREAM_INCOMPLETE if
+ *   events are lost.
  */
 export interface StreamReader extends AsyncIterable<StreamedEvent> {
   /**
-   * Returns the next event without waiting, to read events in batches. Call it only between two steps of the iteration. Undefined: continue
-   * with the iteration.
+   * Returns the next event without waiting, to read events in batches. Call it only between two steps of the iteration.
+   * Undefined: continue with the iteration.
    */
   ready?(): StreamedEvent | undefined;
   /**
-   * Declares that no event is published after those that are in the log now; the reader ends after them. Resolves when they have arrived in
-   * this process; the iteration continues meanwhile.
+   * Declares that no event is published after those that are in the log now; the reader ends after them. Resolves when
+   * they have arrived in this process; the iteration continues meanwhile.
    */
   finish(): Promise<void>;
   /** Ends the reader at its current position. */

@@ -22,7 +22,8 @@ export interface NewThread {
 /**
  * Creates a thread. With `ifExists: 'do_nothing'` it returns an existing thread unchanged.
  *
- * @throws THREAD_EXISTS; THREAD_NOT_FOUND if the id belongs to a hidden thread; INVALID_REQUEST if Postgres cannot store the metadata.
+ * @throws THREAD_EXISTS; THREAD_NOT_FOUND if the id belongs to a hidden thread; INVALID_REQUEST if Postgres cannot
+ *   store the metadata.
  */
 export async function createThread(
   database: Sql,

@@ -5,7 +5,8 @@ import { threadKey } from '../checkpoints/thread-key.ts';
 import { removeRuns } from '../runs/remove-runs.ts';
 
 /**
- * Deletes a thread with its runs and state. A running run loses its lease: the process that executes it stops it and can no longer write.
+ * Deletes a thread with its runs and state. A running run loses its lease: the process that executes it stops it and
+ * can no longer write.
  *
  * @throws THREAD_NOT_FOUND
  */

@@ -8,8 +8,8 @@ export interface ThreadHold {
 }
 
 /**
- * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the thread is claimed
- * until the lease is released or expires.
+ * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the
+ * thread is claimed until the lease is released or expires.
  *
  * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or another process holds the lease.
  */

@@ -10,9 +10,9 @@ const serverKeys = new Set([
 ]);
 
 /**
- * Stores the config of a run on its thread: that of the assistant, overridden by that of the request, without the keys of the server.
- * `before` is the config of an earlier run on the thread; its `user_id` remains unless the request sets another one. Changes nothing if
- * neither assistant nor request has a config.
+ * Stores the config of a run on its thread: that of the assistant, overridden by that of the request, without the keys
+ * of the server. `before` is the config of an earlier run on the thread; its `user_id` remains unless the request sets
+ * another one. Changes nothing if neither assistant nor request has a config.
  */
 export async function noteThreadConfig(
   sql: Sql,

@@ -5,8 +5,8 @@ import type { Interrupt } from './thread.ts';
 /**
  * Writes values, interrupts and status to the row of a thread, after its state was updated outside a run.
  *
- * @returns the number that the update takes in the sequence of run starts, for its stream event; 0 if nothing was written because the
- *   write lease has expired or the thread was deleted.
+ * @returns the number that the update takes in the sequence of run starts, for its stream event; 0 if nothing was
+ *   written because the write lease has expired or the thread was deleted.
  */
 export async function noteThreadState(
   database: Sql,

@@ -24,7 +24,8 @@ export interface StateQuestion {
 }
 
 /**
- * Reads the newest state of a thread, or that of a checkpoint, as JSON text. An empty state if no graph has run on the thread.
+ * Reads the newest state of a thread, or that of a checkpoint, as JSON text. An empty state if no graph has run on the
+ * thread.
  *
  * @throws THREAD_NOT_FOUND, CHECKPOINT_NOT_FOUND; the errors of {@link ThreadPorts.pool}.
  */

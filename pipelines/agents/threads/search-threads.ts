@@ -15,7 +15,9 @@ export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends
   readonly limitBytes?: number;
 }
 
-/** Returns one page of the threads that match, without `ttl`, and their total number on all pages. @throws ANSWER_TOO_LARGE */
+/**
+ * Returns one page of the threads that match, without `ttl`, and their total number on all pages. @throws ANSWER_TOO_LARGE
+ */
 export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   database: Sql,
   deploymentId: string,

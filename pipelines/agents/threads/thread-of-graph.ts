@@ -15,8 +15,8 @@ export interface ThreadPorts {
 }
 
 /**
- * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or else of its assistant.
- * Undefined if the thread has no graph yet.
+ * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or else
+ * of its assistant. Undefined if the thread has no graph yet.
  */
 export async function threadOfGraph(
   { database, deploymentId }: ThreadPorts,

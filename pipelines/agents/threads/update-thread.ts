@@ -12,7 +12,9 @@ export interface ThreadChange {
   readonly ttl?: ThreadTtl | null;
 }
 
-/** Changes the metadata and TTL of a thread. @throws THREAD_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the metadata. */
+/**
+ * Changes the metadata and TTL of a thread. @throws THREAD_NOT_FOUND, INVALID_REQUEST if Postgres cannot store the metadata.
+ */
 export async function updateThread(
   database: Sql,
   deploymentId: string,

@@ -1,11 +1,13 @@
 /**
  * Collects the child runs of one graph run in the worker, from the callbacks to the front.
  *
- * Invariant: each reported run is a descendant of the root and is reported once. The collector holds only open runs and the runs that changed
- * since the last flush.
+ * Invariant: each reported run is a descendant of the root and is reported once. The collector holds only open runs and
+ * the runs that changed since the last flush.
  *
- *   1. A run begins: its `dotted_order` is fixed, and its inputs are serialised at once, because the graph may modify them later.
- *   2. It ends: its outputs are serialised. A run that began and ended between two flushes is one post; otherwise a post and a patch.
+ *   1. A run begins: its `dotted_order` is fixed, and its inputs are serialised at once, because the graph may modify
+ *      them later.
+ *   2. It ends: its outputs are serialised. A run that began and ended between two flushes is one post; otherwise a
+ *      post and a patch.
  *   3. A flush follows one second after the first change, or earlier if the changes are large.
  *   4. `close` ends open runs with the given reason and flushes. Later callbacks are ignored.
  *
@@ -240,7 +242,10 @@ export class ChildRunCollector {
     };
   }
 
-  /** Returns strictly increasing microseconds, so that runs of one millisecond keep their order and no run begins before the root. */
+  /**
+   * Returns strictly increasing microseconds, so that runs of one millisecond keep their order and no run begins before
+   * the root.
+   */
   #now(): number {
     this.#lastMicros = Math.max(this.#lastMicros + 1, Date.now() * 1_000);
     return this.#lastMicros;

@@ -3,12 +3,14 @@
  *
  * Invariant: tracing never delays or ends a graph run. The buffer is bounded; runs that exceed it are dropped and counted.
  *
- *   1. A batch arrives from a worker. With the first open child run the root run is written as well, so that an active trace is visible.
+ *   1. A batch arrives from a worker. With the first open child run the root run is written as well, so that an active
+ *      trace is visible.
  *   2. Once a second the buffered runs are written to the log, one batch per sender (`take-into-traces.ts`).
  *   3. If the log is unavailable, the batch is retried.
  *   4. At the end of an attempt, child runs that the worker has not ended, because it died, are ended with an error.
  *
- * A crash of this process loses the buffered runs. The next attempt writes its own child runs, with new ids, below the same root.
+ * A crash of this process loses the buffered runs. The next attempt writes its own child runs, with new ids, below the
+ * same root.
  */
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';

@@ -38,8 +38,8 @@ export function rootPlace({ runId, startedAt }: Pick<RootRun, 'runId' | 'started
 }
 
 /**
- * Returns the other members of the root run, without ids and project, in the format of ingest: JSON members without braces. `values` is empty
- * or starts with a comma. See `docs/guide/01-send-a-trace.test.ts`.
+ * Returns the other members of the root run, without ids and project, in the format of ingest: JSON members without
+ * braces. `values` is empty or starts with a comma. See `docs/guide/01-send-a-trace.test.ts`.
  */
 export function rootMembers(
   run: RootRun,

@@ -1,7 +1,7 @@
 /**
- * The LangChain callback handler that collects the child runs of a graph run. It has the name and the interface of LangChain's own tracer, so
- * that functions that the `langsmith` package traces find their parents and report their runs here. It opens no connection. It extends no
- * class of LangChain, so that it works with any copy of the library.
+ * The LangChain callback handler that collects the child runs of a graph run. It has the name and the interface of
+ * LangChain's own tracer, so that functions that the `langsmith` package traces find their parents and report their
+ * runs here. It opens no connection. It extends no class of LangChain, so that it works with any copy of the library.
  * Source: `LangChainTracer` of @langchain/core 1.2, `RunTree` of langsmith 0.10.
  */
 import { RunTree } from 'langsmith/run_trees';
@@ -283,7 +283,10 @@ interface RunTreeRun {
   readonly events?: readonly { readonly name?: string }[];
 }
 
-/** Discards pushed elements: runs are reported through the client, so a node with a million child runs must not keep them in memory. */
+/**
+ * Discards pushed elements: runs are reported through the client, so a node with a million child runs must not keep
+ * them in memory.
+ */
 class DiscardingArray extends Array<object> {
   override push(): number {
     return 0;

@@ -39,8 +39,9 @@ const variants: readonly TraceVariant[] = [
 ];
 
 /**
- * Writes records of one sender to the log in one batch. A record that ingest rejects, because it is too large or invalid, is retried without
- * inputs and outputs, and then in the default project without the project, tags and metadata of the request. Idempotent.
+ * Writes records of one sender to the log in one batch. A record that ingest rejects, because it is too large or
+ * invalid, is retried without inputs and outputs, and then in the default project without the project, tags and
+ * metadata of the request. Idempotent.
  *
  * @returns the records that ingest rejected in each form.
  * @throws retryable errors of the log.
@@ -110,7 +111,9 @@ export function senderKey({ workspaceId, userId, keyId }: Sender): string {
   return `${workspaceId} ${userId} ${keyId}`;
 }
 
-/** Time until the next flush. All buffers flush at the same moments, so that ClickHouse stores their records with one INSERT. */
+/**
+ * Time until the next flush. All buffers flush at the same moments, so that ClickHouse stores their records with one INSERT.
+ */
 export function untilNextFlushMs(): number {
   return flushIntervalMs - (performance.now() % flushIntervalMs);
 }

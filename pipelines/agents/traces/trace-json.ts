@@ -1,7 +1,7 @@
 /**
- * Encodes inputs or outputs of a run as JSON text like the stock tracers: LangChain objects with their own `toJSON`, maps as objects, sets as
- * arrays, errors with name and message, BigInts as strings. Cycles are replaced by a marker. The result is always an object; any other value
- * becomes its member `name`.
+ * Encodes inputs or outputs of a run as JSON text like the stock tracers: LangChain objects with their own `toJSON`,
+ * maps as objects, sets as arrays, errors with name and message, BigInts as strings. Cycles are replaced by a marker.
+ * The result is always an object; any other value becomes its member `name`.
  */
 export function traceJson(value: unknown, name: string): string {
   const text = textOf(value) ?? 'null';

@@ -1,15 +1,17 @@
 /**
  * Delivers webhooks that are due, by the clock of Postgres.
  *
- * Invariant: a recorded webhook is delivered at least once, unless it is refused for good or all attempts fail; no crash loses it.
+ * Invariant: a recorded webhook is delivered at least once, unless it is refused for good or all attempts fail; no
+ * crash loses it.
  *
- *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED). It increments
- *      `attempts` and moves `due_at` beyond the time that sending can take.
+ *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED).
+ *      It increments `attempts` and moves `due_at` beyond the time that sending can take.
  *   2. Send each webhook.
- *   3. Delete a delivered webhook. After a failure set the next due time, or give it up. Both change the row only if `attempts` still has
- *      the value of step 1, so a slow attempt cannot overwrite a later one.
+ *   3. Delete a delivered webhook. After a failure set the next due time, or give it up. Both change the row only if
+ *      `attempts` still has the value of step 1, so a slow attempt cannot overwrite a later one.
  *
- * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are deleted a day later.
+ * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that were given up are
+ * deleted a day later.
  */
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';

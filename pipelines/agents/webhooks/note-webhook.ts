@@ -12,8 +12,8 @@ export interface EndedWithWebhook {
 }
 
 /**
- * Records a webhook for the end of a run. Call it in the transaction that ends the run, after the update of its row and before a deletion
- * of the row, so that a crash cannot lose the webhook. Repeating it changes nothing.
+ * Records a webhook for the end of a run. Call it in the transaction that ends the run, after the update of its row and
+ * before a deletion of the row, so that a crash cannot lose the webhook. Repeating it changes nothing.
  */
 export async function noteWebhook(sql: Sql, ended: EndedWithWebhook): Promise<void> {
   if (ended.webhook === undefined) return;

@@ -1,8 +1,8 @@
 import { createHmac, hkdfSync } from 'node:crypto';
 
 /**
- * Derives the default signing secret of a deployment's webhooks, for operators who set none: 32 bytes of HKDF-SHA256 (RFC 5869) of the
- * secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
+ * Derives the default signing secret of a deployment's webhooks, for operators who set none: 32 bytes of HKDF-SHA256
+ * (RFC 5869) of the secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
  */
 export function webhookSecret(secretKey: string, deploymentId: string): string {
   const info = `runlake webhooks ${deploymentId} v1`;
@@ -10,8 +10,9 @@ export function webhookSecret(secretKey: string, deploymentId: string): string {
 }
 
 /**
- * Computes the header `X-Runlake-Signature`: `t=<Unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of the seconds, a dot and the body as
- * sent; the key is the secret as UTF-8. Receivers should compare in constant time and refuse signatures that are minutes old.
+ * Computes the header `X-Runlake-Signature`: `t=<Unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of the seconds, a
+ * dot and the body as sent; the key is the secret as UTF-8. Receivers should compare in constant time and refuse
+ * signatures that are minutes old.
  */
 export function signWebhook(secret: string, body: string, atMs: number): string {
   const seconds = Math.floor(atMs / 1_000);

@@ -20,8 +20,8 @@ const maxInFlight = 16;
 const timeoutMs = 10_000;
 
 /**
- * Delivers webhooks when they are due. The caller wakes it on NOTIFY agent_webhooks. Several processes can do so at once. `stop` claims no
- * more webhooks, and resolves when those in flight are finished.
+ * Delivers webhooks when they are due. The caller wakes it on NOTIFY agent_webhooks. Several processes can do so at
+ * once. `stop` claims no more webhooks, and resolves when those in flight are finished.
  */
 export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
   const agents = openGuardedAgents({

@@ -22,8 +22,9 @@ interface AttemptContext {
 }
 
 /**
- * Computes the input and options that LangGraph receives for an attempt. It also detects conditions that LangGraph ignores silently:
- * unknown nodes, a missing checkpoint, a breakpoint at which an earlier attempt died, and a resume value that an earlier attempt used.
+ * Computes the input and options that LangGraph receives for an attempt. It also detects conditions that LangGraph
+ * ignores silently: unknown nodes, a missing checkpoint, a breakpoint at which an earlier attempt died, and a resume
+ * value that an earlier attempt used.
  *
  * @returns undefined if the run is already at a breakpoint and must stop there.
  * @throws GRAPH_NODE_UNKNOWN, CHECKPOINT_NOT_FOUND, and errors of the graph and its saver.
@@ -107,9 +108,10 @@ function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: Compil
 }
 
 /**
- * Whether an earlier attempt used the resume value already. That attempt may have reached the next interrupt, inside a subgraph or inside
- * one node, without a new checkpoint on the thread; LangGraph would then take a repeated value as the answer to the next interrupt.
- * Several values that are keyed by interrupt id are always repeated: some may be unused, and the ids prevent a wrong match.
+ * Whether an earlier attempt used the resume value already. That attempt may have reached the next interrupt, inside a
+ * subgraph or inside one node, without a new checkpoint on the thread; LangGraph would then take a repeated value as
+ * the answer to the next interrupt. Several values that are keyed by interrupt id are always repeated: some may be
+ * unused, and the ids prevent a wrong match.
  */
 async function isAnswered({ attempt, start, kwargs, threadId }: Job, saver: ThreadSaver): Promise<boolean> {
   const resume = kwargs.command?.resume ?? undefined;

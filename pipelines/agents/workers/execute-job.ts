@@ -30,8 +30,8 @@ export interface JobPorts {
 }
 
 /**
- * Executes one attempt in this process. Never rejects. If a graph continues after its abort, its writes are refused, because the lease
- * ends with the run.
+ * Executes one attempt in this process. Never rejects. If a graph continues after its abort, its writes are refused,
+ * because the lease ends with the run.
  */
 export async function executeJob(job: Job, ports: JobPorts): Promise<RunOutcome> {
   const { saverFor, events, stop } = ports;

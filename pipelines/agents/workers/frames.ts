@@ -2,8 +2,8 @@
  * Frames on the pipe between the front and a process that runs project code.
  *
  * Layout: length of the head and length of the body (u32, little endian), the head (JSON text), the body (bytes).
- * Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws WORKER_PROTOCOL_VIOLATED. It allocates
- * memory for received bytes, not for announced lengths.
+ * Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws
+ * WORKER_PROTOCOL_VIOLATED. It allocates memory for received bytes, not for announced lengths.
  */
 import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { scanValue } from '../../ingest/json/scan.ts';
@@ -24,7 +24,10 @@ export const pipeDescriptor = 3;
 
 const mib = 1024 * 1024;
 
-/** Limits of messages from a worker. The front parses heads, which may hold open interrupts, but only scans bodies (events, state). */
+/**
+ * Limits of messages from a worker. The front parses heads, which may hold open interrupts, but only scans bodies
+ * (events, state).
+ */
 export function limitsOfWorker(maxEventBytes: number): FrameLimits {
   return { headBytes: 32 * mib, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
@@ -55,7 +58,10 @@ const minHeldBytes = 1024;
 export class FrameReader {
   readonly #limits: FrameLimits;
   readonly #onFrame: (frame: Frame) => void;
-  /** The start of an incomplete frame. The buffer grows by doubling, so that many small reads cost no more than one large read. */
+  /**
+   * The start of an incomplete frame. The buffer grows by doubling, so that many small reads cost no more than one
+   * large read.
+   */
   #held = Buffer.alloc(0);
   #heldBytes = 0;
 

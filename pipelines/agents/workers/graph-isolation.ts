@@ -18,8 +18,8 @@ export interface GraphIsolation {
 const privateNames = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
 
 /**
- * Decides whether each process that runs project code gets an operating-system account of its own: by RUNLAKE_AGENTS_ISOLATION, and by a
- * trial process.
+ * Decides whether each process that runs project code gets an operating-system account of its own: by
+ * RUNLAKE_AGENTS_ISOLATION, and by a trial process.
  *
  * @throws GRAPH_CODE_NOT_ISOLATED if isolation is required but not possible.
  */

@@ -1,6 +1,6 @@
 /**
- * Encodes a value of a graph as JSON text in the form that clients expect: messages are flat objects with a `type`, errors have name and
- * message, BigInts are strings, sets are arrays and maps are objects.
+ * Encodes a value of a graph as JSON text in the form that clients expect: messages are flat objects with a `type`,
+ * errors have name and message, BigInts are strings, sets are arrays and maps are objects.
  *
  * @throws TypeError if the value is cyclic.
  */

@@ -1,15 +1,15 @@
 /**
  * The front's handle of one worker process.
  *
- * Invariant: `onGone` is called once for each process, after it has exited. Blame and reason depend only on what the front observes: the last
- * message, exit code or signal, whether the front killed the process, and protocol violations. No message of a worker makes the front throw
- * (`worker-child.ts`).
+ * Invariant: `onGone` is called once for each process, after it has exited. Blame and reason depend only on what the
+ * front observes: the last message, exit code or signal, whether the front killed the process, and protocol violations.
+ * No message of a worker makes the front throw (`worker-child.ts`).
  *
  *   1. The front spawns the process and sends `setup`. The process has `loadWithinMs` to import all graphs.
- *   2. Each message, heartbeats included, proves that the event loop of the worker turns. After `silentMs` without a message the front
- *      kills the process.
- *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses, or too many
- *      messages end the process with blame `self`.
+ *   2. Each message, heartbeats included, proves that the event loop of the worker turns. After `silentMs` without a
+ *      message the front kills the process.
+ *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses,
+ *      or too many messages end the process with blame `self`.
  *   4. After the exit `onGone` receives blame and reason. No message is delivered afterwards.
  */
 import { fileURLToPath } from 'node:url';

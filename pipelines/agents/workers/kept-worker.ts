@@ -24,8 +24,9 @@ const healthyAfterMs = 5_000;
 /**
  * Supervises one worker process: restarts it whenever it ends.
  *
- * Invariant: at most one process at a time, none after `stop` has resolved. 1. A process is launched. 2. It becomes ready and works. 3. It
- * ends, and `onGone` is called. 4. A new process is launched: at once, or, after a short life, with a backoff of 0.1 s that doubles to 10 s.
+ * Invariant: at most one process at a time, none after `stop` has resolved. 1. A process is launched. 2. It becomes
+ * ready and works. 3. It ends, and `onGone` is called. 4. A new process is launched: at once, or, after a short life,
+ * with a backoff of 0.1 s that doubles to 10 s.
  */
 export class SupervisedWorker {
   readonly #options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onGone'>;

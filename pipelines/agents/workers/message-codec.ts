@@ -1,8 +1,9 @@
 /**
  * Encodes messages of a worker as frames, and decodes and validates them in the front.
  *
- * Trust boundary: graph code runs in the same process as the encoder, so the front treats each frame as untrusted input. Decoding returns a
- * message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers and events are verified to be JSON text.
+ * Trust boundary: graph code runs in the same process as the encoder, so the front treats each frame as untrusted
+ * input. Decoding returns a message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers and events
+ * are verified to be JSON text.
  */
 import { type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';

@@ -5,8 +5,8 @@ interface StreamedMessage {
 }
 
 /**
- * Produces the events of the legacy stream mode `messages`: `messages/metadata` at the first chunk of a message, `messages/partial` with the
- * accumulated message at each chunk, and `messages/complete` for new messages in the state.
+ * Produces the events of the legacy stream mode `messages`: `messages/metadata` at the first chunk of a message,
+ * `messages/partial` with the accumulated message at each chunk, and `messages/complete` for new messages in the state.
  * Source: reference/agent-server.md §2.2.
  */
 export class OldMessages {

@@ -1,14 +1,16 @@
 /**
  * The pool of worker processes that run graph code, and the scheduling of runs on them.
  *
- * Invariant: a worker executes at most `runsPerWorker` runs plus a quarter (the extra slots). An exclusive run (`alone`) shares its worker
- * with no other run. The front keeps its own record of each run, which survives the end of the worker.
+ * Invariant: a worker executes at most `runsPerWorker` runs plus a quarter (the extra slots). An exclusive run
+ * (`alone`) shares its worker with no other run. The front keeps its own record of each run, which survives the end of
+ * the worker.
  *
  *   1. The pool starts one query worker and `workers` run workers together. It is open when each has imported every graph.
- *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs and no code of earlier
- *      runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and stops it afterwards.
- *   3. A worker that ends is replaced (`kept-worker.ts`). If it ended while it imported a graph, that graph is marked as unusable and is not
- *      imported again.
+ *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
+ *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
+ *      stops it afterwards.
+ *   3. A worker that ends is replaced (`kept-worker.ts`). If it ended while it imported a graph, that graph is marked
+ *      as unusable and is not imported again.
  *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with blame `outside`.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';

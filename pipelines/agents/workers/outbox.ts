@@ -14,8 +14,8 @@ interface OpenChunks {
 }
 
 /**
- * Batches the messages of a worker: all messages of one turn of the event loop are written together, and consecutive chunks of a run share
- * one message. One message per chunk would halve the throughput of a worker.
+ * Batches the messages of a worker: all messages of one turn of the event loop are written together, and consecutive
+ * chunks of a run share one message. One message per chunk would halve the throughput of a worker.
  */
 export class Outbox {
   readonly #pipe: ParentPipe;

@@ -8,8 +8,8 @@ import type { Chunk } from './worker-pool.ts';
 export type Stretch = readonly [mode: string, event: string, namespace: string, chunks: number];
 
 /**
- * Chunks of one run, packed into one buffer for the transfer between two processes. An object and a buffer per chunk would cost both sides
- * more than all other work on the chunk.
+ * Chunks of one run, packed into one buffer for the transfer between two processes. An object and a buffer per chunk
+ * would cost both sides more than all other work on the chunk.
  */
 export interface PackedChunks {
   readonly stretches: readonly Stretch[];

@@ -7,8 +7,8 @@ export interface ParentPipe {
 }
 
 /**
- * Opens the worker's end of the pipe to the front, which spawned this process as a `WorkerChild`. The process exits when the pipe closes,
- * which happens at the latest when the front ends.
+ * Opens the worker's end of the pipe to the front, which spawned this process as a `WorkerChild`. The process exits
+ * when the pipe closes, which happens at the latest when the front ends.
  */
 export function openParentPipe(onMessage: (message: unknown) => void): ParentPipe {
   // Bound now, because project code may replace `process.exit` later.

@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads';
 
 /**
- * Kills this process soon after its parent has ended, even if graph code blocks the event loop: a separate thread checks the parent process
- * id every second.
+ * Kills this process soon after its parent has ended, even if graph code blocks the event loop: a separate thread
+ * checks the parent process id every second.
  */
 export function watchParent(): void {
   const watch = new Worker(

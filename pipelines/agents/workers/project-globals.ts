@@ -4,12 +4,14 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { inspect } from 'node:util';
 
 /**
- * Installs the globals that LangChain packages expect in an agent server: a logger (`getLogger()` of `@langchain/langgraph-sdk/logging`), and
- * URL and `fetch` for calls to this server (`new Client()` without a URL). Call it before project code is imported. Source:
- * `@langchain/langgraph-sdk` 1.12, `logging/index.js`, `client/base.js`; reference server, `loopback.mts`, `logging.mts`.
+ * Installs the globals that LangChain packages expect in an agent server: a logger (`getLogger()` of
+ * `@langchain/langgraph-sdk/logging`), and URL and `fetch` for calls to this server (`new Client()` without a URL).
+ * Call it before project code is imported. Source: `@langchain/langgraph-sdk` 1.12, `logging/index.js`,
+ * `client/base.js`; reference server, `loopback.mts`, `logging.mts`.
  *
- * A call to this server is an ordinary request with the credentials that the code sets. In the custom app, a call without credentials uses
- * those of the request that the app is handling, so it never has more rights than the sender of that request.
+ * A call to this server is an ordinary request with the credentials that the code sets. In the custom app, a call
+ * without credentials uses those of the request that the app is handling, so it never has more rights than the sender
+ * of that request.
  */
 export function installProjectGlobals(serverUrl: string | undefined): void {
   const scope = globalThis as unknown as Record<symbol, unknown>;
@@ -48,8 +50,9 @@ export function actingFor<Result>(
 }
 
 /**
- * URL of this server. A client that several requests share queues its calls, so a call may execute in the asynchronous context of another
- * request. The client composes the URL before it queues the call, so the URL carries the handle of the calling request.
+ * URL of this server. A client that several requests share queues its calls, so a call may execute in the asynchronous
+ * context of another request. The client composes the URL before it queues the call, so the URL carries the handle of
+ * the calling request.
  */
 class OwnUrl extends String {
   override toString(): string {

@@ -27,8 +27,8 @@ const answerTimeoutMs = 30_000;
  *
  *   1. A query waits in the queue for at most two seconds.
  *   2. It is sent to the worker when fewer than 16 queries are in flight, and has 30 s to be answered.
- *   3. If the worker ends, a query that was the only one in flight fails as the cause; several fail with GRAPH_WORKER_BUSY, which is
- *      retryable.
+ *   3. If the worker ends, a query that was the only one in flight fails as the cause; several fail with
+ *      GRAPH_WORKER_BUSY, which is retryable.
  */
 export class QueryWorker {
   readonly #worker: SupervisedWorker;
@@ -68,7 +68,10 @@ export class QueryWorker {
     });
   }
 
-  /** Resolves with the answer as JSON text. @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and the error that the worker answers with. */
+  /**
+   * Resolves with the answer as JSON text. @throws GRAPH_WORKER_BUSY, GRAPH_FAILED, and the error that the worker
+   * answers with.
+   */
   ask(request: GraphRequest): Promise<string> {
     if (this.#closed) return Promise.reject(fault('GRAPH_WORKER_BUSY'));
     return new Promise((resolve, reject) => {

@@ -23,12 +23,17 @@ export function toLibraryConfig(
   };
 }
 
-/** Graph code may pass its own config on. Names with this prefix are LangGraph internals whose values cannot be serialised. */
+/**
+ * Graph code may pass its own config on. Names with this prefix are LangGraph internals whose values cannot be serialised.
+ */
 function withoutInternals(configurable: object = {}): object {
   return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));
 }
 
-/** Converts a command of a request. A `goto` may be `{node, input}` of the API or `{node, args, timeout}` as LangGraph serialises it. */
+/**
+ * Converts a command of a request. A `goto` may be `{node, input}` of the API or `{node, args, timeout}` as LangGraph
+ * serialises it.
+ */
 export function toLibraryCommand({ update, resume, goto }: RunCommand): Command {
   return new Command({
     ...(update !== undefined && update !== null && { update: update as Record<string, unknown> }),

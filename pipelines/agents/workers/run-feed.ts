@@ -11,8 +11,8 @@ export interface RunFeedOptions {
 }
 
 /**
- * Passes the chunks of one run to `take`, in order and one batch at a time. Chunks that arrive meanwhile form the next batch; the send
- * window bounds its size.
+ * Passes the chunks of one run to `take`, in order and one batch at a time. Chunks that arrive meanwhile form the next
+ * batch; the send window bounds its size.
  */
 export class RunFeed {
   readonly #take: (chunks: readonly Chunk[]) => Promise<void>;

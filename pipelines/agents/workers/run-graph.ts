@@ -14,12 +14,12 @@ type Source = (input: unknown, config: object) => AsyncIterable<unknown>;
 /**
  * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order.
  *
- * `stream` pipes the output of a graph through three internal streams, which for a small chunk costs more than all other work on it. This
- * function therefore consumes the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and
- * context and handles the abort signal.
+ * `stream` pipes the output of a graph through three internal streams, which for a small chunk costs more than all
+ * other work on it. This function therefore consumes the chunks at their source, the `_streamIterator` of the LangChain
+ * Runnable. `stream` still sets up config and context and handles the abort signal.
  *
- * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it grows. If `turn` returns
- * a promise, the function awaits it to yield the event loop.
+ * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it
+ * grows. If `turn` returns a promise, the function awaits it to yield the event loop.
  *
  * Resolves when the graph has ended. Rejects as soon as the signal aborts; later chunks are dropped.
  *

@@ -1,9 +1,9 @@
 /**
  * Flow control for the events that a worker sends to the front: one send window per run.
  *
- * Invariant: a worker sends an event only while the unacknowledged events of its run cost less than the window, so the last event sent may
- * exceed it. Buffered events of all runs of the process cost at most `maxBufferedBytes`. Both add a fixed cost per event, because the main
- * cost of small events is objects, not bytes.
+ * Invariant: a worker sends an event only while the unacknowledged events of its run cost less than the window, so the
+ * last event sent may exceed it. Buffered events of all runs of the process cost at most `maxBufferedBytes`. Both add a
+ * fixed cost per event, because the main cost of small events is objects, not bytes.
  *
  *   1. An event is sent if no event is buffered and the window has room; otherwise it is buffered.
  *   2. The front acknowledges events after the log has stored them; then the next buffered events are sent.

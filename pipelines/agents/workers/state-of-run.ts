@@ -21,8 +21,8 @@ export function toStreamedState(values: unknown): StateOfRun {
 }
 
 /**
- * Open interrupts by task id, as plain JSON data. LangGraph also lists interrupts of tasks that were resumed while other tasks of the step
- * wait; they are excluded.
+ * Open interrupts by task id, as plain JSON data. LangGraph also lists interrupts of tasks that were resumed while
+ * other tasks of the step wait; they are excluded.
  */
 export function collectInterrupts({
   tasks,

@@ -1,7 +1,8 @@
 /**
- * Detects whether an earlier attempt of a run left it at a breakpoint (`interrupt_before`, `interrupt_after`). LangGraph treats an attempt
- * that continues from such a state as the resume and would skip the breakpoint. This module applies LangGraph's own rule: a channel changed
- * since the last interrupt, and one of the named nodes is next (before) or executed last (after).
+ * Detects whether an earlier attempt of a run left it at a breakpoint (`interrupt_before`, `interrupt_after`).
+ * LangGraph treats an attempt that continues from such a state as the resume and would skip the breakpoint. This module
+ * applies LangGraph's own rule: a channel changed since the last interrupt, and one of the named nodes is next (before)
+ * or executed last (after).
  */
 import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchain/langgraph-checkpoint';
 import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';
@@ -33,9 +34,9 @@ export async function stoppedAtHead(
 }
 
 /**
- * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at a breakpoint they were compiled with. Heads that
- * an earlier run left are excluded, because this run resumes them. Undeclared subgraphs, which a node calls from its own code, are excluded,
- * because LangGraph does not expose their state.
+ * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at a breakpoint they were
+ * compiled with. Heads that an earlier run left are excluded, because this run resumes them. Undeclared subgraphs,
+ * which a node calls from its own code, are excluded, because LangGraph does not expose their state.
  *
  * @param from The thread, and the checkpoint if any, that the attempt starts from.
  * @throws errors of the saver.
@@ -115,7 +116,9 @@ function configurableOf(state: object | undefined): CheckpointConfig['configurab
   return state !== undefined && 'configurable' in state ? (state as CheckpointConfig).configurable : undefined;
 }
 
-/** The namespace of a subgraph with `checkpointer: true`, which keeps its state across calls: the namespace without task ids. */
+/**
+ * The namespace of a subgraph with `checkpointer: true`, which keeps its state across calls: the namespace without task ids.
+ */
 function withoutTasks(namespace: string): string {
   return namespace
     .split('|')

@@ -28,9 +28,10 @@ export interface StreamRequest {
 const sameModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
 
 /**
- * Runs a graph and passes its events to `take` in the stream modes of the API. Mode `messages-tuple` is LangGraph's `messages`. Mode
- * `messages` is derived from it and from the states. Mode `events` covers all child runs and is the only one that needs the slower
- * `streamEvents`. If the graph has no checkpointer, the states of the root graph are passed under mode `''`, for the outcome.
+ * Runs a graph and passes its events to `take` in the stream modes of the API. Mode `messages-tuple` is LangGraph's
+ * `messages`. Mode `messages` is derived from it and from the states. Mode `events` covers all child runs and is the
+ * only one that needs the slower `streamEvents`. If the graph has no checkpointer, the states of the root graph are
+ * passed under mode `''`, for the outcome.
  *
  * Graphs stream many small events, so `take` is synchronous to keep the cost per event low.
  *
@@ -95,8 +96,9 @@ export async function streamGraph(
 }
 
 /**
- * Returns options under which the handler receives all child runs. LangGraph sets up a handler in the options again for each event, but a
- * handler in the config of the graph only once. So the handler is put into the config of the graph if that has no callbacks.
+ * Returns options under which the handler receives all child runs. LangGraph sets up a handler in the options again for
+ * each event, but a handler in the config of the graph only once. So the handler is put into the config of the graph if
+ * that has no callbacks.
  */
 function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;

@@ -6,7 +6,10 @@ import type { Streamed, StreamRequest } from './stream-graph.ts';
 
 type ProtocolEvent = ReturnType<typeof convertToProtocolEvent>[number];
 
-/** Modes that only the protocol uses. The other modes are streamed under their own names; readers convert them to protocol events. */
+/**
+ * Modes that only the protocol uses. The other modes are streamed under their own names; readers convert them to
+ * protocol events.
+ */
 const protocolOnlyModes = new Set(['messages', 'checkpoints']);
 
 interface StreamedInterrupt {
@@ -15,10 +18,10 @@ interface StreamedInterrupt {
 }
 
 /**
- * Runs a graph and passes the events of the event-stream protocol to `take`. Values, updates, custom, tasks and tools keep their stream modes.
- * Messages (as content blocks), checkpoints, lifecycle events of subgraphs and interrupts use the mode of the protocol, each with data
- * `{node?, data}`. If the graph has no checkpointer, the states of the root graph are passed under mode `''`. The executor emits the
- * lifecycle events of the run itself.
+ * Runs a graph and passes the events of the event-stream protocol to `take`. Values, updates, custom, tasks and tools
+ * keep their stream modes. Messages (as content blocks), checkpoints, lifecycle events of subgraphs and interrupts use
+ * the mode of the protocol, each with data `{node?, data}`. If the graph has no checkpointer, the states of the root
+ * graph are passed under mode `''`. The executor emits the lifecycle events of the run itself.
  */
 export async function streamProtocol(
   graph: CompiledGraph,

@@ -19,7 +19,10 @@ const noTask = '00000000-0000-0000-0000-000000000000';
 /** A subgraph throws this to signal an interrupt to LangGraph; it is not an error. */
 const createInterrupt = () => new GraphInterrupt();
 
-/** Errors of failed writes. LangGraph awaits writes only at the end, so such an error may surface as an unhandled rejection before. */
+/**
+ * Errors of failed writes. LangGraph awaits writes only at the end, so such an error may surface as an unhandled
+ * rejection before.
+ */
 const failedWrites = new WeakSet<object>();
 
 export function isFailedWrite(error: unknown): boolean {
@@ -27,8 +30,8 @@ export function isFailedWrite(error: unknown): boolean {
 }
 
 /**
- * The checkpoint saver that graph code uses in one run or query. It addresses the threads of one deployment by the ids that clients know; the
- * underlying saver uses keys of deployment and thread.
+ * The checkpoint saver that graph code uses in one run or query. It addresses the threads of one deployment by the ids
+ * that clients know; the underlying saver uses keys of deployment and thread.
  */
 export class ThreadSaver extends BaseCheckpointSaver {
   readonly #saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver;
@@ -39,8 +42,8 @@ export class ThreadSaver extends BaseCheckpointSaver {
   #isAnswered = false;
 
   /**
-   * `blank`: threads appear to have no state until the first write. `onFailure` is called as soon as a write fails, which may be long before
-   * LangGraph reports the error.
+   * `blank`: threads appear to have no state until the first write. `onFailure` is called as soon as a write fails,
+   * which may be long before LangGraph reports the error.
    */
   constructor(
     saver: Pick<SettlingSaver, 'tookAnswer'> & BaseCheckpointSaver,
@@ -55,8 +58,8 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   /**
-   * Marks subgraphs that are at a breakpoint, by namespace. They do not continue from their heads: reading the head of such a namespace
-   * throws the interrupt that LangGraph would throw there.
+   * Marks subgraphs that are at a breakpoint, by namespace. They do not continue from their heads: reading the head of
+   * such a namespace throws the interrupt that LangGraph would throw there.
    */
   markInterrupted(namespaces: ReadonlySet<string>): void {
     this.#interrupted = namespaces;

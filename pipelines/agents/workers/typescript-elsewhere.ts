@@ -1,6 +1,7 @@
 /**
- * Preloaded (`--import`) by worker processes of TypeScript projects. The main thread of the worker installs the TypeScript loader later, so
- * that its own modules are imported without one. Threads and processes that graph code starts inherit the option and need it at once.
+ * Preloaded (`--import`) by worker processes of TypeScript projects. The main thread of the worker installs the
+ * TypeScript loader later, so that its own modules are imported without one. Threads and processes that graph code
+ * starts inherit the option and need it at once.
  */
 import { fileURLToPath } from 'node:url';
 import { isMainThread } from 'node:worker_threads';

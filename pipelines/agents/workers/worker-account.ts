@@ -14,8 +14,9 @@ export interface WorkerAccount {
 const tables = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store_items', 'store_vectors'];
 
 /**
- * Opens the Postgres account of worker processes: the configured account, else a new one that can access only checkpoints and store of one
- * deployment. If Runlake cannot create accounts, workers use the account of Runlake, and a warning is logged. The tables must exist.
+ * Opens the Postgres account of worker processes: the configured account, else a new one that can access only
+ * checkpoints and store of one deployment. If Runlake cannot create accounts, workers use the account of Runlake, and a
+ * warning is logged. The tables must exist.
  */
 export async function openWorkerAccount(options: {
   readonly database: Database;

@@ -1,15 +1,17 @@
 /**
  * A child process that runs project code, and the front's end of the pipe to it.
  *
- * Trust boundary: the child has no Node IPC channel, because the parent would parse its messages outside of any `try`. It has a separate
- * pipe (`frames.ts`). No bytes on this pipe can make the front throw: invalid ones are a violation, which ends only this child.
+ * Trust boundary: the child has no Node IPC channel, because the parent would parse its messages outside of any `try`.
+ * It has a separate pipe (`frames.ts`). No bytes on this pipe can make the front throw: invalid ones are a violation,
+ * which ends only this child.
  *
- *   1. The front spawns the child as the leader of its own process group, with the pipe as file descriptor 3. If `accounts` is set, the
- *      child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
- *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered afterwards.
+ *   1. The front spawns the child as the leader of its own process group, with the pipe as file descriptor 3. If
+ *      `accounts` is set, the child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
+ *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered
+ *      afterwards.
  *   3. If the child closes the pipe without exiting, the front kills it.
- *   4. `onGone` is called once, after the child has exited and its frames were read. A grandchild that holds the pipe open delays the call
- *      by at most one second. Releasing the account kills all processes that still run under it.
+ *   4. `onGone` is called once, after the child has exited and its frames were read. A grandchild that holds the pipe
+ *      open delays the call by at most one second. Releasing the account kills all processes that still run under it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
@@ -63,7 +65,8 @@ export class WorkerChild {
         cwd: folder,
         env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
         ...(account && { uid: account.uid, gid: account.gid }),
-        // A signal to the front's process group, such as Ctrl+C, must not reach the child; the front decides when the child ends.
+        // A signal to the front's process group, such as Ctrl+C, must not reach the child; the front decides when the
+        // child ends.
         detached: true,
         stdio: ['ignore', output, output, 'pipe'],
       });
@@ -149,7 +152,9 @@ export class WorkerChild {
   }
 }
 
-/** Splits output into lines. Drops lines beyond the limit per second, so that code that prints in a loop cannot fill the log. */
+/**
+ * Splits output into lines. Drops lines beyond the limit per second, so that code that prints in a loop cannot fill the log.
+ */
 function readLines(streams: readonly (NodeJS.ReadableStream | null)[], onLine: (line: string) => void): void {
   let second = 0;
   let lines = 0;

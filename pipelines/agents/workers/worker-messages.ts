@@ -14,7 +14,10 @@ export interface WorkerSetup {
   readonly faults?: Readonly<Record<string, string>>;
   /** Set only for the auth process. A load error is reported in `faults` as `auth`. */
   readonly auth?: ExportReference;
-  /** Set only for the process of the custom app. A load error is reported in `faults` as `app`. A relative socket path starts at TMPDIR. */
+  /**
+   * Set only for the process of the custom app. A load error is reported in `faults` as `app`. A relative socket path
+   * starts at TMPDIR.
+   */
   readonly app?: ExportReference & { readonly socketPath: string };
   /** Store settings; `folder` is the base of relative paths. Absent: no index, no expiry. */
   readonly store?: GraphsFile['store'] & { readonly folder: string };

@@ -8,8 +8,9 @@ import type { TracedRuns, TraceOrder } from '../traces/trace-order.ts';
 export interface RunJob
   extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpointId' | 'metadata' | 'sender' | 'startedAt'> {
   /**
-   * `input`: pass the input or command of the request to the graph, at `checkpoint` (absent: at the head; `'none'`: ignore existing state).
-   * `continue`: pass no input; the head of the thread belongs to this run, and the graph continues from it.
+   * `input`: pass the input or command of the request to the graph, at `checkpoint` (absent: at the head; `'none'`:
+   * ignore existing state). `continue`: pass no input; the head of the thread belongs to this run, and the graph
+   * continues from it.
    */
   readonly start:
     | { readonly kind: 'input'; readonly checkpoint?: CheckpointChoice | 'none' }
@@ -48,9 +49,9 @@ export type RunOutcome =
   /** The lease was lost: another process owns the run. */
   | { readonly kind: 'fenced' }
   /**
-   * The attempt ended without a result. `self`: the worker failed (crash, blocked event loop, protocol violation) while it executed only this
-   * run; `shared`: it failed while it executed several runs, or code of an earlier one; `outside`: an external signal killed the worker, the
-   * front is shutting down, or the database was unavailable.
+   * The attempt ended without a result. `self`: the worker failed (crash, blocked event loop, protocol violation) while
+   * it executed only this run; `shared`: it failed while it executed several runs, or code of an earlier one;
+   * `outside`: an external signal killed the worker, the front is shutting down, or the database was unavailable.
    */
   | { readonly kind: 'lost'; readonly blame: 'self' | 'shared' | 'outside'; readonly message: string };
 
@@ -121,9 +122,9 @@ export interface WorkerPool {
   /** Registers a listener that is called when slots are free after a change. */
   onFree(listener: () => void): void;
   /**
-   * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has resolved. The send window
-   * bounds the bytes in between, so a graph cannot outrun the log. If `take` rejects, the run is cancelled.
-   * `takeTraced` receives the child runs if `job.trace` is set; the last ones arrive before the outcome.
+   * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has
+   * resolved. The send window bounds the bytes in between, so a graph cannot outrun the log. If `take` rejects, the run
+   * is cancelled. `takeTraced` receives the child runs if `job.trace` is set; the last ones arrive before the outcome.
    */
   start(
     job: RunJob,
@@ -133,8 +134,8 @@ export interface WorkerPool {
   /**
    * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.
    *
-   * @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE, and errors of the
-   * request itself, such as CHECKPOINT_NOT_FOUND.
+   * @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE,
+   *   and errors of the request itself, such as CHECKPOINT_NOT_FOUND.
    */
   ask(request: GraphRequest): Promise<string>;
   /** Waits up to `drainMs` for active runs. The remaining ones end as `lost` with blame `outside`; none is cancelled. */

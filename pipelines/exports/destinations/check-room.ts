@@ -1,6 +1,8 @@
 import { fault } from '../../../infra/errors/runlake-error.ts';
 
-/** Maximum checks per workspace in this process. A check of a store that hangs holds a connection and a client for seconds. */
+/**
+ * Maximum checks per workspace in this process. A check of a store that hangs holds a connection and a client for seconds.
+ */
 const maxConcurrentChecks = 16;
 
 /** Limits concurrent destination checks in this process, separately for each workspace. */

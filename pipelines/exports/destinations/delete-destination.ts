@@ -3,8 +3,8 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { noDestination } from './read-destination.ts';
 
 /**
- * Deletes a destination and its credentials; objects in the bucket stay. It locks the row first, as the creation of an export does, so that
- * no export is left without its destination.
+ * Deletes a destination and its credentials; objects in the bucket stay. It locks the row first, as the creation of an
+ * export does, so that no export is left without its destination.
  *
  * @throws NOT_FOUND; DESTINATION_IN_USE while an unfinished export or schedule uses it.
  */

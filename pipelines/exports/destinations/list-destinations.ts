@@ -1,7 +1,10 @@
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { type DestinationRecord, destinationColumns } from './destination-config.ts';
 
-/** The destinations of a workspace, oldest first. The id breaks ties, so that consecutive pages neither repeat nor skip a destination. */
+/**
+ * The destinations of a workspace, oldest first. The id breaks ties, so that consecutive pages neither repeat nor skip
+ * a destination.
+ */
 export function listDestinations(
   database: Database,
   workspaceId: string,

@@ -13,7 +13,8 @@ interface Row {
 /**
  * Opens the object store of a destination; the caller closes it. Connects at the first call.
  *
- * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors of the database.
+ * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors
+ *   of the database.
  */
 export async function openDestination(
   ports: DestinationPorts,

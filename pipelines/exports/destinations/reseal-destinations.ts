@@ -2,8 +2,8 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { DestinationPorts } from './destination-ports.ts';
 
 /**
- * Seals credentials that are sealed under a former key again under the current key, so that the former key can be retired. Credentials that
- * cannot be opened stay unchanged and are logged.
+ * Seals credentials that are sealed under a former key again under the current key, so that the former key can be
+ * retired. Credentials that cannot be opened stay unchanged and are logged.
  *
  * @returns the number of credentials sealed again.
  */

@@ -6,7 +6,8 @@ import type { DestinationPorts } from './destination-ports.ts';
 /**
  * Checks a destination with credentials that are not stored yet.
  *
- * @throws OVERLOADED if too many checks of the workspace are in flight; errors of {@link connectDestination} and {@link checkDestination}.
+ * @throws OVERLOADED if too many checks of the workspace are in flight; errors of {@link connectDestination} and {@link
+ *   checkDestination}.
  */
 export async function tryDestination(
   ports: DestinationPorts,

@@ -15,8 +15,8 @@ export interface DestinationChange {
 }
 
 /**
- * Renames a destination, and replaces its credentials after writing a test object with the new ones. Absent and null fields stay unchanged.
- * Running exports use the new credentials from their next attempt on.
+ * Renames a destination, and replaces its credentials after writing a test object with the new ones. Absent and null
+ * fields stay unchanged. Running exports use the new credentials from their next attempt on.
  *
  * @throws NOT_FOUND, BAD_REQUEST, errors of {@link tryDestination}.
  */

@@ -17,8 +17,8 @@ export interface PartLocation {
 const partDigits = 6;
 
 /**
- * Object key of a file of an export, relative to the prefix of its destination. Keys sort by part, and writing a part again uses the same
- * key. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, the Hive layout.
+ * Object key of a file of an export, relative to the prefix of its destination. Keys sort by part, and writing a part
+ * again uses the same key. Source: SPEC 4.3 rule 2; in v2_beta all folders are `name=value`, the Hive layout.
  */
 export function partKey({ exportId, tenantId, projectId, version, dayMicros, runId, part }: PartLocation): string {
   const [year, month, day] = new Date(Math.floor(dayMicros / 1_000)).toISOString().slice(0, 10).split('-');

@@ -1,6 +1,6 @@
 /**
- * Prefetches one item of `source` while the consumer uses the previous one. Ending early waits for the item in flight, so that nothing of
- * the source runs afterwards: abort its work first.
+ * Prefetches one item of `source` while the consumer uses the previous one. Ending early waits for the item in flight,
+ * so that nothing of the source runs afterwards: abort its work first.
  */
 export async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
   const fetchNext = () => {

@@ -2,10 +2,11 @@
  * One attempt at an export run, from claiming its row to ending the attempt.
  *
  *   1. Claim the run (`take-run.ts`), or return if it is not due.
- *   2. Make its files (`export-run.ts`) in a folder of its own, under a signal that aborts on loss of the lease, on timeout and on shutdown
- *      (`live-attempts.ts`).
+ *   2. Make its files (`export-run.ts`) in a folder of its own, under a signal that aborts on loss of the lease, on
+ *      timeout and on shutdown (`live-attempts.ts`).
  *   3. If the run is not completed, record the outcome and what follows (`end-attempt.ts`).
- *   4. Remove the folder and close the store; if the run has ended, remove its unrecorded objects from the bucket (`tidy-run.ts`).
+ *   4. Remove the folder and close the store; if the run has ended, remove its unrecorded objects from the bucket
+ *      (`tidy-run.ts`).
  *   5. Advance its export: further export runs, or its end (`advance-export.ts`).
  */
 import { fault, isRunlakeError } from '../../../infra/errors/runlake-error.ts';

@@ -1,9 +1,9 @@
 /**
  * Writes of a worker to the row of its export run.
  *
- * Invariant: a write succeeds only with the latest fencing token and before the run has ended, so that a worker that lost its lease, or
- * whose export was cancelled, cannot change the row. A file and the cursor after it are recorded in one transaction: the recorded files
- * always contain exactly the members up to the cursor.
+ * Invariant: a write succeeds only with the latest fencing token and before the run has ended, so that a worker that
+ * lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded in
+ * one transaction: the recorded files always contain exactly the members up to the cursor.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
@@ -37,7 +37,8 @@ export class Checkpoint {
   }
 
   /**
-   * Resolves while this attempt owns the run. Like all methods here it throws EXPORT_ATTEMPT_OVER otherwise, and errors of the database.
+   * Resolves while this attempt owns the run. Like all methods here it throws EXPORT_ATTEMPT_OVER otherwise, and errors
+   * of the database.
    */
   async confirm(): Promise<void> {
     await this.#write(this.#database, 'fence = fence', []);

@@ -7,8 +7,8 @@ export interface DueRun {
 }
 
 /**
- * Export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit of concurrent runs, except
- * those that have a lease or wait for a retry.
+ * Export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit of
+ * concurrent runs, except those that have a lease or wait for a retry.
  *
  * @param choice.newest If given, only the last `newest` of these first runs: those that became due because others ended.
  */

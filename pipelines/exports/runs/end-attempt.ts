@@ -13,8 +13,8 @@ export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
  *
  * - The attempt is over because its export ended or another worker claimed the run: no write.
  * - The process stops: the run is released and can be claimed at once, without a retry.
- * - The caller caused the error (for example a missing bucket), or the retries are used up: the run and its export become FAILED in one
- *   transaction.
+ * - The caller caused the error (for example a missing bucket), or the retries are used up: the run and its export
+ *   become FAILED in one transaction.
  * - Any other error may be transient: the run waits for its next attempt.
  *
  * @throws errors of the database; the lease then expires, and the run is claimed again without a retry.

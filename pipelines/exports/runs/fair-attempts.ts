@@ -1,13 +1,14 @@
 /**
  * Chooses the next export run of this process, so that organisations share the workers fairly.
  *
- * Invariant: at most `concurrency` attempts run here, plus one for an organisation that has none running here. Among the organisations with
- * due runs, the one with the fewest leases over all processes is next.
+ * Invariant: at most `concurrency` attempts run here, plus one for an organisation that has none running here. Among
+ * the organisations with due runs, the one with the fewest leases over all processes is next.
  *
  *   1. A job only signals that some run is due. The run is chosen from the rows: the first due run of each organisation.
- *   2. The additional attempt keeps long runs of one organisation, which are not interrupted, from delaying the first run of another.
- *   3. If all slots are in use, the job waits until an attempt ends. It also checks again each second, because jobs of other organisations
- *      that become due are behind it in the queue.
+ *   2. The additional attempt keeps long runs of one organisation, which are not interrupted, from delaying the first
+ *      run of another.
+ *   3. If all slots are in use, the job waits until an attempt ends. It also checks again each second, because jobs of
+ *      other organisations that become due are behind it in the queue.
  */
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { type AttemptPorts, attemptRun } from './attempt-run.ts';

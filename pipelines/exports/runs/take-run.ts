@@ -14,8 +14,8 @@ export interface ClaimedRun {
  * Claims a run: raises its fencing token, so that a previous worker can no longer write to the row, and starts its lease.
  *
  * Steps, in one transaction that locks the row of the export, so that claims for one export are serialised:
- *   1. Return undefined if the run is not due: the export is not RUNNING, the run has ended, another worker has a lease, or the run waits
- *      for a retry.
+ *   1. Return undefined if the run is not due: the export is not RUNNING, the run has ended, another worker has a
+ *      lease, or the run waits for a retry.
  *   2. Return undefined if as many runs of the export have a lease as `exportRunsAtOnce` allows.
  *   3. Set the fence and the lease. A claim after a crashed attempt costs no retry.
  *

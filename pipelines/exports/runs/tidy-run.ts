@@ -8,9 +8,9 @@ import { type ExportRunRecord, runColumns } from './run-record.ts';
 const tidyTimeoutMs = 5_000;
 
 /**
- * Removes from the bucket what a run that did not complete has written but not recorded: a multipart upload, or an object that no file list
- * contains. Missing permissions are ignored: the run then counts as tidy. Does nothing while a worker may still be writing. After a
- * transient error or a timeout, a later call tries again.
+ * Removes from the bucket what a run that did not complete has written but not recorded: a multipart upload, or an
+ * object that no file list contains. Missing permissions are ignored: the run then counts as tidy. Does nothing while a
+ * worker may still be writing. After a transient error or a timeout, a later call tries again.
  *
  * @param run With `fence` when the run's last worker calls; this call then ends its lease.
  * @throws errors of the database.

@@ -7,9 +7,9 @@ const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
 
 /**
- * Number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a block go into one row group of
- * the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if large runs are close together; otherwise small
- * blocks only cost time. Unmerged rows only make the result smaller.
+ * Number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a block go into
+ * one row group of the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if large runs are
+ * close together; otherwise small blocks only cost time. Unmerged rows only make the result smaller.
  */
 export async function blockRows(
   warehouse: Warehouse,

@@ -26,8 +26,9 @@ const maxGroupRows = 120_000;
 const maxGroupBytes = 32 * 1024 * 1024;
 
 /**
- * Makes the Parquet file of a slice, in the order of the slice, and verifies its footer against what was read and against the column table.
- * Row groups have 120,000 rows or about 32 MB, whichever is less. Removes the files that were read, also after an error.
+ * Makes the Parquet file of a slice, in the order of the slice, and verifies its footer against what was read and
+ * against the column table. Row groups have 120,000 rows or about 32 MB, whichever is less. Removes the files that were
+ * read, also after an error.
  *
  * @returns undefined if the slice has no rows; then there is no file.
  * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
@@ -81,8 +82,8 @@ function buildRequest(
 }
 
 /**
- * Rows per group: as many as make 32 MB at the average row size of the slice. If large runs are close together, that could be far more in
- * one place; the number is then reduced so that no group gets much larger than 32 MB.
+ * Rows per group: as many as make 32 MB at the average row size of the slice. If large runs are close together, that
+ * could be far more in one place; the number is then reduced so that no group gets much larger than 32 MB.
  */
 function chooseGroupRows(source: ParquetFacts['groups']): number {
   let maxRows = maxGroupRows;

@@ -1,10 +1,12 @@
 /**
  * Finds the end of the next slice of an export.
  *
- * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the slice is full:
+ * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the
+ * slice is full:
  *
- *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and stops. The time range up
- *      to the last of them contains at most that many runs, plus all ties of its last timestamp.
+ *   1. A probe without `FINAL` reads start times after the last key in key order, as many as runs are missing, and
+ *      stops. The time range up to the last of them contains at most that many runs, plus all ties of its last
+ *      timestamp.
  *   2. Keys and sizes in that range are read with `FINAL`; the slice ends at the last run that fits.
  *   3. If rows merged or are not members, the slice is still below its limit, and the search continues after the range.
  */
@@ -13,7 +15,10 @@ import { runBytes } from '../../runs/run-columns.ts';
 import type { ExportCursor, ExportScope, ExportSlice } from '../export-scope.ts';
 import { isMember, memberOrder, membersCondition } from './members.ts';
 
-/** Limits the total size of large runs in a slice: the encoder may hold all of them at once, even if they are few among many small ones. */
+/**
+ * Limits the total size of large runs in a slice: the encoder may hold all of them at once, even if they are few among
+ * many small ones.
+ */
 const heavyRunBytes = 256 * 1024;
 const maxHeavyBytes = 48 * 1024 * 1024;
 
@@ -25,8 +30,8 @@ export interface SliceLimits {
 }
 
 /**
- * The members of `scope` after `after`, as many as the limits allow; without `after`, from the start of the window. Reads keys and sizes
- * only.
+ * The members of `scope` after `after`, as many as the limits allow; without `after`, from the start of the window.
+ * Reads keys and sizes only.
  *
  * @returns undefined if no member is left.
  * @throws errors of ClickHouse, or the reason of `signal`.

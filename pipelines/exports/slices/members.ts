@@ -1,9 +1,10 @@
 /**
- * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first event was received in
- * time.
+ * SQL conditions for the members of an export: runs whose key is in its window, that are not deleted, and whose first
+ * event was received in time.
  *
- * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched later stays a
- * member. A setting of every query keeps ClickHouse from applying the condition to single rows before it merges them.
+ * The time of the first event is compared only on merged rows: merging keeps the minimum, so that a run that is patched
+ * later stays a member. A setting of every query keeps ClickHouse from applying the condition to single rows before it
+ * merges them.
  */
 import type { QueryParameter } from '../../../infra/clickhouse/warehouse.ts';
 import type { TimeWindow } from '../../runs/run-key.ts';
@@ -30,8 +31,8 @@ export interface MemberRange {
 }
 
 /**
- * Condition for the keys of a scope after `after` up to `last`. The plain bounds on time let ClickHouse prune parts; the tuple comparisons
- * do not.
+ * Condition for the keys of a scope after `after` up to `last`. The plain bounds on time let ClickHouse prune parts;
+ * the tuple comparisons do not.
  */
 export function membersCondition(
   scope: ExportScope,

@@ -42,8 +42,9 @@ const maxSourceGroupRows = 16_384;
 const otherRowBytes = 600;
 
 /**
- * Reads a slice with current values into `<folder>/slice.parquet`: the runs after `slice.after` up to `slice.last` that still belong to the
- * scope, in order. If the fields need it, a second file holds the values that the rows do not contain.
+ * Reads a slice with current values into `<folder>/slice.parquet`: the runs after `slice.after` up to `slice.last` that
+ * still belong to the scope, in order. If the fields need it, a second file holds the values that the rows do not
+ * contain.
  *
  * @returns the file names, and the row counts from the file's own footer.
  * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.

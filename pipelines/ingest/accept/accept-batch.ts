@@ -23,7 +23,8 @@ interface Item {
 
 /**
  * `POST /runs/batch`: `{"post": [run, …], "patch": [run, …]}`; either list may be missing.
- * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and what `acceptDrafts` throws.
+ * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and what
+ *   `acceptDrafts` throws.
  */
 export async function acceptBatch(sender: Sender, body: Buffer, ports: AcceptPorts): Promise<Acceptance> {
   const rejected: Rejection[] = [];
@@ -57,7 +58,9 @@ function idOf(body: Buffer, item: Item): JsonValue | undefined {
   return range && { kind: range.kind, bytes: body.subarray(range.start, range.end) };
 }
 
-/** Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last one counts. */
+/**
+ * Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last one counts.
+ */
 function* findItems(
   body: Buffer,
   { maxJsonDepth, maxParts }: Pick<Config, 'maxJsonDepth' | 'maxParts'>,

@@ -34,11 +34,12 @@ export interface Companion {
 }
 
 /**
- * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A rejected run does
- * not affect the others.
+ * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A
+ * rejected run does not affect the others.
  *
  * @throws the error that `refusal` builds ({@link nothingTaken} by default) if nothing of the request was accepted;
- *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is acknowledged.
+ *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
+ *   acknowledged.
  */
 export async function acceptDrafts(
   sender: Sender,
@@ -80,8 +81,8 @@ export async function acceptDrafts(
 }
 
 /**
- * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the others. A run counts as accepted if
- * any of its events was: if only the patch of a run was rejected, its companions are accepted.
+ * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the others. A run
+ * counts as accepted if any of its events was: if only the patch of a run was rejected, its companions are accepted.
  */
 function rejectWithTheirRuns(
   companions: readonly Companion[],

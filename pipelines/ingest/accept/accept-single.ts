@@ -10,8 +10,8 @@ import { singleRunRefused } from './rejection.ts';
 import type { RunLocation } from './run-places.ts';
 
 /**
- * `POST /runs` and `PATCH /runs/{id}`: one run, which may omit trace_id and dotted_order. A post without dotted_order gets one. A patch
- * with only an id takes the location of its run and waits up to `patchWaitMs` for the run to appear.
+ * `POST /runs` and `PATCH /runs/{id}`: one run, which may omit trace_id and dotted_order. A post without dotted_order
+ * gets one. A patch with only an id takes the location of its run and waits up to `patchWaitMs` for the run to appear.
  *
  * @throws INVALID_RUN, RUN_UNKNOWN and what `acceptDrafts` throws.
  */

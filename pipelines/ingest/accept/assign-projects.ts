@@ -10,8 +10,8 @@ export interface ProjectDraft {
 }
 
 /**
- * Finds or creates the project of every draft, each distinct project once. A post that names none belongs to `default`. A patch that
- * names none gets the nil UUID: the sink assigns the project of its trace.
+ * Finds or creates the project of every draft, each distinct project once. A post that names none belongs to `default`.
+ * A patch that names none gets the nil UUID: the sink assigns the project of its trace.
  */
 export async function assignProjects(
   workspaceId: string,

@@ -16,8 +16,8 @@ export function timesFault(draft: RunDraft, nowMicros: number, limits: TimeLimit
   const earliest = nowMicros - limits.maxRunAgeDays * 86_400_000_000;
   const latest = nowMicros + limits.maxRunAheadHours * 3_600_000_000;
   const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
-  // start_time decides the age of a run. Times in dotted_order may be older: some clients write them by hand, and a patch often has no
-  // other time.
+  // start_time decides the age of a run. Times in dotted_order may be older: some clients write them by hand, and a
+  // patch often has no other time.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? earliestKeyTimeMicros : earliest;
   for (const [name, micros, from] of [
     ['start time', draft.startTimeMicros, earliestKey],

@@ -21,8 +21,8 @@ export interface EncodedRun extends LogMessage {
 }
 
 /**
- * Encodes runs as messages for the log and rejects those larger than `maxRunBytes`. The message key is workspace and trace, so that one
- * sink reads all events of a trace, in order.
+ * Encodes runs as messages for the log and rejects those larger than `maxRunBytes`. The message key is workspace and
+ * trace, so that one sink reads all events of a trace, in order.
  */
 export function* encodeRuns(
   sender: Sender,

@@ -21,7 +21,10 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
   return members;
 }
 
-/** Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and what `readRun` throws. */
+/**
+ * Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and what `readRun`
+ * throws.
+ */
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly idOutside?: string; readonly body: Buffer },
   { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
@@ -33,7 +36,10 @@ export function readJsonRun(
   return readRun({ kind, run, idOutside, members, ...(kind === 'post' && { newId: newRunId }) });
 }
 
-/** Takes the id at the end of dotted_order, or the trace id for a root run; otherwise a new id, and a repeat creates a second run. */
+/**
+ * Takes the id at the end of dotted_order, or the trace id for a root run; otherwise a new id, and a repeat creates a
+ * second run.
+ */
 function newRunId(reader: MemberReader): string {
   const order = parseDottedOrder(reader.text('dotted_order') ?? '');
   if ('runId' in order) return order.runId;

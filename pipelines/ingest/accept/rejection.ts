@@ -1,7 +1,9 @@
 import { fault, isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Rejection } from './draft.ts';
 
-/** Converts an error of class `caller` to the rejection of one run. @throws any other error, which fails the whole request. */
+/**
+ * Converts an error of class `caller` to the rejection of one run. @throws any other error, which fails the whole request.
+ */
 export function rejectionOf(run: string, error: unknown): Rejection {
   if (!isRunlakeError(error) || error.class !== 'caller') throw error;
   return { run, error };
@@ -21,8 +23,8 @@ export function singleRunRefused(rejected: readonly Rejection[]): RunlakeError {
 export const listedRejections = 100;
 
 /**
- * The error of a request of which nothing was accepted. If all runs have the same error code other than INVALID_RUN, it is the error of
- * the first run (413, 422); otherwise ALL_RUNS_INVALID with status 400, which lists them.
+ * The error of a request of which nothing was accepted. If all runs have the same error code other than INVALID_RUN, it
+ * is the error of the first run (413, 422); otherwise ALL_RUNS_INVALID with status 400, which lists them.
  */
 export function nothingTaken(rejected: readonly Rejection[]): RunlakeError {
   const { error: first } = rejected[0] as Rejection;

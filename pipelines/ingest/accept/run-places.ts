@@ -25,8 +25,8 @@ const rememberedRuns = 100_000;
 const pollMs = 50;
 
 /**
- * Finds the key of a run by its id: among recent posts, then in ClickHouse, waiting for the run to appear. Lookups of one workspace in
- * one turn of the event loop share a query.
+ * Finds the key of a run by its id: among recent posts, then in ClickHouse, waiting for the run to appear. Lookups of
+ * one workspace in one turn of the event loop share a query.
  */
 export class RunPlaces {
   readonly #recent = new LRUCache<string, RunLocation>({ max: rememberedRuns });

@@ -17,9 +17,9 @@ const usagePaths = [
 export const maxUsageBytes = 64 * 1024;
 
 /**
- * Reads token counts, explicit costs and the time of the first token from `extra`, `outputs` and `events` of a model call, and adds them
- * to `values`. Ignores malformed values, because they are not essential to the run.
- * Source: the public run format, `usage_metadata` and `new_token` events.
+ * Reads token counts, explicit costs and the time of the first token from `extra`, `outputs` and `events` of a model
+ * call, and adds them to `values`. Ignores malformed values, because they are not essential to the run. Source: the
+ * public run format, `usage_metadata` and `new_token` events.
  */
 export function readUsage(values: RunValues): void {
   const usage = findUsage(values);
@@ -115,7 +115,9 @@ function detailsOf(usage: Readonly<Record<string, unknown>>): Buffer | undefined
   return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
 }
 
-/** The time of the first `new_token` event. Parses no more than names and times, because the list may be as large as a run. */
+/**
+ * The time of the first `new_token` event. Parses no more than names and times, because the list may be as large as a run.
+ */
 function firstTokenTime(events: Uint8Array | undefined): number | undefined {
   const json = events as Buffer | undefined;
   if (json === undefined || json[0] !== 0x5b || !json.includes('"new_token"')) return undefined;

@@ -1,14 +1,15 @@
 /**
  * The memory for request bodies of one process, shared fairly between organisations when it is scarce.
  *
- * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided by the number of
- * organisations that hold any) is refused only if the additional quarter is used up as well.
+ * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided
+ * by the number of organisations that hold any) is refused only if the additional quarter is used up as well.
  *
- *   1. While there is room, every request gets it: an organisation alone may use all of it. While an organisation holds more than half,
- *      its arriving bodies are read slowly. This applies backpressure before requests are refused and leaves time for others.
+ *   1. While there is room, every request gets it: an organisation alone may use all of it. While an organisation holds
+ *      more than half, its arriving bodies are read slowly. This applies backpressure before requests are refused and
+ *      leaves time for others.
  *   2. Without room, an organisation that would exceed its share is refused.
- *   3. An organisation below its share gets room from the others: their arriving bodies end with OVERLOADED, largest first, starting
- *      with the organisation that holds most, while it holds more than its share.
+ *   3. An organisation below its share gets room from the others: their arriving bodies end with OVERLOADED, largest
+ *      first, starting with the organisation that holds most, while it holds more than its share.
  *   4. Bodies that have arrived are not ended, because they are processed quickly. Until then the additional quarter is used.
  */
 import { fault } from '../../../infra/errors/runlake-error.ts';

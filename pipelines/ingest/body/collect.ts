@@ -34,12 +34,15 @@ export const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
 /**
  * Reads the whole body of a request and decompresses it.
  *
- *   1. Keep the bytes on the wire as they arrive, so that a client that withholds the end of its body holds no more memory than it has
- *      sent. A client slower than `progress` gets BODY_TOO_SLOW. While its organisation holds much memory, reading pauses in between.
- *   2. When all bytes have arrived, decompress them chunk by chunk and release each chunk after decoding. From here on the duration does
- *      not depend on the client. The limit applies to every chunk, so a decompression bomb stops at the limit.
+ *   1. Keep the bytes on the wire as they arrive, so that a client that withholds the end of its body holds no more
+ *      memory than it has sent. A client slower than `progress` gets BODY_TOO_SLOW. While its organisation holds much
+ *      memory, reading pauses in between.
+ *   2. When all bytes have arrived, decompress them chunk by chunk and release each chunk after decoding. From here on
+ *      the duration does not depend on the client. The limit applies to every chunk, so a decompression bomb stops at
+ *      the limit.
  *
- * After an error the rest of the body is read and discarded, so that the client receives the answer; the caller closes the connection.
+ * After an error the rest of the body is read and discarded, so that the client receives the answer; the caller closes
+ * the connection.
  *
  * The promise settles once. After that, the only listener left on `stream` swallows errors, and no decoder is running.
  *

@@ -9,7 +9,10 @@ export function parametersOf(value: string): Map<string, string> {
   return parameters;
 }
 
-/** Browsers and fetch write `%22`, `%0D` and `%0A` for characters that are not allowed in quotes; other clients use a backslash. */
+/**
+ * Browsers and fetch write `%22`, `%0D` and `%0A` for characters that are not allowed in quotes; other clients use a
+ * backslash.
+ */
 function unescapeQuoted(text: string): string {
   return text.replace(/\\(["\\])/g, '$1').replace(/%22|%0D|%0A/gi, (code) => decodeURIComponent(code));
 }

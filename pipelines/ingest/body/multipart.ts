@@ -21,11 +21,11 @@ const carriageReturn = 0x0d;
 const lineFeed = 0x0a;
 
 /**
- * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores what stands before the first boundary and after the
- * closing one. Source: RFC 7578, RFC 2046.
+ * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores what stands before the first
+ * boundary and after the closing one. Source: RFC 7578, RFC 2046.
  *
- * @throws INVALID_MULTIPART with the offset of the error, also if a name is repeated; TOO_MANY_PARTS before reading the parts beyond the
- *   limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
+ * @throws INVALID_MULTIPART with the offset of the error, also if a name is repeated; TOO_MANY_PARTS before reading the
+ *   parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
  */
 export function* parseMultipart(body: Buffer, contentType: string, maxParts: number): StepwiseWork<Part[]> {
   const delimiter = Buffer.from(`\r\n--${boundaryOf(contentType)}`, 'latin1');

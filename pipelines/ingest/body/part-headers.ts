@@ -21,8 +21,8 @@ const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
 const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
 
 /**
- * Reads the headers of a part at `start` to `end`, without the empty line that ends them. If they state the length of the content, it must
- * equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the SDKs.
+ * Reads the headers of a part at `start` to `end`, without the empty line that ends them. If they state the length of
+ * the content, it must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the SDKs.
  *
  * @throws INVALID_MULTIPART
  */

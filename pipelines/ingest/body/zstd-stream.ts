@@ -14,7 +14,8 @@ const maxWaitingBytes = 1024 * 1024;
  * Invariant: at most one time slice is running or scheduled, and only it uses the decoder.
  *   1. `write` and `end` store the input and schedule a time slice unless one is scheduled.
  *   2. A time slice decodes block by block until its time is over, the input is used up, or the stream was destroyed.
- *   3. When its time is over it schedules the next one. When the input is used up it calls the drain callback or, after `end`, finishes.
+ *   3. When its time is over it schedules the next one. When the input is used up it calls the drain callback or, after
+ *      `end`, finishes.
  */
 export class ZstdStream implements Decoder {
   readonly #decoder = new ZstdDecoder();

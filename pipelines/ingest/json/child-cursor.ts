@@ -9,8 +9,8 @@ const comma = 0x2c;
 const quote = 0x22;
 
 /**
- * Iterates over the direct children of one object or array and validates the text between them. The caller scans each value itself, and
- * may yield to the event loop between two values.
+ * Iterates over the direct children of one object or array and validates the text between them. The caller scans each
+ * value itself, and may yield to the event loop between two values.
  */
 export class ChildCursor {
   /** Range of the key, including its quotes; empty in an array. */

@@ -4,8 +4,9 @@ import { skipColon, skipString, skipValue } from './skip.ts';
 import { textOfString } from './text.ts';
 
 /**
- * Finds the value at `path` in the validated JSON at `start` to `end`. The path leads through objects only. If a key is repeated, the
- * last member counts, as in `JSON.parse`. Returns `undefined` if the path does not exist. Skips values off the path.
+ * Finds the value at `path` in the validated JSON at `start` to `end`. The path leads through objects only. If a key is
+ * repeated, the last member counts, as in `JSON.parse`. Returns `undefined` if the path does not exist. Skips values
+ * off the path.
  */
 export function findPath(bytes: Buffer, start: number, end: number, path: readonly string[]): JsonRange | undefined {
   let from = skipSpace(bytes, start, end);

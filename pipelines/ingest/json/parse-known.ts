@@ -14,8 +14,9 @@ export interface KnownLimits {
 const longInteger = /^-?\d{16,20}$/;
 
 /**
- * Parses the validated JSON at `start` to `end`. Skips the members whose keys are not in `keys`, so that the cost is bounded by the length
- * of the text, whatever its keys. Otherwise like `JSON.parse`, except that integers of 16 to 20 digits become bigints.
+ * Parses the validated JSON at `start` to `end`. Skips the members whose keys are not in `keys`, so that the cost is
+ * bounded by the length of the text, whatever its keys. Otherwise like `JSON.parse`, except that integers of 16 to 20
+ * digits become bigints.
  */
 export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
   return new KnownReader(bytes, start, end, keys, limits).value(0);

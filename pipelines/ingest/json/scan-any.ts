@@ -17,8 +17,8 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
 }
 
 /**
- * Validates the JSON value that begins at `from`, at nesting depth `depth`; returns the index after it. Iterative: each nesting level
- * costs one byte.
+ * Validates the JSON value that begins at `from`, at nesting depth `depth`; returns the index after it. Iterative: each
+ * nesting level costs one byte.
  *
  * @throws INVALID_JSON with the offset and the reason, TOO_DEEP.
  */

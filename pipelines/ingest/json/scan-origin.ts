@@ -11,7 +11,9 @@ export interface ScanOptions {
   readonly limit?: string | undefined;
   /** The value of that setting, if it differs from `maxDepth`. */
   readonly limitDepth?: number | undefined;
-  /** Called for each comma, object and array, which counts the values below the outermost one. What it throws ends the scan. */
+  /**
+   * Called for each comma, object and array, which counts the values below the outermost one. What it throws ends the scan.
+   */
   readonly values?: { add(): void } | undefined;
 }
 

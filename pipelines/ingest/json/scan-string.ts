@@ -42,8 +42,8 @@ export function scanString(origin: ScanOrigin, from: number): number {
 }
 
 /**
- * Skips plain bytes, four at a time. A word has a byte below n if `(word - n in each byte) & ~word` has a high bit set. To test for a byte
- * that equals b, apply the same test to `word ^ b` with n = 1.
+ * Skips plain bytes, four at a time. A word has a byte below n if `(word - n in each byte) & ~word` has a high bit set.
+ * To test for a byte that equals b, apply the same test to `word ^ b` with n = 1.
  */
 function skipPlainWords(origin: ScanOrigin, from: number): number {
   const { bytes, end, words } = origin;

@@ -23,8 +23,8 @@ const quote = 0x22;
 export type OnValue = (kind: JsonKind, start: number, end: number, key: string | undefined) => void;
 
 /**
- * Validates that the bytes from `start` to `end` are one JSON value in UTF-8 according to RFC 8259; returns its range. Accepts the same
- * texts as `JSON.parse`, except for the nesting limit.
+ * Validates that the bytes from `start` to `end` are one JSON value in UTF-8 according to RFC 8259; returns its range.
+ * Accepts the same texts as `JSON.parse`, except for the nesting limit.
  *
  * @throws INVALID_UTF8 and INVALID_JSON with the offset from `start`, TOO_DEEP.
  */
@@ -37,8 +37,8 @@ export function scanValue(bytes: Buffer, start: number, end: number, options: Sc
 }
 
 /**
- * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. Later text may still be
- * invalid then.
+ * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. Later
+ * text may still be invalid then.
  */
 export function scanJson(
   bytes: Buffer,
@@ -59,8 +59,9 @@ export function scanJson(
 }
 
 /**
- * Like {@link scanValue}, but requires an object and returns the ranges of the members named in `keys`, each at the position of its key in
- * `keys`. Validates other members without allocating strings for their keys. If a key is repeated, the last member counts.
+ * Like {@link scanValue}, but requires an object and returns the ranges of the members named in `keys`, each at the
+ * position of its key in `keys`. Validates other members without allocating strings for their keys. If a key is
+ * repeated, the last member counts.
  *
  * @throws INVALID_UTF8 and INVALID_JSON (also if the value is not an object) with the offset from `start`, TOO_DEEP.
  */

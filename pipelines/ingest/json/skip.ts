@@ -22,7 +22,10 @@ export function skipString(bytes: Buffer, from: number): number {
   }
 }
 
-/** The first quote from `index` on, or the end. A quote at `index` itself is not escaped, because the caller skips whole escapes. */
+/**
+ * The first quote from `index` on, or the end. A quote at `index` itself is not escaped, because the caller skips whole
+ * escapes.
+ */
 function nextQuote(bytes: Buffer, index: number): number {
   const found = bytes.indexOf(quote, index);
   return found < 0 ? bytes.length : found;

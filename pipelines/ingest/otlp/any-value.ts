@@ -6,8 +6,8 @@ import type { SpanContext } from './span-context.ts';
 export type ValueKind = 'absent' | 'string' | 'bool' | 'int' | 'double' | 'array' | 'list' | 'bytes';
 
 /**
- * The kind of an AnyValue, with the range or the value of its content. If a message sets several fields of the oneof, the last one counts.
- * Source: opentelemetry/proto/common/v1/common.proto.
+ * The kind of an AnyValue, with the range or the value of its content. If a message sets several fields of the oneof,
+ * the last one counts. Source: opentelemetry/proto/common/v1/common.proto.
  */
 export interface ValueHead {
   kind: ValueKind;
@@ -68,8 +68,8 @@ function delimited(reader: ProtobufReader, kind: ValueKind): void {
 }
 
 /**
- * Writes an AnyValue as JSON: integers with all their digits, NaN and infinities as strings, bytes in base64, absent values as null.
- * `depth` is the number of levels above; a value nested deeper than the limit rejects the span.
+ * Writes an AnyValue as JSON: integers with all their digits, NaN and infinities as strings, bytes in base64, absent
+ * values as null. `depth` is the number of levels above; a value nested deeper than the limit rejects the span.
  */
 export function writeValue(context: SpanContext, start: number, end: number, depth = 0): void {
   const { reader, out } = context;

@@ -51,7 +51,10 @@ export function takeTree(context: SpanContext, role: RoleName): AttributeTree | 
   return tree.size > 0 ? tree : undefined;
 }
 
-/** Writes a tree whose leaves are in `attributes`. A level whose names are all numbers becomes an array, in order and without gaps. */
+/**
+ * Writes a tree whose leaves are in `attributes`. A level whose names are all numbers becomes an array, in order and
+ * without gaps.
+ */
 export function writeTree(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename): void {
   const { out } = context;
   if (!isList(tree)) {

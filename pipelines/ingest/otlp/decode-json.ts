@@ -18,11 +18,11 @@ export interface TranscodedRequest {
 const maxUint64 = 2n ** 64n - 1n;
 
 /**
- * Converts an ExportTraceServiceRequest from JSON to protobuf. Ignores unknown fields. Creates objects for one span at a time, and only for
- * known fields.
+ * Converts an ExportTraceServiceRequest from JSON to protobuf. Ignores unknown fields. Creates objects for one span at
+ * a time, and only for known fields.
  *
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created. A span with a field of the wrong type is
- *   rejected alone.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created. A span with a field of the
+ *   wrong type is rejected alone.
  */
 export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<TranscodedRequest> {
   const resources = yield* findSpans(body, maxJsonDepth, maxParts);

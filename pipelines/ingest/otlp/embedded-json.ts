@@ -5,7 +5,10 @@ import type { ByteRange } from './span.ts';
 const openBrace = 0x7b;
 const openBracket = 0x5b;
 
-/** The kind of JSON in a string of the request: a complete object or array, nested at most `maxDepth` deep; otherwise undefined. */
+/**
+ * The kind of JSON in a string of the request: a complete object or array, nested at most `maxDepth` deep; otherwise
+ * undefined.
+ */
 export function embeddedJson(
   source: Buffer,
   start: number,
@@ -29,8 +32,8 @@ export function embeddedJson(
 const maxMembers = 10_000;
 
 /**
- * The ranges of the members of a JSON object in a string; if a name is repeated, the last one counts. Returns undefined if the string is
- * not an object or has more than {@link maxMembers}.
+ * The ranges of the members of a JSON object in a string; if a name is repeated, the last one counts. Returns undefined
+ * if the string is not an object or has more than {@link maxMembers}.
  */
 export function embeddedMembers(
   source: Buffer,

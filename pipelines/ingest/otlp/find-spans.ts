@@ -20,8 +20,8 @@ export interface ScopePlaces {
 }
 
 /**
- * Validates a whole ExportTraceServiceRequest in JSON and finds its spans: at most `maxParts` spans, scopes and resources each. Creates no
- * values.
+ * Validates a whole ExportTraceServiceRequest in JSON and finds its spans: at most `maxParts` spans, scopes and
+ * resources each. Creates no values.
  *
  * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS when a limit is exceeded.
  */
@@ -114,8 +114,8 @@ class SpanFinder {
   }
 
   /**
-   * Reads an object with one single message and one list of messages. If a name is repeated, the last one counts. Of the two forms of a
-   * name, the camelCase one counts unless it is null.
+   * Reads an object with one single message and one list of messages. If a name is repeated, the last one counts. Of
+   * the two forms of a name, the camelCase one counts unless it is null.
    */
   *#message<T>(
     first: number,

@@ -2,8 +2,8 @@ import type { ProtobufReader } from './protobuf-reader.ts';
 import type { ByteRange } from './span.ts';
 
 /**
- * Run ids of spans. They depend on the span alone, so that every split of a trace over requests gives the same runs: the trace id is the
- * 16 bytes of the OTel trace id as a UUID, a run id the 8 bytes of the span id after 8 zero bytes.
+ * Run ids of spans. They depend on the span alone, so that every split of a trace over requests gives the same runs:
+ * the trace id is the 16 bytes of the OTel trace id as a UUID, a run id the 8 bytes of the span id after 8 zero bytes.
  * Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the same form.
  */
 export function traceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {

@@ -75,8 +75,9 @@ function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[
 }
 
 /**
- * Writes `{"messages":[…]}`, with the span's documents and instructions, and with the complete value unless it only repeats them, as
- * `input.value` and `output.value` of OpenInference do. Embedding vectors are outputs unless `output.value` contains them.
+ * Writes `{"messages":[…]}`, with the span's documents and instructions, and with the complete value unless it only
+ * repeats them, as `input.value` and `output.value` of OpenInference do. Embedding vectors are outputs unless
+ * `output.value` contains them.
  */
 function writeMessages(context: SpanContext, side: Side): boolean {
   const { span, out } = context;
@@ -138,7 +139,10 @@ function findWhole({ span }: SpanContext, side: Side): number {
   return -1;
 }
 
-/** Writes the attribute that is the complete inputs or outputs: an object unchanged, any other value as the member `input` or `output`. */
+/**
+ * Writes the attribute that is the complete inputs or outputs: an object unchanged, any other value as the member
+ * `input` or `output`.
+ */
 function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const { span } = context;
   const index = findWhole(context, side);

@@ -6,8 +6,9 @@ import type { SpanContext } from './span-context.ts';
 import { writeUsage } from './usage-metadata.ts';
 
 /**
- * Writes the run's metadata as a JSON object with unique keys, in this order: attributes named as metadata, attributes that a convention
- * renames, all attributes that no other field took, then scope and resource. If a key is repeated, the first one counts.
+ * Writes the run's metadata as a JSON object with unique keys, in this order: attributes named as metadata, attributes
+ * that a convention renames, all attributes that no other field took, then scope and resource. If a key is repeated,
+ * the first one counts.
  */
 export function writeMetadata(context: SpanContext, shared: SharedMetadata): void {
   const { out } = context;

@@ -13,8 +13,8 @@ export function encodingOf(contentType: string | undefined): 'protobuf' | 'json'
 }
 
 /**
- * Builds the ExportTraceServiceResponse in the encoding of the request, with `partial_success` only if spans were rejected or there is a
- * message. Source: OTLP specification, "Full Success" and "Partial Success".
+ * Builds the ExportTraceServiceResponse in the encoding of the request, with `partial_success` only if spans were
+ * rejected or there is a message. Source: OTLP specification, "Full Success" and "Partial Success".
  */
 export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpAnswer {
   const isPartial = rejectedCount > 0 || message !== '';

@@ -11,7 +11,9 @@ const minDetails = 100_000;
 
 /** Maximum JSON values of one span, resource or scope, because reading one is not interrupted. */
 const maxValuesOfOne = 1_000_000;
-/** Maximum attributes, events or links of one span, resource or scope, and maximum attributes of one event or key-value list. */
+/**
+ * Maximum attributes, events or links of one span, resource or scope, and maximum attributes of one event or key-value list.
+ */
 const maxDetailsOfOne = 100_000;
 
 /** Counts messages of one kind and enforces their limit. */
@@ -42,7 +44,9 @@ export function partLimit(maxParts: number): PartLimit {
   return new PartLimit(maxParts, 'RUNLAKE_MAX_PARTS');
 }
 
-/** Limits attributes, events and links. They count each time they are read, because the limit bounds work, not only content. */
+/**
+ * Limits attributes, events and links. They count each time they are read, because the limit bounds work, not only content.
+ */
 export function detailLimit(maxParts: number): PartLimit {
   return perPart('attributes, events and links', maxParts, detailsPerPart);
 }

@@ -2,9 +2,9 @@ import { fault, type RunlakeError } from '../../../infra/errors/runlake-error.ts
 import type { PartLimit } from './part-limit.ts';
 
 /**
- * Reads protobuf's wire format without creating objects: the caller switches on tags and reads the fields that it needs.
- * Every read stays inside the current message. A length or varint that exceeds it, a group, and field number 0 are INVALID_PROTOBUF with
- * the offset in the body. Source: protobuf.dev, "Encoding".
+ * Reads protobuf's wire format without creating objects: the caller switches on tags and reads the fields that it
+ * needs. Every read stays inside the current message. A length or varint that exceeds it, a group, and field number 0
+ * are INVALID_PROTOBUF with the offset in the body. Source: protobuf.dev, "Encoding".
  */
 export class ProtobufReader {
   readonly source: Buffer;

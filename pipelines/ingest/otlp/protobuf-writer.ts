@@ -1,6 +1,6 @@
 /**
- * Writes protobuf's wire format into a growing buffer in one pass. Lengths are padded to five bytes: {@link begin} reserves them and
- * {@link end} fills them in.
+ * Writes protobuf's wire format into a growing buffer in one pass. Lengths are padded to five bytes: {@link begin}
+ * reserves them and {@link end} fills them in.
  */
 export class ProtobufWriter {
   #buffer: Buffer;

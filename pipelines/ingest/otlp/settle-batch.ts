@@ -2,12 +2,12 @@ import type { OtlpDraft } from './map-span.ts';
 import { overrideKey } from './span-context.ts';
 
 /**
- * Completes the drafts of one request with what its spans state about each other. Time and project of a trace come from its root span if
- * that is in the request, otherwise from its earliest span and from the first span that names a project. A parent span that sets its own
- * run id is resolved to that id.
+ * Completes the drafts of one request with what its spans state about each other. Time and project of a trace come from
+ * its root span if that is in the request, otherwise from its earliest span and from the first span that names a
+ * project. A parent span that sets its own run id is resolved to that id.
  *
- * Another split of the spans over requests does no harm: this changes no run id or trace id, and the sink keeps the location that the
- * first event of a trace decides.
+ * Another split of the spans over requests does no harm: this changes no run id or trace id, and the sink keeps the
+ * location that the first event of a trace decides.
  */
 export function completeDrafts(
   mapped: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,

@@ -53,8 +53,9 @@ export class AttributeList {
 const none: ByteRange = { start: 0, end: 0 };
 
 /**
- * One decoded Span: the ranges of its fields in the body, the roles of its attributes, and which attributes a field of the run has taken.
- * One object is reused for all spans of a request. Field numbers: opentelemetry/proto/trace/v1/trace.proto.
+ * One decoded Span: the ranges of its fields in the body, the roles of its attributes, and which attributes a field of
+ * the run has taken. One object is reused for all spans of a request. Field numbers:
+ * opentelemetry/proto/trace/v1/trace.proto.
  */
 export class Span {
   traceId = none;

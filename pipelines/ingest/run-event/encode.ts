@@ -3,8 +3,8 @@ import type { AvroWriter } from '../../../infra/event-log/avro-writer.ts';
 import type { RunEvent, RunValues } from './run-event.ts';
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/run-event.avsc`, with the fields in the order of the schema. A test decodes the
- * result with the schema.
+ * Appends `event` as one Avro record of `schemas/avro/run-event.avsc`, with the fields in the order of the schema. A
+ * test decodes the result with the schema.
  */
 export function encodeRunEvent(writer: AvroWriter, event: RunEvent): void {
   writer.ascii(event.tenantId);

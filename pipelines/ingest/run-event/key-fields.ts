@@ -8,7 +8,8 @@ import {
 } from '../../../infra/event-log/fixed-fields.ts';
 import { fixedWidthBytes, runEvents } from '../../../schemas/topics.ts';
 
-// Positions of the first fields of a framed run event. They have fixed widths, so that the sink reads and writes them in place.
+// Positions of the first fields of a framed run event. They have fixed widths, so that the sink reads and writes them
+// in place.
 const tenantAt = fieldOffset(runEvents, 'tenant_id');
 const traceAt = fieldOffset(runEvents, 'trace_id');
 const projectAt = fieldOffset(runEvents, 'session_id');
@@ -46,8 +47,8 @@ export function receivedAtMicrosOf(framed: Buffer): number | undefined {
 const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
 
 /**
- * Calls `read` with the event as the client sent it. During the call, the project and the acceptance time are overwritten with `mark` and
- * zeros, because two API processes may set them differently for the same request.
+ * Calls `read` with the event as the client sent it. During the call, the project and the acceptance time are
+ * overwritten with `mark` and zeros, because two API processes may set them differently for the same request.
  */
 export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
   framed.copy(scratch, 0, projectAt, projectAt + fixedWidthBytes.uuid);

@@ -49,7 +49,9 @@ export interface RunEvent {
   readonly projectId: string;
   /** From the last segment of dotted_order; part of the key. */
   readonly startTimeMicros: number;
-  /** From the first segment of dotted_order. Decides the billing hour unless an earlier event of the trace has another time. */
+  /**
+   * From the first segment of dotted_order. Decides the billing hour unless an earlier event of the trace has another time.
+   */
   readonly traceTimeMicros: number;
   readonly receivedAtMicros: number;
   readonly userId: string;

@@ -7,13 +7,13 @@ const latestMs = 253_402_300_799_999;
 const maxFractionDigits = 9;
 
 /**
- * Parses times as clients write them: ISO 8601 with up to nine fraction digits, a `T` or a space before the time, and `Z`, an offset, or no
- * zone, which means UTC. A date alone is its midnight. A number is whole milliseconds since 1970. Years 1 to 9999. Source: what stock SDKs
- * send.
+ * Parses times as clients write them: ISO 8601 with up to nine fraction digits, a `T` or a space before the time, and
+ * `Z`, an offset, or no zone, which means UTC. A date alone is its midnight. A number is whole milliseconds since 1970.
+ * Years 1 to 9999. Source: what stock SDKs send.
  *
- * Returns microseconds since 1970, UTC, with further digits truncated; outside the years 1684 to 2255 a double rounds them.
- * Returns `undefined` if `value` is not a valid time: a day that the month does not have, hour 24, second 60 (leap seconds are not
- * representable), a fraction of a millisecond.
+ * Returns microseconds since 1970, UTC, with further digits truncated; outside the years 1684 to 2255 a double rounds
+ * them. Returns `undefined` if `value` is not a valid time: a day that the month does not have, hour 24, second 60
+ * (leap seconds are not representable), a fraction of a millisecond.
  */
 export function parseTime(value: string | number): number | undefined {
   if (typeof value === 'number') {

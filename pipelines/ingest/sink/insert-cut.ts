@@ -5,12 +5,12 @@
  * again after the last insert that touched them.
  *
  *   1. Build the body and its token: table, topic, partition, first and last offset, schema id and digest.
- *   2. Persist the insert batch. After a crash before this step nothing is stored: Kafka redelivers the records, or the in-process
- *      log never acknowledged them.
- *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest, materialised
- *      views included.
- *   4. In one transaction, mark the touched hours dirty and complete the insert batch. After a crash before this step, recovery finds
- *      the persisted insert batch and marks the same hours.
+ *   2. Persist the insert batch. After a crash before this step nothing is stored: Kafka redelivers the records, or the
+ *      in-process log never acknowledged them.
+ *   3. Insert. The insert is atomic only within one table partition; a retry under the same token completes the rest,
+ *      materialised views included.
+ *   4. In one transaction, mark the touched hours dirty and complete the insert batch. After a crash before this step,
+ *      recovery finds the persisted insert batch and marks the same hours.
  */
 import { createHash } from 'node:crypto';
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
@@ -65,14 +65,15 @@ export interface InsertPorts {
 }
 
 /**
- * Inserts one batch. If ClickHouse refuses its data, bisects it until the refused records are isolated, and writes those to the
- * dead-letter queue. The insert batch stays persisted until its halves are complete.
+ * Inserts one batch. If ClickHouse refuses its data, bisects it until the refused records are isolated, and writes
+ * those to the dead-letter queue. The insert batch stays persisted until its halves are complete.
  *
- * The number of inserts is bounded: if ClickHouse refuses many records, the rest is bisected down to small parts only, and a refused
- * part goes to the dead-letter queue whole, valid records included. A replay stores those.
+ * The number of inserts is bounded: if ClickHouse refuses many records, the rest is bisected down to small parts only,
+ * and a refused part goes to the dead-letter queue whole, valid records included. A replay stores those.
  *
  * @returns the records that went to the dead-letter queue, as they were in the log.
- * @throws any other error of ClickHouse, Postgres or the log. Part of the batch may then be stored, so the caller has to retry it.
+ * @throws any other error of ClickHouse, Postgres or the log. Part of the batch may then be stored, so the caller has
+ *   to retry it.
  */
 export async function insertBatch(insert: BatchInsert, ports: InsertPorts): Promise<LogRecord[]> {
   const { topic, records } = insert;

@@ -31,8 +31,9 @@ export interface DeferredFrom {
 /**
  * Stores events whose trace location is not known yet. Resolves when they are durable.
  *
- * Each offset is deferred at most once per salt, even after its event was released. Otherwise a process that lost its partition and
- * resumes late would defer the event again, and the sink would insert it a second time, after newer events. A replay has its own salt.
+ * Each offset is deferred at most once per salt, even after its event was released. Otherwise a process that lost its
+ * partition and resumes late would defer the event again, and the sink would insert it a second time, after newer
+ * events. A replay has its own salt.
  */
 export async function deferEvents(
   database: Database,
@@ -91,8 +92,9 @@ export async function deleteDeferredOffsets(database: Sql, before: Date): Promis
 }
 
 /**
- * Returns the deferred events of `traces`, in log order, and renews their time so that {@link takeExpiredEvents} skips them until
- * {@link releaseEvents} deletes them. Each event is therefore either stored or sent to the dead-letter queue, never both.
+ * Returns the deferred events of `traces`, in log order, and renews their time so that {@link takeExpiredEvents} skips
+ * them until {@link releaseEvents} deletes them. Each event is therefore either stored or sent to the dead-letter
+ * queue, never both.
  */
 export async function claimDeferredEvents(
   database: Database,
@@ -110,7 +112,10 @@ export async function claimDeferredEvents(
   return rows.map(toDeferredEvent);
 }
 
-/** Deletes up to `limit` events deferred before `before`, oldest first, and returns them. The caller stores them in the same transaction. */
+/**
+ * Deletes up to `limit` events deferred before `before`, oldest first, and returns them. The caller stores them in the
+ * same transaction.
+ */
 export async function takeExpiredEvents(
   transaction: Sql,
   before: Date,

@@ -21,8 +21,8 @@ interface HasRecord {
 /**
  * Assigns each event the location of its trace, which the trace's first event with a project decides.
  *
- * The decision is final, because one sink handles all events of a trace in log order. It also applies to events before that first one
- * in the same batch. Events of traces that still have no location are deferred.
+ * The decision is final, because one sink handles all events of a trace in log order. It also applies to events before
+ * that first one in the same batch. Events of traces that still have no location are deferred.
  *
  * @param locations known locations by trace key; the function adds those that this batch decides.
  */

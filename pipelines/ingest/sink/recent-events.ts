@@ -27,12 +27,13 @@ export interface CheckedEvents<R> {
 }
 
 /**
- * Detects events that repeat a stored one. A client that loses the answer sends its request again; if the sink stored the event again, it
- * would override a newer patch of the run.
+ * Detects events that repeat a stored one. A client that loses the answer sends its request again; if the sink stored
+ * the event again, it would override a newer patch of the run.
  *
- * Invariant: an event is dropped only if the same bytes, except for the fields that each acceptance sets, are stored from a smaller offset
- * of the same partition and were accepted at another time within the window. So a redelivered event is never dropped, which keeps the rows
- * of a retried insert batch the same, and neither is a dead-letter record that an operator replays.
+ * Invariant: an event is dropped only if the same bytes, except for the fields that each acceptance sets, are stored
+ * from a smaller offset of the same partition and were accepted at another time within the window. So a redelivered
+ * event is never dropped, which keeps the rows of a retried insert batch the same, and neither is a dead-letter record
+ * that an operator replays.
  *
  * The memory is lost when the process ends and does not move with a partition. A repeat after that is stored as a new event.
  */

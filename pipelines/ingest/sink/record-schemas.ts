@@ -23,8 +23,8 @@ export class RecordSchemas {
   }
 
   /**
-   * Known schemas of `topic` by id, among them those of `records`. Ids that the log does not have, and ids of another record type, are
-   * missing.
+   * Known schemas of `topic` by id, among them those of `records`. Ids that the log does not have, and ids of another
+   * record type, are missing.
    * @throws what the log throws if it cannot look an id up now.
    */
   async of(topic: Topic, records: readonly LogRecord[]): Promise<ReadonlyMap<number, RecordSchema>> {

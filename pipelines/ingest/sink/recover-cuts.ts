@@ -12,8 +12,9 @@ export interface RecoverPorts {
 }
 
 /**
- * Completes insert batches that were begun and not completed. Their inserts may have happened, or may have reached `runs` but not the
- * views on it. Marks their hours dirty, because counting an hour again is harmless. Skips batches that are in flight now.
+ * Completes insert batches that were begun and not completed. Their inserts may have happened, or may have reached
+ * `runs` but not the views on it. Marks their hours dirty, because counting an hour again is harmless. Skips batches
+ * that are in flight now.
  */
 export async function recoverInserts(
   { log, warehouse, database }: RecoverPorts,

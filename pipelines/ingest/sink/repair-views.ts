@@ -2,9 +2,10 @@ import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { TouchedHour } from '../../../infra/event-log/event-log.ts';
 
 /**
- * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`, `0007_trace_locations.sql` and
- * `0008_trace_spans.sql`. An insert that was interrupted may have reached `runs` but not the views. Repeated rows are harmless except
- * in `traces`: a merged run has its earliest time and its last sender, so the repair adds only missing traces.
+ * The SELECTs of the materialised views on `runs`, as in `schemas/clickhouse/0001_runs.sql`, `0007_trace_locations.sql`
+ * and `0008_trace_spans.sql`. An insert that was interrupted may have reached `runs` but not the views. Repeated rows
+ * are harmless except in `traces`: a merged run has its earliest time and its last sender, so the repair adds only
+ * missing traces.
  */
 const views: Readonly<Record<string, string>> = {
   traces: `SELECT tenant_id, toStartOfHour(trace_time) AS hour, trace_id, min((first_received_at, id, session_id, user_id, key_id)) AS pick
@@ -20,9 +21,9 @@ const views: Readonly<Record<string, string>> = {
 /**
  * Adds to the tables behind the views of `runs` what `runs` has of the traces of `hours`.
  *
- * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no bound on
- * `start_time` is safe. The four tables together take 0.5 s for a tenant with 2 million runs on two cores, once for each insert batch
- * that a crash left unfinished.
+ * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no
+ * bound on `start_time` is safe. The four tables together take 0.5 s for a tenant with 2 million runs on two cores,
+ * once for each insert batch that a crash left unfinished.
  *
  * @throws what ClickHouse throws; a retry completes the repair.
  */

@@ -4,8 +4,8 @@ import { unkeptEvents } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-cuts.ts';
 
 /**
- * Drops and counts the records whose `storedIf` flag is false, and writes partition and offset into those of topics with `stamped`.
- * Copies what it changes, because other consumers may read the same buffers.
+ * Drops and counts the records whose `storedIf` flag is false, and writes partition and offset into those of topics
+ * with `stamped`. Copies what it changes, because other consumers may read the same buffers.
  */
 export function prepareRecords(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
   return stampPositions(topic, dropUnstored(topic, records));

@@ -1,20 +1,21 @@
 /**
  * The sink: stores batches of the event log in ClickHouse.
  *
- * Invariant: the sink handles one batch per partition at a time, in log order, because the order decides values. It acknowledges a
- * batch only after every record of it is stored, deferred or in the dead-letter queue.
+ * Invariant: the sink handles one batch per partition at a time, in log order, because the order decides values. It
+ * acknowledges a batch only after every record of it is stored, deferred or in the dead-letter queue.
  *
- *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not to be stored;
- *      write partition and offset into the others if their table stores them (`settle-in-log.ts`).
+ *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
+ *      to be stored; write partition and offset into the others if their table stores them (`settle-in-log.ts`).
  *   2. Assign run events the project and time of their trace. Defer events of unknown traces in Postgres.
- *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they are older. Drop
- *      events of either kind that repeat stored ones (`recent-events.ts`).
+ *   3. Insert the deferred events of traces that this batch has events of, before the batch's own events, because they
+ *      are older. Drop events of either kind that repeat stored ones (`recent-events.ts`).
  *   4. Split the batch into insert batches and insert them one after the other (`insert-cut.ts`).
  *   5. Cache the locations of new traces and wake the usage roll-up.
- *   6. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is redelivered while
- *      ClickHouse is down does not write a dead-letter record each time.
+ *   6. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
+ *      redelivered while ClickHouse is down does not write a dead-letter record each time.
  *
- * After a failure the log redelivers the whole batch, or its publishers retry; rows that are already stored merge with the repeats.
+ * After a failure the log redelivers the whole batch, or its publishers retry; rows that are already stored merge with
+ * the repeats.
  */
 import type { Warehouse } from '../../../infra/clickhouse/warehouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
@@ -73,7 +74,10 @@ export class Sink {
   #recovering: NodeJS.Timeout | undefined;
   #hideMetrics: (() => void)[] = [];
   #mismatch: RunlakeError | undefined;
-  /** True after a failure: `runs` may be ahead of the tables that hold trace locations, so recovery runs before the next batch. */
+  /**
+   * True after a failure: `runs` may be ahead of the tables that hold trace locations, so recovery runs before the next
+   * batch.
+   */
   #needsRecovery = false;
 
   constructor(options: SinkOptions) {
@@ -220,7 +224,10 @@ export class Sink {
     repeatedEvents.inc(repeats);
   }
 
-  /** Step 4. `also` runs in the transaction that completes the last insert batch. @returns the refused records, as they were in the log. */
+  /**
+   * Step 4. `also` runs in the transaction that completes the last insert batch. @returns the refused records, as they
+   * were in the log.
+   */
   async #insert(
     batch: LogBatch,
     records: readonly ValidRecord[],

@@ -21,8 +21,8 @@ const maxTablePartitions = 50;
 const dayMicros = 24 * 3_600 * 1_000_000;
 
 /**
- * Splits `records` into insert batches of consecutive records: one schema, bounded rows and bytes, and at most 50 partitions of the
- * topic's table each. Keeps the order.
+ * Splits `records` into insert batches of consecutive records: one schema, bounded rows and bytes, and at most 50
+ * partitions of the topic's table each. Keeps the order.
  */
 export function splitIntoInsertBatches(
   topic: Topic,

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * Listings whose rows hold what clients sent. Two of the large rows here are more than an answer may have: they are refused together, and
- * answered one by one, or without what makes them large.
+ * Listings whose rows hold what clients sent. Two of the large rows here are more than an answer may have: they are
+ * refused together, and answered one by one, or without what makes them large.
  */
 
 const limitBytes = 256 * 1024;

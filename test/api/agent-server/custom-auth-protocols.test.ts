@@ -7,7 +7,10 @@ import { WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** MCP, A2A and the v2 protocol where a project has an `Auth` of its own, each through its official client, as the users Ada and Ben. */
+/**
+ * MCP, A2A and the v2 protocol where a project has an `Auth` of its own, each through its official client, as the users
+ * Ada and Ben.
+ */
 let server: AgentServerUnderTest;
 beforeAll(async () => {
   server = await startAgentServer({ project: 'auth', config: { agentsCorsOrigins: 'https://ours.example' } });

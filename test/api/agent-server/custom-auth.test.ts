@@ -4,8 +4,8 @@ import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * A project with an `Auth` of its own, through the stock client. Ada and Ben are users of it; both may do everything with what is
- * theirs. All that is Ada's holds the word `okapi`.
+ * A project with an `Auth` of its own, through the stock client. Ada and Ben are users of it; both may do everything
+ * with what is theirs. All that is Ada's holds the word `okapi`.
  */
 let it_: AgentServerUnderTest;
 let ada: Client;

@@ -4,7 +4,9 @@ import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/ens
 import { deleteWorkspaceData } from '../../../pipelines/tenants/delete-workspace-data.ts';
 import { type AgentServerUnderTest, readInBackground, startAgentServer } from './start-agent-server.ts';
 
-/** Agent servers that run while the workspace of their deployment is deleted, with API keys and with custom authentication. */
+/**
+ * Agent servers that run while the workspace of their deployment is deleted, with API keys and with custom authentication.
+ */
 
 const within = { timeout: 20_000, interval: 100 };
 

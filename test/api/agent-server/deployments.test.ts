@@ -6,8 +6,8 @@ import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-agent-server.ts';
 
 /**
- * Two agent servers of one organisation, on the same stores: the default deployment in the first workspace, and another deployment in
- * the second. Neither has the graphs of the other.
+ * Two agent servers of one organisation, on the same stores: the default deployment in the first workspace, and another
+ * deployment in the second. Neither has the graphs of the other.
  */
 let first: AgentServerUnderTest;
 let second: AgentServerUnderTest;

@@ -1,14 +1,16 @@
 /**
- * Random sequences of what clients ask and of workers that die, on a few threads, through the stock client: runs are made, stopped
- * before a step and gone on with, followed, joined later, come back to, and cancelled. What the threads and the readers show in the end
- * is held to a model:
+ * Random sequences of what clients ask and of workers that die, on a few threads, through the stock client: runs are
+ * made, stopped before a step and gone on with, followed, joined later, come back to, and cancelled. What the threads
+ * and the readers show in the end is held to a model:
  *
- *   - a run that nobody asked to cancel succeeds, however often its worker died; one that was ends as it was asked to, or had succeeded;
- *   - runs of a thread start in the order in which they were made, and each goes on from the state that the one before left: every
- *     step is there once;
+ *   - a run that nobody asked to cancel succeeds, however often its worker died; one that was ends as it was asked to,
+ *     or had succeeded;
+ *   - runs of a thread start in the order in which they were made, and each goes on from the state that the one before
+ *     left: every step is there once;
  *   - one that is to stop before its first step takes none in any of its attempts, and its thread waits;
  *   - a thread is busy as long as a run is under way, and not after;
- *   - a reader gets the events of each attempt once, in order, from the first one on; one that comes back or that joins, all that follow.
+ *   - a reader gets the events of each attempt once, in order, from the first one on; one that comes back or that
+ *     joins, all that follow.
  *
  * `RUNLAKE_TEST_SEED` gives another seed, `RUNLAKE_TEST_MORE_SEEDS` how many to take after it.
  */

@@ -6,7 +6,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { inspectAgentPort } from '../../../api/command-line/inspect-agents.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** `http` of a langgraph.json, on a server that has it; what is refused: `graphs-file.test.ts`; the app: `http-app.test.ts`. */
+/**
+ * `http` of a langgraph.json, on a server that has it; what is refused: `graphs-file.test.ts`; the app: `http-app.test.ts`.
+ */
 
 let agent: AgentServerUnderTest;
 beforeAll(async () => {

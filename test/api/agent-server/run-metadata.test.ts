@@ -1,4 +1,7 @@
-/** What a run is configured with beyond its own request: user id and metadata of thread and assistant, as the reference server merges them. */
+/**
+ * What a run is configured with beyond its own request: user id and metadata of thread and assistant, as the reference
+ * server merges them.
+ */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemAssistantId } from '../../../pipelines/agents/assistants/system-assistant.ts';

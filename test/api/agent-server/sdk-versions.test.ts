@@ -8,8 +8,8 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
 /**
- * The same behaviours through each version of the stock client that Runlake is for: 1.12 to 1.15, and 2.0.0, which by its number is the
- * newest and by its age is older than they are: it has neither the v2 protocol nor `/stream`.
+ * The same behaviours through each version of the stock client that Runlake is for: 1.12 to 1.15, and 2.0.0, which by
+ * its number is the newest and by its age is older than they are: it has neither the v2 protocol nor `/stream`.
  */
 
 interface Version {

@@ -24,10 +24,10 @@ import { addKey, addOrganization, type OrganizationUnderTest } from '../start-ap
 /**
  * Nobody reaches what belongs to another organisation, workspace or deployment, on any operation of the agent server.
  *
- * The server is the default deployment of the stranger. Zebra's deployment and a second deployment of the stranger have rows in the
- * same tables, and all of them contain the word `okapi`. Every operation refuses zebra's keys and keys of the stranger's second
- * workspace. The stranger's own key tries the ids of both victims on every operation: no answer may contain the word, and the rows of
- * the victims may not change.
+ * The server is the default deployment of the stranger. Zebra's deployment and a second deployment of the stranger have
+ * rows in the same tables, and all of them contain the word `okapi`. Every operation refuses zebra's keys and keys of
+ * the stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no answer
+ * may contain the word, and the rows of the victims may not change.
  */
 interface Victim {
   readonly threadId: string;

@@ -7,8 +7,9 @@ import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * A client that asks for something is never left to believe that it has it: fields that clients know and this server does not build are
- * refused. Fields that no client knows are ignored and named, so that newer clients keep working. Parameters of a query are refused.
+ * A client that asks for something is never left to believe that it has it: fields that clients know and this server
+ * does not build are refused. Fields that no client knows are ignored and named, so that newer clients keep working.
+ * Parameters of a query are refused.
  */
 
 let server: AgentServerUnderTest;

@@ -4,7 +4,9 @@ import type { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 
-/** Nodes that a graph does not have: the library ignores them. A command to one is refused, a breakpoint at one is a warning. */
+/**
+ * Nodes that a graph does not have: the library ignores them. A command to one is refused, a breakpoint at one is a warning.
+ */
 
 let server: DeployedAgents;
 let client: Client;

@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
 
 /**
- * The Python of a virtual environment with packages pinned in a file here, made at the first call and kept: the SDK's in `.python/`,
- * what reads Parquet in `.python-parquet/`.
+ * The Python of a virtual environment with packages pinned in a file here, made at the first call and kept: the SDK's
+ * in `.python/`, what reads Parquet in `.python-parquet/`.
  * @returns the interpreter, or why there is none: the caller skips with that reason, except in CI.
  */
 export function pythonEnvironment(packages: 'sdk' | 'parquet' = 'sdk'): { python: string } | { missing: string } {

@@ -33,7 +33,10 @@ const manifest = JSON.parse(readText('package.json'));
 const mebibyte = 1024 ** 2;
 const [kafka, registry] = [stackPart('kafka'), stackPart('registry')];
 
-/** Whether the build context leaves the path out. Of the lines of `.dockerignore` that fit it or a folder above, the last decides. */
+/**
+ * Whether the build context leaves the path out. Of the lines of `.dockerignore` that fit it or a folder above, the
+ * last decides.
+ */
 function isIgnored(path: string): boolean {
   const lines = readText('.dockerignore')
     .split('\n')
@@ -171,7 +174,8 @@ describe('the image, its steps taken here', () => {
   });
 
   it('stays under 430 MB', () => {
-    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth for surprises. The rest is measured.
+    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth for surprises. The rest
+    // is measured.
     const base = (75 + 30) * mebibyte + bytesOf(node);
     const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
     expect(base * 1.1 + own).toBeLessThan(430_000_000);

@@ -7,8 +7,9 @@ export interface PanelScope {
 }
 
 /**
- * Writes out what Grafana's ClickHouse and Postgres sources write out before a query is sent: the macros that these dashboards
- * use, and variables with the format `singlequote`. Source: the macro table of the ClickHouse data source's documentation.
+ * Writes out what Grafana's ClickHouse and Postgres sources write out before a query is sent: the macros that these
+ * dashboards use, and variables with the format `singlequote`. Source: the macro table of the ClickHouse data source's
+ * documentation.
  * @throws where a macro or variable is left: Grafana would send it as it stands.
  */
 export function writeOut(sql: string, { fromMs, toMs, intervalSeconds, variables }: PanelScope): string {

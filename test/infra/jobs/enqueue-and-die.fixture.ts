@@ -1,4 +1,7 @@
-/** Enqueues a job for later and dies the hardest way as soon as it is stored. Arguments: database address, payload number, Redis or nothing. */
+/**
+ * Enqueues a job for later and dies the hardest way as soon as it is stored. Arguments: database address, payload
+ * number, Redis or nothing.
+ */
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { testCatalogue } from './test-catalogue.ts';

@@ -171,7 +171,8 @@ describe('membership', () => {
 });
 
 /**
- * A worker that dies there: what it is about to do never ends, and it stops moving its lease on. Its lease is then taken to have run out.
+ * A worker that dies there: what it is about to do never ends, and it stops moving its lease on. Its lease is then
+ * taken to have run out.
  */
 function dyingWorker(death: Death) {
   const { promise: dead, resolve: died } = deferred();

@@ -1,4 +1,7 @@
-/** Manifests of many exports, which a sweep has to write because whoever made the last file died before it; the store is a real one. */
+/**
+ * Manifests of many exports, which a sweep has to write because whoever made the last file died before it; the store is
+ * a real one.
+ */
 import { randomBytes } from 'node:crypto';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,6 +1,7 @@
 /**
  * A process of its own that rolls usage up, for the tests that kill it. Its argument says what it does after it has
- * written a line: `loop` goes on until SIGTERM, `hang-before-count`, `hang-within-count` and `hang-after-count` stop there for ever.
+ * written a line: `loop` goes on until SIGTERM, `hang-before-count`, `hang-within-count` and `hang-after-count` stop
+ * there for ever.
  */
 import { openWarehouse } from '../../../infra/clickhouse/client.ts';
 import type { Query } from '../../../infra/clickhouse/warehouse.ts';

@@ -4,8 +4,8 @@ const metadataKey = 3;
 const version = 4;
 
 /**
- * Requests the cluster metadata without topics from a broker (Kafka protocol, Metadata request version 4), and checks that it lists a
- * broker with this port. @returns `ready`, or the reason why not. Never rejects.
+ * Requests the cluster metadata without topics from a broker (Kafka protocol, Metadata request version 4), and checks
+ * that it lists a broker with this port. @returns `ready`, or the reason why not. Never rejects.
  */
 export async function checkKafka(port: number): Promise<string> {
   const result = await askPort(

@@ -13,8 +13,8 @@ const minVersion = 7;
 const install = `redis-server ${minVersion} or newer`;
 
 /**
- * Uses the `redis-server` of this machine if it is new enough. Otherwise it unpacks the packages of the distribution into the cache,
- * which needs no root permission and starts no service.
+ * Uses the `redis-server` of this machine if it is new enough. Otherwise it unpacks the packages of the distribution
+ * into the cache, which needs no root permission and starts no service.
  */
 export const redis: Part = {
   name: 'redis',
@@ -81,7 +81,9 @@ async function isNewEnough(program: string, tools: Tools): Promise<boolean> {
   return Number(/v=(\d+)/.exec(output)?.[1] ?? 0) >= minVersion;
 }
 
-/** `apt-get` uses its own package lists in the cache, so it reads only the list of sources of the system and changes nothing. */
+/**
+ * `apt-get` uses its own package lists in the cache, so it reads only the list of sources of the system and changes nothing.
+ */
 async function fromPackages(tools: Tools): Promise<Installation> {
   const folder = await fetchPinned({
     part: 'redis',

@@ -15,8 +15,8 @@ const region = 'us-east-1';
 const passingBucket = 'passing';
 
 /**
- * Permissions of each identity: admin has all; writer those that an export needs, on one bucket; reader only reads there; dropper only
- * writes there; guest has those that an export needs, on the buckets of tests.
+ * Permissions of each identity: admin has all; writer those that an export needs, on one bucket; reader only reads
+ * there; dropper only writes there; guest has those that an export needs, on the buckets of tests.
  */
 const identities = {
   admin: ['Admin', 'Read', 'Write', 'List', 'Tagging'],

@@ -1,8 +1,8 @@
 import { corrupt } from './corrupt.ts';
 
 /**
- * Position, in bits from `start`, after the last data bit of a bit stream that is read backwards. The highest set bit of the last byte is
- * the end mark.
+ * Position, in bits from `start`, after the last data bit of a bit stream that is read backwards. The highest set bit
+ * of the last byte is the end mark.
  */
 export function lastBit(bytes: Buffer, start: number, end: number): number {
   const last = end > start ? bytes[end - 1]! : 0;
@@ -11,8 +11,8 @@ export function lastBit(bytes: Buffer, start: number, end: number): number {
 }
 
 /**
- * Reads `count` bits, at most 25, at bit position `at` of the stream that begins at byte `start`. The four bytes around them must exist:
- * block buffers have padding on both sides for this.
+ * Reads `count` bits, at most 25, at bit position `at` of the stream that begins at byte `start`. The four bytes around
+ * them must exist: block buffers have padding on both sides for this.
  */
 export function bitsAt(bytes: Buffer, start: number, at: number, count: number): number {
   const byte = start + (at >> 3);

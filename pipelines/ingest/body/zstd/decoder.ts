@@ -16,11 +16,11 @@ const paddingBytes = 8;
 type State = 'frame' | 'skip' | 'block header' | 'block';
 
 /**
- * Decodes consecutive Zstandard frames, one block at a time. Work and memory are bounded by the input and the output: a block yields at
- * most 128 KiB, and a frame keeps at most its window. Does not verify checksums.
+ * Decodes consecutive Zstandard frames, one block at a time. Work and memory are bounded by the input and the output: a
+ * block yields at most 128 KiB, and a frame keeps at most its window. Does not verify checksums.
  *
- * This is own code because Node's decoder accepts a truncated stream as complete and drops every frame after the first, and the decoders
- * on the registry do not bound the work per block.
+ * This is own code because Node's decoder accepts a truncated stream as complete and drops every frame after the first,
+ * and the decoders on the registry do not bound the work per block.
  *
  * Source: RFC 8878.
  */

@@ -1,8 +1,8 @@
 import { corrupt } from './corrupt.ts';
 
 /**
- * A decoding table for finite state entropy (FSE). Each state gives a symbol, a number of bits to read, and a base: base plus those bits
- * is the next state. Source: RFC 8878, section 4.1.
+ * A decoding table for finite state entropy (FSE). Each state gives a symbol, a number of bits to read, and a base:
+ * base plus those bits is the next state. Source: RFC 8878, section 4.1.
  */
 export interface FseTable {
   /** Number of bits of a state. */

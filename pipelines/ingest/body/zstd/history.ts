@@ -5,8 +5,8 @@ const minBytes = 256 * 1024;
 const maxBytes = 2 * maxWindowBytes + 1024 * 1024;
 
 /**
- * The decoded bytes of a frame, as far back as a match may reach. Grows with the decoded bytes, not with the sizes that a header states,
- * up to 17 MiB.
+ * The decoded bytes of a frame, as far back as a match may reach. Grows with the decoded bytes, not with the sizes that
+ * a header states, up to 17 MiB.
  */
 export class History {
   bytes: Buffer = Buffer.alloc(0);

@@ -2,7 +2,10 @@ import { bitsAt, lastBit } from './bits.ts';
 import { corrupt } from './corrupt.ts';
 import { readFseTable } from './fse-table.ts';
 
-/** A Huffman decoding table: for each value of the next `maxBits` bits, the symbol in the low byte and its code length above it. */
+/**
+ * A Huffman decoding table: for each value of the next `maxBits` bits, the symbol in the low byte and its code length
+ * above it.
+ */
 export interface HuffmanTable {
   readonly maxBits: number;
   readonly entries: Uint16Array;

@@ -12,8 +12,8 @@ export interface Literals {
 }
 
 /**
- * Reads the literals section at `start`. Compressed and run-length literals are decoded into `scratch`; raw literals stay in `bytes`.
- * Source: RFC 8878, section 3.1.1.3.1. @throws INVALID_COMPRESSION
+ * Reads the literals section at `start`. Compressed and run-length literals are decoded into `scratch`; raw literals
+ * stay in `bytes`. Source: RFC 8878, section 3.1.1.3.1. @throws INVALID_COMPRESSION
  */
 export function readLiterals(
   bytes: Buffer,

@@ -8,7 +8,10 @@ export interface SequenceTables {
   matchLengths: FseTable | undefined;
 }
 
-/** For each length code, the number of extra bits and the base that they are added to. Source: RFC 8878, section 3.1.1.3.2.1.1. */
+/**
+ * For each length code, the number of extra bits and the base that they are added to. Source: RFC 8878, section
+ * 3.1.1.3.2.1.1.
+ */
 export interface LengthCodes {
   readonly bits: Uint8Array;
   readonly bases: Int32Array;

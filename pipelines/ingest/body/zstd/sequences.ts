@@ -14,8 +14,8 @@ import {
 export type RecentOffsets = [number, number, number];
 
 /**
- * Executes the sequences section at `start`: each sequence copies literals, then a match from the history. The remaining literals come
- * last. A block yields at most `maxBytes`, whatever its sequences state, which bounds the work.
+ * Executes the sequences section at `start`: each sequence copies literals, then a match from the history. The
+ * remaining literals come last. A block yields at most `maxBytes`, whatever its sequences state, which bounds the work.
  *
  * Source: RFC 8878, sections 3.1.1.3.2, 3.1.1.4 and 3.1.1.5. @throws INVALID_COMPRESSION
  */

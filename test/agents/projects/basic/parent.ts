@@ -35,7 +35,10 @@ const stopping = new StateGraph(State)
 
 const between = new StateGraph(State).addNode('stopping', stopping).addEdge('__start__', 'stopping').compile();
 
-/** A graph within a graph stops: before `second`, after it, and after `third`. `beside` runs next to it, until `gate` answers if there is one. */
+/**
+ * A graph within a graph stops: before `second`, after it, and after `third`. `beside` runs next to it, until `gate`
+ * answers if there is one.
+ */
 export const resting = new StateGraph(State)
   .addNode('between', between)
   .addNode('beside', async ({ gate }) => {

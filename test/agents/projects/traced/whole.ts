@@ -7,7 +7,10 @@ import { traceable } from 'langsmith/traceable';
 import { z } from 'zod';
 import { TwoWords } from './model.ts';
 
-/** A graph with one of each: nodes, a subgraph, model calls of both ways, a tool, a retriever, a function traced by `langsmith`. */
+/**
+ * A graph with one of each: nodes, a subgraph, model calls of both ways, a tool, a retriever, a function traced by
+ * `langsmith`.
+ */
 
 class Shelf extends BaseRetriever {
   lc_namespace = ['test'];

@@ -18,8 +18,8 @@ export interface GoingRun {
 export type Threads = Awaited<ReturnType<typeof openThreads>>;
 
 /**
- * A database with a deployment, and rows of threads and runs in it as the executor keeps them. Savers of runs are as `earlyOf` says,
- * one after the other; default: those who put wait.
+ * A database with a deployment, and rows of threads and runs in it as the executor keeps them. Savers of runs are as
+ * `earlyOf` says, one after the other; default: those who put wait.
  */
 export async function openThreads(earlyOf: () => EarlyAnswers | undefined = () => undefined) {
   const stores = await freshStores();

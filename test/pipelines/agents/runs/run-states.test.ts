@@ -1,4 +1,7 @@
-/** Rows of runs against a model of them: first one operation at a time, exactly; then several processes at once, by invariants. */
+/**
+ * Rows of runs against a model of them: first one operation at a time, exactly; then several processes at once, by
+ * invariants.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';

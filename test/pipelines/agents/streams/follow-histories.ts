@@ -1,7 +1,7 @@
 /**
- * Random histories of threads: runs with attempts that overlap, ends that come late or twice, stores that fail, readers that come
- * at any time, are slow, leave and come back where they were, and processes that serve them and are replaced. What each reader
- * gets is what a model says, which sees the log as it is written.
+ * Random histories of threads: runs with attempts that overlap, ends that come late or twice, stores that fail, readers
+ * that come at any time, are slow, leave and come back where they were, and processes that serve them and are replaced.
+ * What each reader gets is what a model says, which sees the log as it is written.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
@@ -78,7 +78,8 @@ class History {
     let threadStart = 0;
     const follows = this.#followThread({ deploymentId, threadId }, starts);
     for (let count = 0; count < 3; count++) {
-      // The last one is: else its end, by which the reader of the thread is known to be through, could be gone before it is taken.
+      // The last one is: else its end, by which the reader of the thread is known to be through, could be gone before
+      // it is taken.
       const kept = count === 2 || random.chance(0.8);
       const run = newRun({ deploymentId, threadId, kept });
       if (!kept || random.chance(0.7)) this.#reader(this.#followNow(run));
@@ -176,7 +177,10 @@ class History {
     if (seen.length > 0) expect(missed).toEqual([]);
   }
 
-  /** A thread over its runs and over connections: all that is kept, in order. An end that comes late may be missed by coming back. */
+  /**
+   * A thread over its runs and over connections: all that is kept, in order. An end that comes late may be missed by
+   * coming back.
+   */
   #followThread(thread: { readonly deploymentId: string; readonly threadId: string }, starts: RunStreamStart[]) {
     const seen: StreamedEvent[] = [];
     let done = false;

@@ -5,8 +5,9 @@ import { until } from '../../../infra/until.ts';
 import { chunk, endOf, idOf, newRun, openStreams, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
 /**
- * A process that is killed between a batch that the log lost after it had given it its place, and sending that again, leaves a hole.
- * Readers have a patience here that the test would not survive: what is known to be final is not waited for.
+ * A process that is killed between a batch that the log lost after it had given it its place, and sending that again,
+ * leaves a hole. Readers have a patience here that the test would not survive: what is known to be final is not waited
+ * for.
  */
 
 let under: StreamsUnderTest;
